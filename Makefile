@@ -59,15 +59,14 @@ CROPS ?= ../shared/data/crops-lcr
 ARXIV ?= ../shared/data/arxiv_distractors/papers.jsonl.gz,../shared/data/arxiv9196/papers.jsonl.gz
 ENCODER ?= ../shared/models/encoder
 CROSS_ENCODER ?= ../shared/models/cross-encoder
+TEXTS ?= ../shared/data/scisumm-corpus
 CLOZE := $(BUILTIN)/cloze
 JATS := $(BUILTIN)/jats
 ARTICLES := petermr/openDiagram@6641b3758f4f8ab4e7758e644b6850ab33c49f4b \
 	petermr/dictionary@475fd3acad31748c62a365914e15f714bad3d3c3 PLOS/allofplos@07fdeed848b2816a7fbf7da6418ef6e2076e1960
 PMC := $(BUILTIN)/pmc
 STATIC := $(BIN)/python train.py model=static data=several data.candidates=all model.rounds=6
-RANKER := $(BIN)/python -m citerec.library.builtin.make 'data=[$(NEURIPS),$(ACL),$(CROPS)]' drafts=$(BUILTIN)/drafts \
-	'others=[$(BUILTIN)/without-neurips,$(BUILTIN)/without-acl,$(BUILTIN)/without-crops]'
-builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR ACL=DIR CROPS=DIR ARXIV=FILES ENCODER=DIR CROSS_ENCODER=DIR (hours)
+builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR ACL=DIR CROPS=DIR ARXIV=FILES TEXTS=DIR ENCODER=DIR CROSS_ENCODER=DIR (hours)
 	rm -rf $(CLOZE) $(JATS) $(PMC) $(BUILTIN)/small
 	$(BIN)/citerec data cloze 'source=[$(ARXIV)]' output=$(CLOZE) field=categories
 	@set -e; for source in $(ARTICLES); do \
@@ -78,17 +77,11 @@ builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR AC
 		| xargs -0 grep -liE 'creative ?commons' | tar -czf articles.tar.gz -T -
 	$(BIN)/citerec data build source=$(JATS)/articles.tar.gz output=$(PMC) candidates=title leaks=named words=whole \
 		on_error=skip max_bad_share=0.2 train=0.9 val=0.05 test=0.05
-	$(BIN)/citerec data drafts list=library/builtin/drafts.yaml output=$(BUILTIN)/drafts
+	$(BIN)/citerec data drafts list=library/builtin/drafts-unseen.yaml output=$(BUILTIN)/drafts
 	$(STATIC) 'data.dirs=[$(NEURIPS),$(ACL),$(CROPS),$(PMC),$(CLOZE)]' output_dir=$(BUILTIN)/all
-	$(STATIC) 'data.dirs=[$(ACL),$(CROPS),$(PMC),$(CLOZE)]' output_dir=$(BUILTIN)/without-neurips
-	$(STATIC) 'data.dirs=[$(NEURIPS),$(CROPS),$(PMC),$(CLOZE)]' output_dir=$(BUILTIN)/without-acl
-	$(STATIC) 'data.dirs=[$(NEURIPS),$(ACL),$(PMC),$(CLOZE)]' output_dir=$(BUILTIN)/without-crops
 	$(BIN)/citerec model compress checkpoint=$(BUILTIN)/all output=$(BUILTIN)/small words=45000 vectors=int8
-	$(RANKER) static=$(BUILTIN)/small
-	$(BIN)/citerec data drafts list=library/builtin/drafts-unseen.yaml output=$(BUILTIN)/drafts-unseen
-	$(BIN)/python -m citerec.library.builtin.make_networks 'data=[$(NEURIPS),$(ACL),$(CROPS)]' drafts=$(BUILTIN)/drafts-unseen \
-		encoder=$(ENCODER) tokenizer=$(ENCODER)/tokenizer.json
-	$(BIN)/python -m citerec.library.builtin.make_cross_encoder cross_encoder=$(CROSS_ENCODER) drafts=$(BUILTIN)/drafts-unseen
+	$(BIN)/python -m citerec.library.builtin.make static=$(BUILTIN)/small drafts=$(BUILTIN)/drafts \
+		'data=[$(ACL),$(CROPS),$(NEURIPS)]' texts=$(TEXTS) encoder=$(ENCODER) cross_encoder=$(CROSS_ENCODER)
 
 NETWORKS := reproduce/networks.yaml
 OUTPUTS ?= outputs/networks

@@ -21,10 +21,10 @@ from citerec.datasets.columns import load_array, save_arrays
 
 Hashes = NDArray[np.uint64]
 
-WORD, BM25_TERM, TERM, BEGINNING, PAIR = "word", "bm25_term", "term", "beginning", "pair"
+WORD, BM25_TERM, TERM, BEGINNING = "word", "bm25_term", "term", "beginning"
 """Kinds: words by their occurrences; terms of BM25, terms of the ranker and beginnings of words
-(retrieval.lexical.terms) by the papers that have them; pairs of adjacent terms in titles by their
-occurrences. The ranker's names (CorpusStatistics.NAMES) are further kinds."""
+(retrieval.lexical.terms) by the papers that have them. The ranker's names (CorpusStatistics.NAMES) are
+further kinds."""
 TOTALS = "statistics.json"
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -73,12 +73,6 @@ def hash_names(names: Iterable[str]) -> Hashes:
     return np.fromiter(
         (xxhash.xxh3_64_intdigest(name.encode("utf-8", "surrogatepass")) for name in names), np.uint64
     )
-
-
-def hash_pairs(first: Hashes, second: Hashes) -> Hashes:
-    """Hash pairs of names, given by their hashes [n]."""
-    mixed = (first * _MIX) ^ (first >> np.uint64(32))
-    return (mixed ^ second) * _MIX
 
 
 @lru_cache

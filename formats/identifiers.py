@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _DATE_YEAR = re.compile(r"(?<!\d)(?<!^-)(0[1-9]\d\d|[12]\d(?:\d[\dXu]|[XxUu]{2}))(?:\d{4})?(?!\d)")
@@ -25,23 +27,23 @@ _DOI = re.compile(r"10\.\d{4,9}/\S+")
 
 
 def find_year(text: str) -> int:
-    """The first year from 1900 to 2099 in a text; 0 if none."""
-    found = _YEAR.search(text)
-    return int(found[0]) if found else 0
+    """Return the first year from 1900 to 2099 in a text; 0 if none."""
+    match = _YEAR.search(text)
+    return int(match[0]) if match else 0
 
 
 def date_year(text: str) -> int:
-    """The first year of what is known to be a date; 0 if it has none, or one before the common era.
+    """Return the first year of what is known to be a date; 0 if it has none, or one before the common era.
 
     >>> [date_year(text) for text in ("1687///", "c. 1450", "199X", "2010-05/2012-02", "20180301", "-0399")]
     [1687, 1450, 1990, 2010, 2018, 0]
     """
-    found = _DATE_YEAR.search(text.strip())
-    return int(re.sub("[XxUu]", "0", found[1])) if found else 0
+    match = _DATE_YEAR.search(text.strip())
+    return int(re.sub("[XxUu]", "0", match[1])) if match else 0
 
 
 def arxiv_year(paper: str) -> int:
-    """The year encoded in an arXiv id; 0 for anything else.
+    """Return the year encoded in an arXiv id; 0 for anything else.
 
     >>> [arxiv_year(paper) for paper in ("2101.00001v2", "hep-th9901001", "paper-7")]
     [2021, 1999, 0]
@@ -50,7 +52,7 @@ def arxiv_year(paper: str) -> int:
 
 
 def arxiv_date(paper: str) -> tuple[int, int]:
-    """The year and month encoded in an arXiv id; (0, 0) for anything else.
+    """Return the year and month encoded in an arXiv id; (0, 0) for anything else.
 
     >>> [arxiv_date(paper) for paper in ("2101.00001v2", "hep-th/9901001", "paper-7")]
     [(2021, 1), (1999, 1), (0, 0)]
@@ -63,29 +65,29 @@ def arxiv_date(paper: str) -> tuple[int, int]:
 
 
 def arxiv_month(paper: str, year: int) -> int:
-    """The month of a paper of this year by its arXiv id; 0 if its id is none or of another year."""
+    """Return the month of a paper of this year by its arXiv id; 0 if its id is none or of another year."""
     of_id, month = arxiv_date(paper)
     return month if of_id == year else 0
 
 
 def find_arxiv_id(text: str) -> str:
-    """The first arXiv id in a text, without version; "" if none.
+    """Return the first arXiv id in a text, without version; "" if none.
 
     >>> texts = "arXiv:2112.01206v2", "https://arxiv.org/abs/hep-th/9901001", "CoRR"
     >>> [find_arxiv_id(text) for text in texts]
     ['2112.01206', 'hep-th/9901001', '']
     """
-    found = _BARE_ARXIV.fullmatch(text.strip()) or _NAMED_ARXIV.search(text)
-    return found[1] if found else ""
+    match = _BARE_ARXIV.fullmatch(text.strip()) or _NAMED_ARXIV.search(text)
+    return match[1] if match else ""
 
 
 def identifier_kind(kind: str) -> str:
-    """The name of a kind of identifier: in lower case, one for PubMed and one for PubMed Central."""
+    """Return the name of a kind of identifier: in lower case, one for PubMed and one for PubMed Central."""
     return _KINDS.get(kind.lower(), kind.lower())
 
 
 def identifier(kind: str, value: str) -> str:
-    """An identifier in the one form that is compared; "" if it has no value.
+    """Return an identifier in the one form that is compared; "" if it has no value.
 
     >>> identifier("DOI", "https://doi.org/10.1000/ABC."), identifier("PubMed", "123")
     ('doi:10.1000/abc', 'pmid:123')
@@ -102,11 +104,26 @@ def identifier(kind: str, value: str) -> str:
     return f"{kind}:{value}" if kind and value else ""
 
 
+def identifiers(record: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return all identifiers of a record by kind, whose values may be lists, numbers or strings.
+
+    >>> identifiers({"doi": ["10.1/A", None], "pubmed_id": 12, "arxiv": ""})
+    ('doi:10.1/a', 'pmid:12')
+    """
+    values = (
+        (kind.removesuffix("_id"), value)
+        for kind, listed in (record or {}).items()
+        for value in (listed if isinstance(listed, list) else [listed])
+    )
+    named = (identifier(kind, str(value)) for kind, value in values if value)
+    return tuple(dict.fromkeys(filter(None, named)))
+
+
 def clean_doi(text: str) -> str:
     """Return the DOI in a text or URL, in lower case; "" if there is none.
 
     >>> clean_doi("https://doi.org/10.1145/3397271.3401075")
     '10.1145/3397271.3401075'
     """
-    found = _DOI.search(text)
-    return found[0].rstrip(".,;}\"'").lower() if found and found[0].isprintable() else ""
+    match = _DOI.search(text)
+    return match[0].rstrip(".,;}\"'").lower() if match and match[0].isprintable() else ""

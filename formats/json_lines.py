@@ -130,11 +130,11 @@ def validation_fault(error: msgspec.ValidationError, at: str = "") -> tuple[Kind
     """Return the kind of a validation error, the reason in words and the path of the field."""
     reason, _, path = str(error).partition(" - at `$")
     path = (at + path.removesuffix("`")).removeprefix(".")
-    if found := _WRONG_TYPE.fullmatch(reason):
-        wanted = dict.fromkeys(_KINDS[kind] for kind in found[1].split(" | ") if kind != "null")
-        return "wrong type", f"must be {' or '.join(wanted)}, not {_KINDS.get(found[2], 'null')}", path
-    if found := _MISSING.fullmatch(reason):
-        return "missing field", "is missing", f"{path}.{found[1]}".removeprefix(".")
+    if match := _WRONG_TYPE.fullmatch(reason):
+        wanted = dict.fromkeys(_KINDS[kind] for kind in match[1].split(" | ") if kind != "null")
+        return "wrong type", f"must be {' or '.join(wanted)}, not {_KINDS.get(match[2], 'null')}", path
+    if match := _MISSING.fullmatch(reason):
+        return "missing field", "is missing", f"{path}.{match[1]}".removeprefix(".")
     return "wrong value", reason, path
 
 
@@ -199,8 +199,8 @@ def parse_year(value: Any) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        found = json_type(value) if isinstance(value, list | dict) else quoted(value)
-        raise ValueError(f"must be a whole number, not {found}")
+        shown = json_type(value) if isinstance(value, list | dict) else quoted(value)
+        raise ValueError(f"must be a whole number, not {shown}")
     if value not in YEARS:
         raise ValueError(f"{quoted(value)} is out of range")
     return value

@@ -6,13 +6,10 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec
-from pylatexenc.latex2text import get_default_latex_context_db as texts_of_macros
-from pylatexenc.latexwalker import LatexWalkerError
-from pylatexenc.latexwalker import get_default_latex_context_db as arguments_of_macros
-from pylatexenc.macrospec import MacroSpec
+if TYPE_CHECKING:
+    from pylatexenc.latex2text import LatexNodes2Text
 
 logging.getLogger("pylatexenc").setLevel(logging.CRITICAL)  # unparsable parts are skipped
 
@@ -83,8 +80,14 @@ _GREEK = [*zip(_GREEK_NAMES.split(), "αβγδεζηθικλμνξοπρστυφ
 
 @cache
 def _converter() -> tuple[LatexNodes2Text, Any]:
-    """The converter and its context database of macro arguments."""
-    texts, known = texts_of_macros(), arguments_of_macros()
+    """Return the converter and its context database of macro arguments."""
+    # Most texts have no LaTeX.
+    from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec
+    from pylatexenc.latex2text import get_default_latex_context_db as texts_of_macros
+    from pylatexenc.latexwalker import get_default_latex_context_db as arguments_of_macros
+    from pylatexenc.macrospec import MacroSpec
+
+    texts, arguments = texts_of_macros(), arguments_of_macros()
     dropped = [(name, spec) for spec, names in _DROPPED.items() for name in names.split()]
     kept = [(name, "{") for name in _KEPT.split()]
     partly = [(name, spec) for name, (spec, _) in _ONE_ARGUMENT_KEPT.items()]
@@ -96,20 +99,23 @@ def _converter() -> tuple[LatexNodes2Text, Any]:
     printed += [MacroTextSpec(f"{kind}{name}", sign) for kind in ("text", "up") for name, sign in _GREEK]
     parsed = [MacroSpec(name, args_parser=spec) for name, spec in (*dropped, *kept, *partly)]
     texts.add_context_category("ours", prepend=True, macros=printed)
-    known.add_context_category("ours", prepend=True, macros=parsed)
+    arguments.add_context_category("ours", prepend=True, macros=parsed)
     # It compares each character of the text with all specials: a third of the time of the conversion.
-    first, find = {one.specials_chars[0] for one in known.iter_specials_specs()}, known.test_for_specials
-    known.test_for_specials = lambda text, at, *state, **more: (
+    first, find = (
+        {special.specials_chars[0] for special in arguments.iter_specials_specs()},
+        arguments.test_for_specials,
+    )
+    arguments.test_for_specials = lambda text, at, *state, **more: (
         find(text, at, *state, **more) if text[at] in first else None
     )
-    return LatexNodes2Text(latex_context=texts, math_mode="text", strict_latex_spaces=False), known
+    return LatexNodes2Text(latex_context=texts, math_mode="text", strict_latex_spaces=False), arguments
 
 
 @cache
 def _is_known(macro: str) -> bool:
     """True if it is known what a macro prints."""
-    found = [context.get_macro_spec(macro) for context in (_converter()[0].latex_context, _converter()[1])]
-    is_defined = any(spec is not None and spec.macroname == macro for spec in found)
+    specs = [context.get_macro_spec(macro) for context in (_converter()[0].latex_context, _converter()[1])]
+    is_defined = any(spec is not None and spec.macroname == macro for spec in specs)
     return is_defined or macro in _SWITCHES.split() or macro.startswith(("text", "math", "mkbib", "bib"))
 
 
@@ -119,11 +125,13 @@ def with_unknown_macros(latex: str, texts: Mapping[str, str]) -> str:
     >>> with_unknown_macros(r"{\TUG} \emph{a} in \apj", {"apj": "Astrophysical Journal"})
     '{TUG} \\emph{a} in Astrophysical Journal'
     """
-    return _MACRO.sub(lambda found: found[0] if _is_known(found[1]) else texts.get(found[1], found[1]), latex)
+    return _MACRO.sub(lambda match: match[0] if _is_known(match[1]) else texts.get(match[1], match[1]), latex)
 
 
 @cache
 def _keeping_braces() -> LatexNodes2Text:
+    from pylatexenc.latex2text import LatexNodes2Text
+
     texts = _converter()[0].latex_context
     return LatexNodes2Text(
         latex_context=texts, math_mode="text", strict_latex_spaces=False, keep_braced_groups=True
@@ -172,6 +180,8 @@ def text_in_braces(latex: str) -> str:
 
 
 def _convert(latex: str, converter: LatexNodes2Text) -> str:
+    from pylatexenc.latexwalker import LatexWalkerError
+
     try:
         text = converter.latex_to_text(
             _brace_open_brackets(_OUTSIDE_FORMULAS.sub(r"\1", _NO_ARGUMENT.sub("", latex))),
@@ -214,7 +224,7 @@ def _brace_open_brackets(latex: str) -> str:
 
 
 def braced_argument(text: str, start: int) -> tuple[str, int]:
-    """The content of the braces that open at `start`, and their end; unclosed braces end with the text."""
+    """Return the content of the braces that open at `start`, and their end: that of the text if unclosed."""
     depth = 0
     for brace in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)

@@ -40,5 +40,5 @@ def normalise_title(text: str) -> str:
 
 
 def title_key(letters: str) -> int:
-    """A 64-bit hash of a title's letters (normalise_title)."""
+    """Return a 64-bit hash of a title's letters (normalise_title)."""
     return int.from_bytes(blake2b(letters.encode(), digest_size=8).digest(), "little")

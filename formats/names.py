@@ -213,7 +213,7 @@ def _split_at_and(text: str) -> list[str]:
 
 def _by_and(text: str) -> list[Name]:
     pieces = _initials_last([*map(str.strip, _split_at_and(text))])
-    return [name for piece in pieces for name in parse_people(piece, lambda one: [parse_name(one)])]
+    return [name for piece in pieces for name in parse_people(piece, lambda person: [parse_name(person)])]
 
 
 def _initials_last(names: list[str]) -> list[str]:
@@ -237,7 +237,7 @@ def parse_people(text: str, parse: Callable[[str], list[Name]]) -> list[Name]:
         return [name for piece in split for name in parse_people(piece, parse)] + more
     with_commas = _BETWEEN.sub(", ", listed, count=1)
     pieces = (not _BETWEEN.search(with_commas) and _by_commas(with_commas)) or [
-        one for piece in _BETWEEN.split(listed) for one in _by_commas(piece) or [piece.strip(" ,")]
+        part for piece in _BETWEEN.split(listed) for part in _by_commas(piece) or [piece.strip(" ,")]
     ]
     others = [piece for piece in pieces if not _is_person(piece)]
     if len(pieces) > 2 and any(map(_INITIALS_LAST.search, pieces)):
@@ -247,7 +247,7 @@ def parse_people(text: str, parse: Callable[[str], list[Name]]) -> list[Name]:
     if not (more or len(pieces) > 1) or others:
         return parse(listed) + more
     pieces = [piece if _FULL.fullmatch(piece) else _with_comma(piece) for piece in pieces]
-    return [parse_name(piece) if one.literal else one for piece in pieces for one in parse(piece)] + more
+    return [parse_name(piece) if name.literal else name for piece in pieces for name in parse(piece)] + more
 
 
 def _by_commas(text: str) -> list[str]:
@@ -263,8 +263,8 @@ def _by_commas(text: str) -> list[str]:
 
 def _with_comma(text: str) -> str:
     """Return a name with a comma after the family name if initials follow it."""
-    found = _WITH_INITIALS.fullmatch(text)
-    return f"{found[1]}, {found[2]}" if found else text
+    match = _WITH_INITIALS.fullmatch(text)
+    return f"{match[1]}, {match[2]}" if match else text
 
 
 def _is_person(text: str) -> bool:
@@ -301,8 +301,8 @@ def parse_inverted(text: str) -> Name:
     if name and _is_company(name, last):
         return Name(literal=text)
     if "," not in name and " " in name and _TWO_CAPITALS.fullmatch(last) and _is_suffix(last):
-        known = parse_name(f"{name}, A")  # initials, where a suffix would have dots or stand third
-        return known._replace(given=last.strip())
+        name_in_full = parse_name(f"{name}, A")  # initials, where a suffix would have dots or stand third
+        return name_in_full._replace(given=last.strip())
     text = _with_comma(text)
     if " " in text and "," not in text.rstrip(",") and not _INITIALS_FIRST.fullmatch(text):
         return Name(literal=text.rstrip(", "))
@@ -311,8 +311,8 @@ def parse_inverted(text: str) -> Name:
 
 def parse_all_inverted(texts: Iterable[str]) -> list[Name]:
     """Parse texts with names as in RIS, each of one or, against the rule, of several people."""
-    found = (name for text in texts for name in parse_people(text, lambda one: [parse_inverted(one)]))
-    return [name for name in found if name.full]
+    names = (name for text in texts for name in parse_people(text, lambda person: [parse_inverted(person)]))
+    return [name for name in names if name.full]
 
 
 def inverted(name: Name) -> str:
@@ -334,7 +334,7 @@ def written_names(names: Iterable[Name], write: Callable[[str], str]) -> str:
 
 @lru_cache(1 << 16)
 def surname(name: str) -> str:
-    """The last word of a family name, folded; "" if empty.
+    """Return the last word of a family name, folded; "" if empty.
 
     >>> [surname(name) for name in ("Ann B. Lee", "van der Maaten, Laurens", "K. Müller, Jr.", "Penkov MA")]
     ['Lee', 'Maaten', 'Muller', 'Penkov']

@@ -93,8 +93,8 @@ class Identity(NamedTuple):
     def agrees(self, other: Identity, apart: int = 0) -> bool:
         """True if two papers with the same title may be the same paper. apart: years that may lie between."""
         of_versions = (self.traits ^ other.traits) & _PREPRINT  # which have DOIs of their own
-        for one, two in zip(self[1 + bool(of_versions) : 5], other[1 + bool(of_versions) : 5], strict=True):
-            if one and two and one != two:
+        for own, two in zip(self[1 + bool(of_versions) : 5], other[1 + bool(of_versions) : 5], strict=True):
+            if own and two and own != two:
                 return False
         if not self._agrees_in_print(other, apart):
             return False
@@ -128,7 +128,7 @@ class Identity(NamedTuple):
             *zip(self._parts(), other._parts(), strict=True),
             *zip(self._kinds(), other._kinds(), strict=True),
         )
-        return not any(one and two and one != two for one, two in both)
+        return not any(own and two and own != two for own, two in both)
 
     def _kinds(self) -> tuple[int, int, int]:
         """Return kind of work, month and day; 0 if unknown."""
@@ -141,13 +141,13 @@ class Identity(NamedTuple):
     def joined(self, other: Identity) -> Identity:
         """Return the identity of records of the same paper. What the first lacks comes from the second."""
         printed = sum(
-            (one or two) << number * _PART
-            for number, (one, two) in enumerate(zip(self._parts(), other._parts(), strict=True))
+            (own or two) << number * _PART
+            for number, (own, two) in enumerate(zip(self._parts(), other._parts(), strict=True))
         )
-        kind, month, day = (one or two for one, two in zip(self._kinds(), other._kinds(), strict=True))
+        kind, month, day = (own or two for own, two in zip(self._kinds(), other._kinds(), strict=True))
         traits = self.traits & _SHORT | self.traits & other.traits & _PREPRINT
         traits |= kind << _KIND_BITS | month << _MONTH_BITS | day << _DAY_BITS
-        either = Identity(*(one or two for one, two in zip(self, other, strict=True)))
+        either = Identity(*(own or two for own, two in zip(self, other, strict=True)))
         return either._replace(printed=printed, traits=traits)
 
 
@@ -248,13 +248,13 @@ def hash_text(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") if text else 0
 
 
-def similar_titles(one: str, other: str) -> bool:
+def similar_titles(first: str, other: str) -> bool:
     """True if at least half of the words of the shorter title are in the other.
 
     >>> similar_titles("BERT", "BERT: Pre-training of Transformers"), similar_titles("A trees", "B graphs")
     (True, False)
     """
-    words, others = ({*_WORD.findall(fold(title).casefold())} for title in (one, other))
+    words, others = ({*_WORD.findall(fold(title).casefold())} for title in (first, other))
     shorter = min(len(words), len(others))
-    same_letters = normalise_title(one) == normalise_title(other)
+    same_letters = normalise_title(first) == normalise_title(other)
     return same_letters or (shorter > 0 and len(words & others) * 2 >= shorter)

@@ -93,7 +93,7 @@ class BuildSettings(AddSettings):
     force: bool = False
     """even if the library's own source files have lost more than a fifth of its papers"""
     storage: str = "memory"
-    """memory, for up to two million papers, or lance: in LanceDB, of any size (docs/guide/scale.md)"""
+    """memory, for up to two million papers, or lance: in LanceDB, of any size (docs/write/safety.md)"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

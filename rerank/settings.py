@@ -343,15 +343,6 @@ class RankerSettings(Settings):
     that did not choose the dense model's round, if that was trained with model.validation.split=val/1"""
     queries: int | None = setting(4000, least=1)
     """maximum queries, sampled if there are more; null: all"""
-    variant_queries: int = setting(500, least=1)
-    """maximum queries for each variant of the corpus: with few or no training contexts, with half of the
-    abstracts or none, with names beside the mark"""
-    small_queries: int = setting(500)
-    """maximum queries over small libraries, of papers that few citing papers cite, to which the confidence is
-    fitted; 0: none"""
-    out_of_domain_checkpoint: str | None = None
-    """dense model trained on other corpora: adds all variants with it, to learn how far to trust a
-    dense model that does not know the field; null: do not add them"""
     folds: int = setting(3, least=2)
     """cross-validation folds over citing papers, for the measures in the log"""
     l2: float = 1e-3

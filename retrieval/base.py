@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,10 @@ from citerec.base.files import atomic_folder
 from citerec.datasets.columns import save_arrays
 from citerec.datasets.corpus import Corpus, Split
 from citerec.retrieval.arrays import Floats, Mask, Rows, load_arrays
-from citerec.retrieval.filters import Filters
 from citerec.retrieval.queries import Queries
+
+if TYPE_CHECKING:
+    from citerec.retrieval.filters import Filters
 
 log = logging.getLogger(__name__)
 

@@ -16,11 +16,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from citerec.base import over_ray
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever
-from citerec.retrieval.encoders.embeddings import EmbeddingJob, load_or_encode
 from citerec.retrieval.indexes.cpu import PaperIndex
 from citerec.retrieval.indexes.index import build_index, build_l2_index, check_index, load_index, search_l2
 from citerec.retrieval.queries import Queries
@@ -64,10 +62,6 @@ class DenseRetriever(Retriever):
     @abstractmethod
     def encode_queries(self, queries: Queries | Rows) -> Floats:
         """Queries, or rows of contexts, [Q] -> [Q, D] of unit length, zeros if no word is known."""
-
-    def familiar(self, rows: NDArray[np.integer]) -> Mask | None:
-        """Which papers the model was trained to find, as `rows`; None if it does not say."""
-        return None
 
     def paper_vectors(self, corpus: Corpus, rows: Rows) -> Floats | VectorTable:
         """Encode papers with the chosen `encoding`, after `prepare`."""
@@ -169,6 +163,8 @@ def encode_over_ray(retriever: DenseRetriever, corpus: Corpus, rows: Rows) -> Fl
     The retriever is prepared for the corpus. Raises InputError if Ray is not installed or cannot be reached.
     """
 
+    from citerec.retrieval.encoders.embeddings import EmbeddingJob, load_or_encode
+
     def encode(rows: Rows, _: object) -> tuple[Floats, None]:
         return retriever.encode_papers(rows), None
 
@@ -183,6 +179,8 @@ def ray_shards(
     retriever: DenseRetriever, rows: Rows, shards: Mapping[int, slice]
 ) -> Iterator[tuple[int, Floats]]:
     """Encode shards of the rows in Ray actors; yields (number, vectors) in order."""
+    from citerec.base import over_ray
+
     with over_ray.ray_session():
         import ray
         import torch

@@ -54,7 +54,7 @@ def make(request: pytest.FixtureRequest) -> Make:
         if request.param == "static":
             return static(["<pad>", *words], "float16")
         if request.param == "ranker":
-            weights, deviations = {"bm25.score": 1 / 3, "age": -2.5}, {"bm25.score": 4.2, "age": 0.1}
+            weights, deviations = {"bm25": 1 / 3, "known": -2.5}, {"bm25": 4.2, "known": 0.1}
             confidence = Confidence({"scale": 0.7, "none": -2.0})
             return RankingModel(LinearModel(weights, deviations), confidence, dict(ABOUT))
         model = CrossEncoder.open(request.getfixturevalue("tiny_reranker"))

@@ -13,16 +13,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from citerec.base.errors import InputError
 from citerec.base.settings import Settings, setting
-from citerec.datasets.building.catalogue import AUTHORS, Catalogue
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
 from citerec.formats.articles.markers import Bibliography, Marker, find_markers, has_numbers
 from citerec.formats.documents import CitationSpan, FullText, Paragraph, Reference
 from citerec.formats.letters import fold
 from citerec.formats.names import surname
+
+if TYPE_CHECKING:
+    from citerec.datasets.building.catalogue import Catalogue
 
 # Allowed between two markers of a group: separators, or a closing and an opening bracket.
 _SEPARATORS = r"[\s,;&/–—−‐-]*"
@@ -82,6 +84,8 @@ def select_contexts(
 
     citing: row of the citing paper. counts, unresolved (references without a paper): updated for the report.
     """
+    from citerec.datasets.building.catalogue import AUTHORS  # cutting a context needs no catalogue
+
     resolved: dict[str, int | None] = {}
     pairs: dict[tuple[int, bool], list[str]] = {}
     outcomes = counts["contexts"]

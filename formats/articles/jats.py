@@ -53,9 +53,9 @@ def read_jats(root: ET.Element, paper: str, where: str) -> Document:
     """Read an article. paper: its id if it has neither PMC id nor DOI. Raises InputError without metadata."""
     if (meta := root.find("front/article-meta")) is None:
         raise InputError(f"{where}: <article> is not JATS: it has no <front> with <article-meta>")
-    known = _identifiers(meta.findall("article-id"))
+    identifiers = _identifiers(meta.findall("article-id"))
     groups = meta.findall("contrib-group/contrib")
-    authors = [one for one in groups if one.get("contrib-type", "author") == "author"]
+    authors = [group for group in groups if group.get("contrib-type", "author") == "author"]
     subjects = meta.findall("article-categories/subj-group")
     fields = (
         flat_text(group.find("subject"))
@@ -63,13 +63,15 @@ def read_jats(root: ET.Element, paper: str, where: str) -> Document:
         if group.get("subj-group-type", "").lower().startswith("discipline")
     )
     metadata = Metadata(
-        id=known.get("pmc", "").replace("pmc:", "PMC") or known.get("doi", "").removeprefix("doi:") or paper,
+        id=identifiers.get("pmc", "").replace("pmc:", "PMC")
+        or identifiers.get("doi", "").removeprefix("doi:")
+        or paper,
         title=flat_text(meta.find("title-group/article-title"), _SKIPPED_IN_TITLES),
         abstract=_abstract(meta.findall("abstract")),
         year=min(filter(None, (find_year(flat_text(date)) for date in meta.findall("pub-date"))), default=0),
-        authors=tuple(name for one in authors for name in _names(one)),
+        authors=tuple(name for group in authors for name in _names(group)),
         field=tuple(dict.fromkeys(filter(None, fields))),
-        identifiers=tuple(known.values()),
+        identifiers=tuple(identifiers.values()),
     )
     bibliography = partial(_read_bibliography, root)
     if (body := root.find("body")) is None:
@@ -82,16 +84,18 @@ def read_jats(root: ET.Element, paper: str, where: str) -> Document:
 
 
 def _abstract(abstracts: Sequence[ET.Element]) -> str:
-    """The text of the abstract without a type, else of one whose type is not that of a summary."""
-    plain = [one for one in abstracts if not one.get("abstract-type")]
-    plain += [one for one in abstracts if not _OTHER_ABSTRACTS.search(one.get("abstract-type", ""))]
+    """Return the text of the abstract without a type, else of one whose type is not that of a summary."""
+    plain = [abstract for abstract in abstracts if not abstract.get("abstract-type")]
+    plain += [
+        abstract for abstract in abstracts if not _OTHER_ABSTRACTS.search(abstract.get("abstract-type", ""))
+    ]
     if not plain:
         return ""
     parts = []
     for part in plain[0]:
         title = part.find("title") if part.tag == "sec" else None
         if title is not None:
-            rest = " ".join(flat_text(one, _SKIPPED) for one in part if one is not title)
+            rest = " ".join(flat_text(element, _SKIPPED) for element in part if element is not title)
             parts.append(f"{flat_text(title).rstrip(' :.')}: {rest}")
         elif part.tag != "title":
             parts.append(flat_text(part, _SKIPPED))
@@ -113,11 +117,11 @@ def _names(parent: ET.Element) -> Iterator[str]:
 
 def _identifiers(elements: Sequence[ET.Element]) -> dict[str, str]:
     """Normalised identifiers by kind, the first of each, from `article-id` or `pub-id` elements."""
-    found: dict[str, str] = {}
+    identifiers: dict[str, str] = {}
     for element in elements:
-        if known := identifier(element.get("pub-id-type", ""), flat_text(element)):
-            found.setdefault(known.partition(":")[0], known)
-    return found
+        if named := identifier(element.get("pub-id-type", ""), flat_text(element)):
+            identifiers.setdefault(named.partition(":")[0], named)
+    return identifiers
 
 
 # The bibliography.
@@ -135,7 +139,9 @@ def _read_bibliography(root: ET.Element) -> _Bibliography:
     references: dict[str, Reference] = {}
     keys: dict[str, list[str]] = {}
     order: list[str] = []
-    entries = (entry for part in ("body", "back") for one in root.findall(part) for entry in one.iter("ref"))
+    entries = (
+        entry for part in ("body", "back") for section in root.findall(part) for entry in section.iter("ref")
+    )
     for number, entry in enumerate(entries, 1):
         rid = entry.get("id") or f"#{number}"
         # SciELO gives each work twice, with and without markup.
@@ -159,11 +165,11 @@ def _reference(citation: ET.Element) -> Reference:
     groups = citation.findall("person-group")
     authors = [group for group in groups if group.get("person-group-type", "author") == "author"]
     text = flat_text(citation)
-    known = _identifiers(citation.findall("pub-id"))
-    if "doi" not in known:
+    identifiers = _identifiers(citation.findall("pub-id"))
+    if "doi" not in identifiers:
         links = " ".join(link.get(_HREF, "") for link in citation.iter("ext-link"))
-        if found := _DOI.search(f"{links} {text}"):
-            known["doi"] = identifier("doi", found[0])
+        if match := _DOI.search(f"{links} {text}"):
+            identifiers["doi"] = identifier("doi", match[0])
     title = next(filter(None, titles), "")
     return Reference(
         title=title.removesuffix("."),
@@ -171,7 +177,7 @@ def _reference(citation: ET.Element) -> Reference:
         year=find_year(flat_text(citation.find("year"))) or find_year("" if title else text),
         text="" if title else text,
         arxiv=find_arxiv_id(text) if "arxiv" in text.lower() else "",
-        identifiers=tuple(known.values()),
+        identifiers=tuple(identifiers.values()),
     )
 
 
@@ -235,8 +241,8 @@ def expand_ranges(
     for (start, end), group in groupby(spans, key=lambda span: span[:2]):
         refs = [span.ref for span in group]
         inside = text[start:end]
-        for found in _RANGE.finditer(inside):
-            first, last = int(found[1]), int(found[2])
+        for match in _RANGE.finditer(inside):
+            first, last = int(match[1]), int(match[2])
             place = order.get(refs[0] or "", -1)
             if (
                 len(refs) == 1 and place + 1 == first and first < last <= len(listed)

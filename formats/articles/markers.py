@@ -95,7 +95,7 @@ class Bibliography:
         self.pairs: frozenset[tuple[str, str]] = frozenset().union(*self._pairs.values())
 
     def without_authors(self, ref: str) -> Bibliography:
-        """The same in which an entry has no authors, as if read from such references."""
+        """Return a bibliography in which an entry has no authors, as if read from such references."""
         other = copy.copy(self)
         other._surnames = self._surnames | {ref: frozenset[str]()}
         other.everyone -= {name for name in self._surnames[ref] if self._entries[name] == 1}
@@ -103,7 +103,7 @@ class Bibliography:
         return other
 
     def surnames(self, refs: Sequence[str]) -> frozenset[str]:
-        """The author surnames of some entries."""
+        """Return the author surnames of some entries."""
         return frozenset().union(*(self._surnames.get(ref, frozenset()) for ref in refs))
 
 
@@ -123,14 +123,14 @@ def find_markers(
 
     Overlapping spans are merged into one marker. numbers: has_numbers of the paper.
     """
-    found: list[Marker] = []
+    missed: list[Marker] = []
     floor = 0
     markers = _extend_markers(text, _span_markers(text, spans), bibliography)
     for marker in [*markers, Marker(len(text), len(text))]:
-        found += _find_missed(text, floor, marker.start, bibliography, numbers)
-        found.append(marker)
+        missed += _find_missed(text, floor, marker.start, bibliography, numbers)
+        missed.append(marker)
         floor = marker.end
-    return found[:-1]
+    return missed[:-1]
 
 
 def _span_markers(text: str, spans: Sequence[CitationSpan]) -> list[Marker]:
@@ -179,10 +179,10 @@ def _extend_markers(text: str, markers: list[Marker], bibliography: Bibliography
             before.end, before.opening = marker.end, before.opening or between[1]
             continue
         years = _MORE_YEARS if _DIGIT.search(text, marker.start, marker.end) else _YEAR_AFTER
-        known = bibliography.surnames(marker.refs)
+        surnames = bibliography.surnames(marker.refs)
         dated = _YEAR.fullmatch(text[marker.start : marker.end]) is not None
         floor = before.end if before else 0
-        if names := find_names_before(text, floor, marker.start, known, dated and not known):
+        if names := find_names_before(text, floor, marker.start, surnames, dated and not surnames):
             marker.names = text[names[0] : marker.start]
             marker.start, marker.opening = names
         if after := years.match(text, marker.end, following.start if following else len(text)):
@@ -241,11 +241,11 @@ def _find_missed(
 
 
 def find_names_before(
-    text: str, floor: int, start: int, known: frozenset[str], certain: bool = False
+    text: str, floor: int, start: int, surnames: frozenset[str], certain: bool = False
 ) -> tuple[int, str] | None:
     """Find names that end before `start`: (their start, the bracket after them); None without names.
 
-    known: surnames, one of which must occur unless "et al." follows the names or they are `certain`.
+    surnames: one of which must occur unless "et al." follows the names or they are `certain`.
 
     >>> find_names_before("However, Lee and Diaz (2010)", 0, 23, frozenset({"Diaz"}))
     (9, '(')
@@ -262,18 +262,20 @@ def find_names_before(
     match = None
     if _OTHERS.search(last):
         match = _ET_AL_ENDS.search(head)
-    elif last != last.lower() and (certain or known):
+    elif last != last.lower() and (certain or surnames):
         for names in (_PAIR_ENDS, _NAME_ENDS):
-            if match is None and (found := names.search(head)):
-                match = found if certain or not known.isdisjoint(map(_surname_in, found.groups())) else None
+            if match is None and (ending := names.search(head)):
+                match = (
+                    ending if certain or not surnames.isdisjoint(map(_surname_in, ending.groups())) else None
+                )
     if match is None:
         return None
     begin = match.start()
-    while (match := _LISTED_ENDS.search(head, 0, begin)) and _surname_in(match[1]) in known:
+    while (match := _LISTED_ENDS.search(head, 0, begin)) and _surname_in(match[1]) in surnames:
         begin = match.start()
     return floor + begin, opening
 
 
 def _surname_in(name: str) -> str:
-    """The surname in a match of NAME, which may be in the genitive."""
+    """Return the surname in a match of NAME, which may be in the genitive."""
     return surname(_GENITIVE.sub("", name))

@@ -73,9 +73,9 @@ def read_pdf(file: str | Path | bytes) -> PdfText:
         lines: list[Line] = []
         first, characters = "", 0
         for number in range(min(pages, MAX_PAGES)):
-            text, found = _read_page(document, number)
+            text, page_lines = _read_page(document, number)
             first, characters = first or text, characters + len(text)
-            lines += found
+            lines += page_lines
             if characters > MAX_CHARACTERS:
                 break
     finally:
@@ -100,8 +100,8 @@ def _read_page(document: pypdfium2.PdfDocument, number: int) -> tuple[str, list[
             text = "".join(chr(code) if 0 < code < 0xD800 or code > 0xDFFF else " " for code in codes)
         letters = _Letters(text_page, text, _page_angle(page, text_page, text))
         lines, cut = [], 0
-        for found in _LINE.finditer(text):
-            parts = letters.line(number + 1, *found.span())
+        for match in _LINE.finditer(text):
+            parts = letters.line(number + 1, *match.span())
             cut += len(parts) > 1
             lines += parts
         if cut > len(lines) / 8:
@@ -113,10 +113,10 @@ def _read_page(document: pypdfium2.PdfDocument, number: int) -> tuple[str, list[
 
 
 def _page_angle(page: Any, text_page: Any, text: str) -> float:
-    """The angle of text that is upright on a page, which may be rotated when it is shown."""
+    """Return the angle of text that is upright on a page, which may be rotated when it is shown."""
     if not page.get_rotation():
         return 0.0
-    letters = [found.start() for found in re.finditer(r"[^\W\d_]", text)]
+    letters = [letter.start() for letter in re.finditer(r"[^\W\d_]", text)]
     sample = letters[:: len(letters) // 100 + 1]
     angles = Counter(round(pdfium.FPDFText_GetCharAngle(text_page, i), 1) for i in sample)
     return angles.most_common(1)[0][0] if angles else 0.0
@@ -151,8 +151,8 @@ class _Letters:
     def _columns(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield the parts of a line between wide spaces."""
         begin, height = start, 0.0
-        for found in re.finditer(r"\S(\s+)(?=\S)", self._text[start:end]):
-            before, after = start + found.start(), start + found.end()
+        for match in re.finditer(r"\S(\s+)(?=\S)", self._text[start:end]):
+            before, after = start + match.start(), start + match.end()
             left, right = self._box(before), self._box(after)
             height = height or self._size(before)
             if right.left - left.right > _GAP * height:
@@ -161,7 +161,7 @@ class _Letters:
         yield begin, end
 
     def _box(self, index: int) -> Box:
-        """The box of a character, as high as its font, where text is upright."""
+        """Return the box of a character, as high as its font, where text is upright."""
         box = pdfium.FS_RECTF()
         pdfium.FPDFText_GetLooseCharBox(self._page, index, ctypes.byref(box))
         if not self._angle:
@@ -178,7 +178,7 @@ class _Letters:
         return x.value * math.sin(self._angle) + y.value * math.cos(self._angle)
 
     def _height(self, start: int, end: int) -> float:
-        """The size of a line's letters, beside smaller marks and code, and a heading at its beginning."""
+        """Return the size of a line's letters, beside smaller marks and code, and a heading before it."""
         if (size := self._size(start)) == self._size(end - 1):
             return size
         step = (end - 1 - start) / 4
@@ -186,7 +186,7 @@ class _Letters:
         return sorted(self._size(place - self._text[place].isspace()) for place in places)[3]
 
     def _size(self, index: int) -> float:
-        """The size of a character's font: brackets and signs have higher boxes than letters."""
+        """Return the size of a character's font: brackets and signs have higher boxes than letters."""
         matrix = pdfium.FS_MATRIX()
         pdfium.FPDFText_GetMatrix(self._page, index, ctypes.byref(matrix))
         size = math.hypot(matrix.c, matrix.d) * pdfium.FPDFText_GetFontSize(self._page, index)
@@ -243,12 +243,12 @@ def clean(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    text = _LIGATURES.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
+    text = _LIGATURES.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
     text = _CONTROL.sub("", text)
     return unicodedata.normalize("NFC", _ACCENTED.sub(_accented, text))
 
 
-def _accented(found: re.Match[str]) -> str:
-    accent, letter = found[1] or "\u00b8", found[2] or found[3]
+def _accented(match: re.Match[str]) -> str:
+    accent, letter = match[1] or "\u00b8", match[2] or match[3]
     whole = unicodedata.normalize("NFC", letter.translate(_DOTLESS) + _ACCENTS[accent])
-    return whole if len(whole) == 1 else found[0]
+    return whole if len(whole) == 1 else match[0]

@@ -63,7 +63,7 @@ def by_columns(lines: Sequence[Line], width: float) -> list[Line]:
 
 
 def _gutter(lines: Sequence[Line], width: float) -> float | None:
-    """The place in the middle half of a page that fewest lines cross; None if more than a third does."""
+    """Return the place in the middle half of a page that fewest lines cross; None if over a third does."""
     places = [width * (0.25 + i / 200) for i in range(101)]
     crossed = [sum(line.left < x < line.right for line in lines) for x in places]
     least = min(crossed)
@@ -156,7 +156,7 @@ def arrange(lines: Sequence[Line]) -> list[PdfParagraph]:
     lines = without_references(without_margins(lines))
     if not lines:
         return []
-    known = _whole_words(lines)
+    words = _whole_words(lines)
     size = _text_height(lines)
     paragraphs: list[PdfParagraph] = []
     open_block: list[Line] = []
@@ -165,7 +165,7 @@ def arrange(lines: Sequence[Line]) -> list[PdfParagraph]:
 
     def close() -> None:
         for block in (open_block, *aside):
-            paragraphs.extend([_join(block, known, section)] if block else ())
+            paragraphs.extend([_join(block, words, section)] if block else ())
         open_block.clear()
         aside.clear()
 
@@ -177,10 +177,10 @@ def arrange(lines: Sequence[Line]) -> list[PdfParagraph]:
         if _is_heading(block, after, size):
             close()
             section = " ".join(line.text for line in block).strip()
-        elif found := _RUN_IN.match(head.text):
+        elif run_in := _RUN_IN.match(head.text):
             close()
-            section = found[1]
-            open_block += [head._replace(text=head.text[found.end() :]), *block[1:]]
+            section = run_in[1]
+            open_block += [head._replace(text=head.text[run_in.end() :]), *block[1:]]
         elif head.height < 0.92 * size and open_block and head.page - open_block[-1].page <= 1:
             aside.append(block)  # a footnote or caption within a paragraph
         elif open_block and _goes_on(open_block, block):
@@ -197,14 +197,14 @@ def _whole_words(lines: Sequence[Line]) -> Counter[str]:
     words: Counter[str] = Counter()
     half = 0
     for line in lines:
-        found = re.findall(r"[\w-]*\w", line.text.lower())
-        words.update(found[half : len(found) - line.broken])
+        line_words = re.findall(r"[\w-]*\w", line.text.lower())
+        words.update(line_words[half : len(line_words) - line.broken])
         half = int(line.broken)
     return words
 
 
 def _text_height(lines: Iterable[Line]) -> float:
-    """The height of most characters."""
+    """Return the height of most characters."""
     heights: Counter[float] = Counter()
     for line in lines:
         heights[round(line.height, 1)] += len(line.text)
@@ -242,7 +242,7 @@ def _is_start(block: Sequence[Line], line: Line, usual: float) -> bool:
         return False
     if line.bold != last.bold and (_HEADING.fullmatch(last.text) or KNOWN_HEADING.fullmatch(last.text)):
         return True
-    left, right = min(one.left for one in block), max(one.right for one in block)
+    left, right = min(line.left for line in block), max(line.right for line in block)
     ends = _ENDS.search(last.text) is not None
     indented = 0.8 * line.height < line.left - left < 6 * line.height and len(block) > 1
     short = right - last.right > 3 * line.height
@@ -285,7 +285,7 @@ def _goes_on(before: Sequence[Line], block: Sequence[Line]) -> bool:
     return _ENDS.search(last.text) is None and not head.text[:1].isupper()
 
 
-def _join(lines: Sequence[Line], known: Counter[str], section: str) -> PdfParagraph:
+def _join(lines: Sequence[Line], words: Counter[str], section: str) -> PdfParagraph:
     """Join lines, words across them included."""
     text, page = "", 0
     starts: list[tuple[int, int]] = []
@@ -293,7 +293,7 @@ def _join(lines: Sequence[Line], known: Counter[str], section: str) -> PdfParagr
     for line in lines:
         start = len(text)
         if broken:
-            text = _join_word(text, line.text, known)
+            text = _join_word(text, line.text, words)
             start = text.rfind(" ") + 1 if line.page != page else start
         else:
             text = f"{text} {line.text}" if text else line.text
@@ -309,27 +309,27 @@ _HYPHEN_END = re.compile(r"([\w-]*\w)[-\u00ad\u2010]?$")
 _WORD_START = re.compile(r"[\w-]*\w")
 
 
-def _join_word(text: str, more: str, known: Counter[str]) -> str:
+def _join_word(text: str, more: str, words: Counter[str]) -> str:
     """Join the halves of a word; keeps the hyphen if the text has the word with it, but not without."""
     first, second = _HYPHEN_END.search(text), _WORD_START.match(more)
     if first is None or second is None:
         return text + more
     start = text[: first.end(1)]
     whole, compound = f"{first[1]}{second[0]}".lower(), f"{first[1]}-{second[0]}".lower()
-    keeps = known[compound] > known[whole] or not (known[whole] or second[0][0].islower())
-    if not (known[whole] or known[compound]):
-        keeps |= all(len(half) > 3 and known[half.lower()] for half in (first[1], second[0]))
+    keeps = words[compound] > words[whole] or not (words[whole] or second[0][0].islower())
+    if not (words[whole] or words[compound]):
+        keeps |= all(len(half) > 3 and words[half.lower()] for half in (first[1], second[0]))
     return f"{start}-{more}" if keeps and not text.endswith("\u00ad") else start + more
 
 
 def find_title(lines: Sequence[Line]) -> str:
-    """The largest letters in the upper half of the first page; "" if they are no title."""
+    """Return the largest letters in the upper half of the first page; "" if they are no title."""
     first = [line for line in lines if line.page == lines[0].page and sum(map(str.isalpha, line.text)) > 3]
     if not first:
         return ""
     half = (max(line.bottom for line in first) + min(line.bottom for line in first)) / 2
     upper = [line for line in first if line.bottom >= half] or first
     largest = max(line.height for line in upper)
-    found = [line for line in upper if line.height > 0.95 * largest]
-    text = " ".join(line.text for line in found[:5])
+    largest_lines = [line for line in upper if line.height > 0.95 * largest]
+    text = " ".join(line.text for line in largest_lines[:5])
     return text if 10 <= len(text) <= 300 else ""

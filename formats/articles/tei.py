@@ -44,13 +44,13 @@ def _full_text(root: ET.Element) -> FullText:
     divisions = [division for part in parts for division in part.iter("div")]
     for number, division in enumerate(divisions):
         section = f"{number} {flat_text(division.find('head'))}"
-        found = division.findall("p")
-        paragraphs += [read_paragraph(element, section, _SKIPPED, _cited) for element in found]
+        inside = division.findall("p")
+        paragraphs += [read_paragraph(element, section, _SKIPPED, _cited) for element in inside]
     return FullText(paragraphs, _references(root))
 
 
 def _cited(node: ET.Element) -> list[str]:
-    """The entries that a `ref` cites; a `ref` to two entries becomes two spans."""
+    """Return the entries that a `ref` cites; a `ref` to two entries becomes two spans."""
     if node.tag != "ref" or node.get("type") != "bibr":
         return []
     return [target.removeprefix("#") for target in node.get("target", "").split()] or [""]
@@ -71,17 +71,17 @@ def _reference(entry: ET.Element) -> Reference:
         last = flat_text(author.find("surname"))
         first = " ".join(flat_text(name) for name in author.findall("forename"))
         names.append(f"{last}, {first}" if first else last)
-    known = (identifier(number.get("type", ""), flat_text(number)) for number in entry.iter("idno"))
+    identifiers = (identifier(number.get("type", ""), flat_text(number)) for number in entry.iter("idno"))
     return Reference(
         title=next(filter(None, titles), ""),
         authors=tuple(name for name in names if name),
         year=_year(entry),
         text=flat_text(entry.find("note[@type='raw_reference']")),
-        identifiers=tuple(filter(None, known)),
+        identifiers=tuple(filter(None, identifiers)),
     )
 
 
 def _year(element: ET.Element) -> int:
-    """The year of the first `date` with a year in an element; 0 if none."""
+    """Return the year of the first `date` with a year in an element; 0 if none."""
     dates = (date.get("when", "") or flat_text(date) for date in element.iter("date"))
     return next(filter(None, map(find_year, dates)), 0)

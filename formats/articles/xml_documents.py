@@ -72,7 +72,7 @@ def read_trees(file: IO[bytes], where: str) -> Iterator[ET.Element]:
     trees = _Trees(where)
     parser = ET.XMLParser(target=trees)
     parser.entity.update(_ENTITIES)
-    pending = found = 0
+    pending = count = 0
     try:
         while chunk := file.read(_CHUNK):
             pending += len(chunk)
@@ -81,18 +81,18 @@ def read_trees(file: IO[bytes], where: str) -> Iterator[ET.Element]:
             parser.feed(chunk)
             if trees.done:
                 yield from trees.done
-                found += len(trees.done)
+                count += len(trees.done)
                 trees.done.clear()
                 pending = 0
         parser.close()
     except (ET.ParseError, ValueError, LookupError) as error:
         raise InputError(f"{where}: malformed XML: {error}") from None
-    if not found:
+    if not count:
         raise InputError(f"{where}: must be a JATS or TEI document, not {trees.root!r}")
 
 
 def flat_text(element: ET.Element | None, skipped: Collection[str] = ()) -> str:
-    """The text of an element with single spaces, without `skipped` elements; "" for None."""
+    """Return the text of an element with single spaces, without `skipped` elements; "" for None."""
     return "" if element is None else read_paragraph(element, "", skipped, lambda node: ()).text.strip()
 
 

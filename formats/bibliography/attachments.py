@@ -31,29 +31,29 @@ def parse_file_field(value: str) -> list[str]:
     >>> parse_file_field(r":C\:/papers/b\;c.pdf:PDF"), parse_file_field("/home/me/d.pdf")
     (['C:/papers/b;c.pdf'], ['/home/me/d.pdf'])
     """
-    found = []
-    for one in _SEPARATOR.split(value.replace(r"$\backslash$", "\\")):
-        parts = [] if _WINDOWS.match(one.strip()) else _PART.split(one)
-        path = parts[1] if len(parts) >= 3 else one
+    paths = []
+    for part in _SEPARATOR.split(value.replace(r"$\backslash$", "\\")):
+        parts = [] if _WINDOWS.match(part.strip()) else _PART.split(part)
+        path = parts[1] if len(parts) >= 3 else part
         path = _ESCAPED.sub(lambda match: match[1] or match[2], path).strip()
         if path.lower().endswith(SUFFIX) and not re.match("(https?|ftp):", path.lower()):
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def file_folders(bibliography: Path, text: str = "") -> list[Path]:
     """Return the folders in which relative names of a bibliography begin: JabRef's, and that of its file."""
     own = bibliography.absolute().parent
-    return [*(own / expand_user(found.strip()) for found in _JABREF.findall(text)), own]
+    return [*(own / expand_user(folder.strip()) for folder in _JABREF.findall(text)), own]
 
 
 def resolve_files(names: Iterable[str], folders: Sequence[Path]) -> tuple[str, ...]:
     """Return absolute paths of PDFs: of what each name may mean, the first that exists, else the first."""
-    found = []
+    files = []
     for name in names:
         paths = list(_possible(name, folders))
-        found.append(str(next(filter(_exists, paths), paths[0])))
-    return tuple(dict.fromkeys(found))
+        files.append(str(next(filter(_exists, paths), paths[0])))
+    return tuple(dict.fromkeys(files))
 
 
 def _exists(path: Path) -> bool:

@@ -137,9 +137,9 @@ def _date_fields(left: dict[str, str]) -> dict[str, str]:
         if text := left.pop(variable, ""):
             values[field] = escape_latex(text)
     issued = left.pop("issued", "")
-    if (found := re.fullmatch(r"(\d{4})-(\d\d)(?:-(\d\d))?", issued)) and 1 <= int(found[2]) <= 12:
-        month, day = MONTHS[int(found[2]) - 1], (found[3] or "").lstrip("0")
-        return values | {"year": found[1], "month": month, "day": day}
+    if (match := re.fullmatch(r"(\d{4})-(\d\d)(?:-(\d\d))?", issued)) and 1 <= int(match[2]) <= 12:
+        month, day = MONTHS[int(match[2]) - 1], (match[3] or "").lstrip("0")
+        return values | {"year": match[1], "month": month, "day": day}
     if named := season(issued):
         return values | {"year": issued[:4], "month": named}
     if span := _SPAN.fullmatch(issued):  # only biblatex has ranges, and BibTeX prints all that is in `year`
@@ -165,15 +165,15 @@ def read_item(kind: str, fields: Mapping[str, str]) -> Item:
 
     def text(*names: str) -> str:
         for name in names:
-            if (latex := fields.get(name)) and (found := latex_to_text(latex)):
-                return found
+            if (latex := fields.get(name)) and (plain := latex_to_text(latex)):
+                return plain
         return ""
 
     def titled(name: str, subtitle: str) -> str:
         return ": ".join(filter(None, (text(name), text(subtitle))))
 
-    given = {_VARIABLES.csl[name] for name in fields if name in _VARIABLES.csl}
-    values = {variable: text(*names) for variable, names in _VARIABLES.read.items() if variable in given}
+    variables = {_VARIABLES.csl[name] for name in fields if name in _VARIABLES.csl}
+    values = {variable: text(*names) for variable, names in _VARIABLES.read.items() if variable in variables}
     values["title"] = titled("title", "subtitle")
     journal = titled("journaltitle", "journalsubtitle") or titled("journal", "journalsubtitle")
     book = titled("booktitle", "booksubtitle")
@@ -211,8 +211,8 @@ def _literal(latex: str) -> str:
 
 
 def _url_in(latex: str) -> str:
-    found = _URL.search(_literal(latex))
-    return found[0] if found else ""
+    match = _URL.search(_literal(latex))
+    return match[0] if match else ""
 
 
 def _read_date(date: str, year: str, month: str, day: str) -> str:

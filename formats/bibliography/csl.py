@@ -35,7 +35,7 @@ def read_csl(texts: Mapping[str, str], record: Mapping[str, Any]) -> Item:
     for role in ROLES:
         listed = record.get(role)
         listed = listed if isinstance(listed, list) else [listed]
-        if named := [name for one in listed for name in _read_names(one) if name.full]:
+        if named := [name for value in listed for name in _read_names(value) if name.full]:
             names[role] = named
     kind = texts.get("type", "") or "document"
     if kind == "article" and "container-title" in fields:  # as before CSL had `article-journal`

@@ -49,7 +49,7 @@ class Item(NamedTuple):
         return cls(
             type,
             {name: text for name, text in fields.items() if text},
-            {role: found for role, found in names.items() if found},
+            {role: listed for role, listed in names.items() if listed},
         )
 
     @property
@@ -70,9 +70,9 @@ class Item(NamedTuple):
         get = self.fields.get
         if named := find_arxiv_id(get("arxiv", "")):
             return named
-        found = [get(name, "") for name in ("number", "archive_location", "URL", "container-title", "note")]
-        known = " ".join([*found, get("archive", ""), get("publisher", "")]).lower()
-        return next(filter(None, map(find_arxiv_id, found)), "") if "arxiv" in known else ""
+        places = [get(name, "") for name in ("number", "archive_location", "URL", "container-title", "note")]
+        everything = " ".join([*places, get("archive", ""), get("publisher", "")]).lower()
+        return next(filter(None, map(find_arxiv_id, places)), "") if "arxiv" in everything else ""
 
     def paper(
         self, key: str = "", id: str = "", collections: Iterable[str] = (), tags: Iterable[str] | None = None
@@ -119,8 +119,8 @@ def iso_date(text: str) -> str:
     ('2003-21', '2003-23', 'in press')
     """
     text = re.sub(r"^(\d{4})/+([^\d/].*?)/*$", r"\2 \1", " ".join(text.split()))
-    if (found := _ISO.fullmatch(text.rstrip("/"))) and 1 <= int(found[2] or found[4] or 1) <= 12:
-        return "-".join([found[1], *(part.zfill(2) for part in found.groups()[1:] if part)])
+    if (match := _ISO.fullmatch(text.rstrip("/"))) and 1 <= int(match[2] or match[4] or 1) <= 12:
+        return "-".join([match[1], *(part.zfill(2) for part in match.groups()[1:] if part)])
     words = re.findall(r"[^\W\d_]+|\d+", text)
     numbers = [word for word in words if word.isdecimal()]
     years, days = (
@@ -142,15 +142,19 @@ def read_csl_date(value: Any) -> str:
     if isinstance(value, str | int) and not isinstance(value, bool):
         return iso_date(str(value))
     listed = value if isinstance(value, list) else [value]
-    if listed and all(isinstance(one, dict) and "year" in one for one in listed):  # pandoc's YAML
-        given = [[one.get(part) for part in ("year", "month", "day")] for one in listed]
-        value = listed[0] | {"date-parts": given}
+    if listed and all(isinstance(date, dict) and "year" in date for date in listed):  # pandoc's YAML
+        date_parts = [[date.get(part) for part in ("year", "month", "day")] for date in listed]
+        value = listed[0] | {"date-parts": date_parts}
     if not isinstance(value, dict):
         return ""
     parts = value.get("date-parts")
     dates = []
-    for one in parts if isinstance(parts, list) else []:
-        numbers = [str(part) for part in (one if isinstance(one, list) else [one]) if part not in (None, "")]
+    for date_part in parts if isinstance(parts, list) else []:
+        numbers = [
+            str(part)
+            for part in (date_part if isinstance(date_part, list) else [date_part])
+            if part not in (None, "")
+        ]
         if numbers and re.fullmatch(r"-?\d+", numbers[0]):
             year, *rest = numbers
             rest = rest[: next((at for at, part in enumerate(rest) if not part.isdecimal()), 2)]
@@ -176,13 +180,13 @@ def csl_date(text: str) -> dict[str, Any]:
         made["circa"], text = True, text[:-1]
     parts: list[list[int]] = []
     for date in text.split("/") if text.count("/") < 2 else [text]:
-        found = re.fullmatch(r"(-?\d{4})(?:-(\d\d))?(?:-(\d\d))?(?:T.*)?", date)
-        if not found:
+        match = re.fullmatch(r"(-?\d{4})(?:-(\d\d))?(?:-(\d\d))?(?:T.*)?", date)
+        if not match:
             return {"literal": text} if not parts or date else {"date-parts": parts}
-        numbers = [int(part) for part in found.groups() if part]
+        numbers = [int(part) for part in match.groups() if part]
         if len(numbers) > 1 and 21 <= numbers[1] <= 24:
             made["season"] = numbers[1] - 20
             numbers = numbers[:1]
         parts.append(numbers)
     shortest = min(map(len, parts))
-    return {"date-parts": [one[:shortest] for one in parts]} | made
+    return {"date-parts": [numbers[:shortest] for numbers in parts]} | made

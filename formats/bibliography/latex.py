@@ -100,13 +100,13 @@ def _written_out(latex: str) -> str:
     """Return LaTeX with addresses, journals, unknown macros, `&`, which separates no columns, and `%`, which
     begins no comment, as text."""
     if _DOUBLED.search(latex):
-        latex = _DOUBLED.sub(lambda found: " " if found[1] else "\\", latex)
-        latex = _BRACE.sub(lambda found: found[1] or found[2], latex)
-        latex = _ACCENT.sub(lambda found: "\\'" if len(found[0]) > 1 else "", latex)
+        latex = _DOUBLED.sub(lambda match: " " if match[1] else "\\", latex)
+        latex = _BRACE.sub(lambda match: match[1] or match[2], latex)
+        latex = _ACCENT.sub(lambda match: "\\'" if len(match[0]) > 1 else "", latex)
     latex = _BARE_SIGN.sub(r"\\\g<0>", latex)
     if "\\" not in latex:
         return latex
-    latex = _ADDRESS.sub(lambda found: _ESCAPED.sub(r"\1", found[1]).translate(_SPECIAL), latex)
+    latex = _ADDRESS.sub(lambda match: _ESCAPED.sub(r"\1", match[1]).translate(_SPECIAL), latex)
     return with_unknown_macros(_BACKSLASH.sub(r"\\textbackslash{}", latex), _JOURNALS)
 
 
@@ -131,8 +131,8 @@ def escape_bare(latex: str) -> str:
     >>> escape_bare(r"na{\"\i}ve Garc\'{\i}a")
     'na{\\"i}ve Garc\\\'ia'
     """
-    latex = _DOTLESS.sub(lambda found: f"\\{found[1]}{found[2] or found[3]}", latex)
-    return _BARE.sub(lambda found: found[0].translate(_SPECIAL) if found["bare"] else found[0], latex)
+    latex = _DOTLESS.sub(lambda match: f"\\{match[1]}{match[2] or match[3]}", latex)
+    return _BARE.sub(lambda match: match[0].translate(_SPECIAL) if match["bare"] else match[0], latex)
 
 
 def journal_name(latex: str) -> str:
@@ -141,8 +141,8 @@ def journal_name(latex: str) -> str:
     >>> journal_name(r"{\apj}"), journal_name("ApJ")
     ('Astrophysical Journal', '')
     """
-    found = re.fullmatch(r"[{\s]*\\([A-Za-z]+)[}\s]*", latex)
-    return _JOURNALS.get(found[1], "") if found else ""
+    match = re.fullmatch(r"[{\s]*\\([A-Za-z]+)[}\s]*", latex)
+    return _JOURNALS.get(match[1], "") if match else ""
 
 
 def _is_balanced(text: str) -> bool:

@@ -216,7 +216,7 @@ def _character(code: re.Match[str]) -> str:
     return chr(number) if number <= sys.maxunicode else code[0]
 
 
-def _formula(found: re.Match[str]) -> str:
+def _formula(match: re.Match[str]) -> str:
     """Return a formula as text; nothing for Springer's second form of the one before it.
 
     >>> clean_text(r"O(n) \\documentclass[12pt]{minimal}\\begin{document}$$O(n)$$\\end{document} of $\\pm 2$")
@@ -224,9 +224,9 @@ def _formula(found: re.Match[str]) -> str:
     """
     from citerec.formats.latex_text import plain_text  # most questions need no LaTeX
 
-    is_second = found.re is _MINIMAL
-    text = plain_text(found[1] if is_second else found[0])
-    before = found.string[: found.start()].rstrip()
+    is_second = match.re is _MINIMAL
+    text = plain_text(match[1] if is_second else match[0])
+    before = match.string[: match.start()].rstrip()
     return "" if is_second and before.endswith(text) else f" {text}" if is_second else text
 
 
@@ -250,7 +250,7 @@ def merge_records(papers: list[LibraryPaper]) -> LibraryPaper:
     }
     fields["abstract"] = max((paper.abstract for paper in papers), key=len)
     fields["authors"], fields["names"] = max(
-        ((paper.authors, paper.names) for paper in papers), key=lambda one: (len(one[0]), len(one[1]))
+        ((paper.authors, paper.names) for paper in papers), key=lambda lists: (len(lists[0]), len(lists[1]))
     )
     for name in ("collections", "tags", "files"):
         fields[name] = tuple(dict.fromkeys(value for paper in papers for value in getattr(paper, name)))

@@ -56,9 +56,9 @@ def read_record(tags: Mapping[str, Sequence[str]]) -> Item:
     fields["keyword"] = "; ".join(part for value in tags.get("KW", ()) for part in value.splitlines())
     names = dict[str, list[Name]]()
     for tag, role in _ROLES.items():
-        if found := parse_all_inverted(tags.get(tag, ())):
-            known = names.setdefault(role, [])
-            known += [name for name in found if name not in known]  # in two tags
+        if people := parse_all_inverted(tags.get(tag, ())):
+            listed = names.setdefault(role, [])
+            listed += [name for name in people if name not in listed]  # in two tags
     return Item.of(csl, fields, edited(names) if kind == "EDBOOK" else names)
 
 
@@ -66,7 +66,7 @@ def edited(names: Mapping[str, Sequence[Name]]) -> Mapping[str, Sequence[Name]]:
     """Return the names of an edited book: its authors are editors, and its editors those of a series."""
     if not names.get("author"):
         return names
-    others = {role: found for role, found in names.items() if role not in ("author", "editor")}
+    others = {role: people for role, people in names.items() if role not in ("author", "editor")}
     return others | {"editor": names["author"], "collection-editor": names.get("editor", ())}
 
 

@@ -33,11 +33,11 @@ class Names:
 
     def first(self, values: Mapping[str, Sequence[str]]) -> dict[str, str]:
         """Return the first text of each variable. values: texts by the format's names."""
-        found = {
+        rows = {
             csl: next((text for name in names for text in values.get(name, ()) if text), "")
             for csl, names in self.read.items()
         }
-        return {csl: text for csl, text in found.items() if text}
+        return {csl: text for csl, text in rows.items() if text}
 
 
 VARIABLES = frozenset(row["csl"] for row in read_table("variables"))

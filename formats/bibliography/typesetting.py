@@ -43,10 +43,10 @@ def typesettable(
         kind, fields = _as_bibtex(kind, fields)
     if language and language.numeric_years:
         fields = [*_with_numeric_year(fields)]
-    if language and (known := language.entry_types.get(kind.lower())):
-        if known == "thesis" and "type" not in {name.lower() for name, _ in fields}:
+    if language and (typst := language.entry_types.get(kind.lower())):
+        if typst == "thesis" and "type" not in {name.lower() for name, _ in fields}:
             fields = [*fields, ("type", f"{{{GENRES[kind.lower()]}}}")]
-        kind = known
+        kind = typst
     return kind, [(name, typeset(name, value, text)) for name, value in fields]
 
 
@@ -69,9 +69,9 @@ def _as_bibtex(kind: str, fields: Sequence[tuple[str, str]]) -> tuple[str, list[
     values = dict(reversed(values.items()))
     kind = _TYPES.get(kind.lower(), kind.lower())
     if kind == "thesis":
-        about = values.get("type", ("", ""))[1]
-        kind = "mastersthesis" if re.search("master|mathesis", about, re.IGNORECASE) else "phdthesis"
-        if re.search("mathesis|phdthesis", about):  # names of biblatex's, not text
+        degree = values.get("type", ("", ""))[1]
+        kind = "mastersthesis" if re.search("master|mathesis", degree, re.IGNORECASE) else "phdthesis"
+        if re.search("mathesis|phdthesis", degree):  # names of biblatex's, not text
             values.pop("type")
     names = _NAMES | ({"institution": "school"} if "thesis" in kind else {})
     written: dict[str, str] = {}
@@ -92,10 +92,10 @@ def _date_parts(date: str) -> dict[str, str]:
     >>> _date_parts("2004-07~"), _date_parts("1998/2001"), _date_parts("2021-03-04/2021-05-06")
     ({'year': '{2004}', 'month': 'jul'}, {'year': '{1998--2001}'}, {'year': '{2021}'})
     """
-    found = _DATE.fullmatch(date.strip())
-    if not found:
+    match = _DATE.fullmatch(date.strip())
+    if not match:
         return {"year": f"{{{date}}}"}
-    begin, month, is_range, end = found.groups()
+    begin, month, is_range, end = match.groups()
     if is_range:
         return {"year": f"{{{begin}}}" if end == begin else f"{{{begin}--{end or ''}}}"}
     parts = {"year": f"{{{begin}}}"}

@@ -27,7 +27,7 @@ class References:
     """The bibliography of the document at `path`.
 
     names: of files, as the document writes them. root: folder that may contain the files; None means the
-    document's. source: LaTeX that may have printed entries. given: entries in the document itself. chosen:
+    document's. source: LaTeX that may have printed entries. own: entries in the document itself. chosen:
     .bib files that count instead of those that it names. If it has nothing of all this, the .bib files beside
     it count.
     """
@@ -36,7 +36,7 @@ class References:
     names: Sequence[str] = ()
     root: Path | None = None
     source: str | None = None
-    given: Mapping[str, Reference] = field(default_factory=dict)
+    own: Mapping[str, Reference] = field(default_factory=dict)
     chosen: Sequence[Path] = ()
 
     @cached_property
@@ -45,8 +45,10 @@ class References:
         return {name: self._find(name) for name in dict.fromkeys(self.names)}
 
     def _find(self, name: str) -> Path | str:
-        """A file that is not at its place, such as an absolute path of another computer, is looked for by its
-        name: beside the document and up to two folders below."""
+        """Return a file by its name in the document, or why it is not read.
+
+        One that is not at its place, such as an absolute path of another computer, is looked for by its name:
+        beside the document and up to two folders below."""
         folder, why = self.path.parent, "there is no such file"
         root = real_path(self.root or folder)
         written = name if name.endswith((".bib", *OTHER_FILES)) else f"{name}.bib"
@@ -64,8 +66,8 @@ class References:
         """The printed entries: in the document, else in its .bbl or the only one beside it."""
         if self.source is None:
             return {}
-        if found := read_printed(self.source):
-            return found
+        if printed := read_printed(self.source):
+            return printed
         files = self._inside("*.bbl")
         own = [file for file in files if file.stem == self.path.stem]
         chosen = own or (files if len(files) == 1 else [])
@@ -74,13 +76,13 @@ class References:
     @cached_property
     def _beside(self) -> dict[str, Path]:
         """The .bib files beside a document that has no bibliography."""
-        found = any(isinstance(place, Path) for place in self._places.values())
-        if found or self.given or self._printed:
+        has_files = any(isinstance(place, Path) for place in self._places.values())
+        if has_files or self.own or self._printed:
             return {}
         return {file.name: real_path(file) for file in self._inside("*.bib")}
 
     def _inside(self, pattern: str) -> list[Path]:
-        """The files beside the document that may be read."""
+        """Return the files beside the document that may be read."""
         root = real_path(self.root or self.path.parent)
         files = (file for file in sorted(self.path.parent.glob(pattern)) if file.is_file())
         return [file for file in files if real_path(file).is_relative_to(root)]
@@ -111,17 +113,17 @@ class References:
     def other_keys(self) -> set[str]:
         """Return the keys of entries that are in no .bib file."""
         others = (key for file in self.other_files() for key in read_other(file))
-        return {*self._printed, *self.given, *others}
+        return {*self._printed, *self.own, *others}
 
     def entries(self, keys: Iterable[str]) -> dict[str, Reference]:
         """Return the existing entries with these keys."""
         wanted = dict.fromkeys(keys)
         entries = {key: parse_printed(*self._printed[key]) for key in wanted if key in self._printed}
-        entries |= {key: self.given[key] for key in wanted if key in self.given}
+        entries |= {key: self.own[key] for key in wanted if key in self.own}
         # .bib files have separate titles and authors: they override printed entries; the first file wins.
         for file in reversed(dict.fromkeys(self.bibs().values())):
             entries |= bib_entries(decode_text(file), wanted)
         for file in self.other_files():
-            found = read_other(file)
-            entries |= {key: found[key] for key in wanted if key in found}
+            others = read_other(file)
+            entries |= {key: others[key] for key in wanted if key in others}
         return entries

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-import html
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, error_text
 from citerec.base.files import read_limited, real_path
+from citerec.formats.bibliography.bibtex import read_item
 from citerec.formats.bibliography.entries import BibtexText
-from citerec.formats.bibliography.latex import latex_to_names, latex_to_text
+from citerec.formats.bibliography.item import Item
+from citerec.formats.bibliography.paper import clean_text
+from citerec.formats.bibliography.reading.csl import LISTS, csl_item, hayagriva_item, parse_yaml
+from citerec.formats.bibliography.reading.fields import Fields
 from citerec.formats.documents import Reference
 from citerec.formats.drafts.inputs import decode_text
-from citerec.formats.identifiers import find_arxiv_id, find_year, identifier
+from citerec.formats.identifiers import date_year, find_year, identifier
 from citerec.formats.json_lines import json_type
 from citerec.formats.latex_text import braced_argument, macro_arguments, plain_text
-from citerec.formats.names import OTHERS, parse_names
 
 MAX_CSL_BYTES = 1 << 27
 """Maximum size of a CSL JSON file."""
-_MAY_NAME_ARXIV = ("eprint", "arxivid", "journal", "url", "note", "doi")
+_IDENTIFIERS = ("DOI", "PMID", "PMCID")
+_READ = frozenset((
+    "title", "subtitle", "author", "editor", "year", "date", "month", "abstract", "doi", "pmid", "eprint",
+    "eprinttype", "archiveprefix", "arxivid", "arxiv", "url", "journal", "note", "howpublished", "volume",
+))  # fmt: skip
+"""Fields of BibTeX that a reference needs."""
 _ITEM = re.compile(r"\\(?:bibitem|harvarditem)\s*(?=[\[{])|\\bib\*?\s*(?=\{[^{}]*\}\s*\{\w+\}\s*\{)")
 """Those of LaTeX, harvard and amsrefs."""
 _ITEMS_END = re.compile(r"\\end\s*\{thebibliography\}")
@@ -33,7 +40,6 @@ _BIBLATEX_END = "\\endentry"
 _BIBLATEX_FIELD = re.compile(r"\\field\{(title|year|date)\}(?=\{)")
 _BIBLATEX_FAMILY = re.compile(r"family=(?=\{)")
 COMMENT = re.compile(r"(?<!\\)%[^\n]*\n?[ \t]*")
-_TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>")
 # Surnames in a printed entry: in REVTeX's macros, or with initials before or after them.
 _REVTEX_NAME = re.compile(r"\\bibnamefont\s*(?=\{)")
 _TITLE_STARTS = re.compile(r"\\newblock|``|“|\\emph|\\textit|\\em\b|\\it\b|\\bibinfo\s*\{title\}")
@@ -49,23 +55,22 @@ def bib_entries(text: str, wanted: Container[str] | None = None) -> dict[str, Re
     for entry in bibliography.entries:
         keys = [key for key in bibliography.keys(entry) if wanted is None or key in wanted]
         if keys and (contents := bibliography.read(entry)):
-            reference = _bibtex_reference(contents.fields)
+            fields = {name: value for name, value in contents.fields.items() if name in _READ}
+            reference = _reference(read_item(entry.kind, fields))
             for key in keys:
                 (entries if key == entry.key else aliases).setdefault(key, reference)
     return aliases | entries
 
 
-def _bibtex_reference(fields: Mapping[str, str]) -> Reference:
-    names = parse_names(latex_to_names(fields.get("author", "")))
+def _reference(item: Item) -> Reference:
+    fields = item.fields
     return Reference(
-        title=latex_to_text(fields.get("title", "")),
-        authors=tuple(
-            f"{name.short}, {name.given}" if name.given else name.short for name in names if name != OTHERS
-        ),
-        year=find_year(fields.get("year", "") or fields.get("date", "")),
-        abstract=latex_to_text(fields.get("abstract", "")),
-        arxiv=next(filter(None, (find_arxiv_id(fields.get(name, "")) for name in _MAY_NAME_ARXIV)), ""),
-        identifiers=tuple(identifier(kind, fields[kind]) for kind in ("doi", "pmid") if fields.get(kind)),
+        title=clean_text(fields.get("title", "")),
+        authors=tuple(f"{name.short}, {name.given}" if name.given else name.short for name in item.authors),
+        year=date_year(fields.get("issued", "")),
+        abstract=clean_text(fields.get("abstract", "")),
+        arxiv=item.arxiv,
+        identifiers=tuple(identifier(kind, fields[kind]) for kind in _IDENTIFIERS if fields.get(kind)),
     )
 
 
@@ -92,7 +97,7 @@ def read_printed(text: str) -> dict[str, tuple[str, str]]:
 
 
 def _split_label(item: str) -> tuple[str, int]:
-    """The label at the start of an item, in brackets with balanced braces, and where the key starts."""
+    """Return the label at the start of an item, in brackets, and where the key starts."""
     depth = 0
     for place, sign in enumerate(item if item.startswith("[") else ""):
         depth += {"{": 1, "}": -1}.get(sign, 0)
@@ -132,23 +137,18 @@ def read_other(path: Path) -> dict[str, Reference]:
     Manubot's citations.tsv beside a CSL file has more names for its entries. Raises InputError if the file is
     neither.
     """
-    content = read_limited(path, MAX_CSL_BYTES)
-    try:
-        if path.suffix == ".json":
-            loaded = msgspec.json.decode(content)
-        else:
-            loaded = yaml.load(content, yaml.CSafeLoader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        kind = "JSON" if path.suffix == ".json" else "YAML"
-        reason = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise InputError(f"{path}: malformed {kind}: {reason}") from None
-    if isinstance(loaded, dict) and path.suffix != ".json" and "references" not in loaded:
-        works = {str(key): work for key, work in loaded.items() if isinstance(work, dict)}
-        return {key: _typst_reference(work) for key, work in works.items()}
+    if path.suffix == ".json":
+        loaded = _parse_json(read_limited(path, MAX_CSL_BYTES), path)
+    else:
+        loaded = parse_yaml(decode_text(path), str(path))
     items = loaded
     if isinstance(loaded, dict):
+        listed = next((loaded[name] for name in LISTS if name in loaded), None)
+        if listed is None and path.suffix != ".json":
+            works = {str(key): work for key, work in loaded.items() if isinstance(work, dict)}
+            return {key: _reference(hayagriva_item(work)) for key, work in works.items()}
         alone = "id" in loaded and ("type" in loaded or "title" in loaded)
-        items = [loaded] if alone else loaded.get("references", loaded.get("items"))
+        items = [loaded] if alone else listed
     if not isinstance(items, list):
         kind = "CSL JSON" if path.suffix == ".json" else "CSL in YAML"
         raise InputError(f"{path}: must be a list of entries ({kind}), not {json_type(loaded)}")
@@ -156,66 +156,26 @@ def read_other(path: Path) -> dict[str, Reference]:
     names = path.with_name("citations.tsv")
     if names.is_file() and real_path(names).parent == real_path(path).parent:
         for line in decode_text(names).splitlines():
-            given, *_, key = line.split("\t")
+            name, *_, key = line.split("\t")
             if key in entries:
-                entries.setdefault(given, entries[key])
+                entries.setdefault(name, entries[key])
     return entries
+
+
+def _parse_json(content: bytes, path: Path) -> Any:
+    try:
+        return msgspec.json.decode(content)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: malformed JSON: {error_text(error)}") from None
 
 
 def csl_entries(items: Iterable[object]) -> dict[str, Reference]:
-    """Return CSL items by their ids and identifiers."""
+    """Return CSL items by their ids and identifiers; what is no item is left out."""
     entries: dict[str, Reference] = {}
-    for item in items:
-        if isinstance(item, dict):
-            reference = _csl_reference(item)
-            for key in (str(item.get("id", "")), *reference.identifiers, f"arxiv:{reference.arxiv}"):
-                entries.setdefault(key, reference)
+    for record in items:
+        with suppress(InputError):
+            if isinstance(record, dict):
+                reference = _reference(csl_item(Fields(record, "")))
+                for key in (str(record.get("id", "")), *reference.identifiers, f"arxiv:{reference.arxiv}"):
+                    entries.setdefault(key, reference)
     return entries
-
-
-def _csl_reference(item: dict[str, Any]) -> Reference:
-    def text(field: str) -> str:
-        value = item.get(field)
-        return " ".join(_TAG.sub("", html.unescape(str(value))).split()) if value else ""
-
-    given = item.get("author")
-    authors = [author for author in given if isinstance(author, dict)] if isinstance(given, list) else []
-    names = [[str(author.get(part) or "") for part in ("family", "given", "literal")] for author in authors]
-    known = (identifier(kind, text(kind)) for kind in ("DOI", "PMID", "PMCID"))
-    return Reference(
-        title=text("title"),
-        authors=tuple(", ".join(filter(None, parts[:2])) or parts[2] for parts in names if any(parts)),
-        year=find_year(str(item.get("issued") or "")),
-        abstract=text("abstract"),
-        arxiv=find_arxiv_id(text("URL")),
-        identifiers=tuple(filter(None, known)),
-    )
-
-
-def _typst_reference(work: dict[str, Any]) -> Reference:
-    """Return a work of Typst's YAML (github.com/typst/hayagriva)."""
-
-    def text(value: object) -> str:
-        chosen = value.get("value") if isinstance(value, dict) else value
-        return " ".join(str(chosen).replace("{", "").replace("}", "").split()) if chosen else ""
-
-    given = work.get("author")
-    people = given if isinstance(given, list) else [given] if given else []
-    names = (
-        f"{text(one.get('name'))}, {text(one.get('given-name'))}".rstrip(", ")
-        if isinstance(one, dict)
-        else text(one)
-        for one in people
-    )
-    numbers = work.get("serial-number")
-    kinds = {**numbers, **work} if isinstance(numbers, dict) else work
-    return Reference(
-        title=text(work.get("title")),
-        authors=tuple(filter(None, names)),
-        year=find_year(text(work.get("date"))),
-        abstract=text(work.get("abstract")),
-        arxiv=find_arxiv_id(
-            f"arxiv:{text(kinds.get('arxiv'))}" if kinds.get("arxiv") else text(work.get("url"))
-        ),
-        identifiers=tuple(identifier(kind, text(kinds[kind])) for kind in ("doi", "pmid") if kinds.get(kind)),
-    )

@@ -12,14 +12,16 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from citerec.base.errors import InputError
 from citerec.base.files import real_path
 from citerec.formats.documents import CitationSpan, Document, FullText, Metadata, Paragraph
-from citerec.formats.drafts.bibliographies import References
-from citerec.formats.drafts.inputs import Inputs, decode_text, exact_text
 from citerec.formats.identifiers import arxiv_year, identifier
+
+if TYPE_CHECKING:
+    from citerec.formats.drafts.bibliographies import References
+    from citerec.formats.drafts.inputs import Inputs
 
 REACH = 1_000
 """Characters before a caret in which its citation begins."""
@@ -179,18 +181,21 @@ class Language(ABC):
 
     def fill(self, citation: str, keys: Sequence[str]) -> tuple[str, int] | None:
         """Insert keys where they are missing; returns the text and their number, None if none is missing."""
-        found = [one for one in self.citations(citation) if one.printed]
-        missing = [key for one in found for key in one.keys if key.missing]
-        edits = [self.insertion(citation, *one[1:], key) for one, key in zip(missing, keys, strict=False)]
+        printed = [cited for cited in self.citations(citation) if cited.printed]
+        missing = [key for cited in printed for key in cited.keys if key.missing]
+        edits = [
+            self.insertion(citation, *missing_key[1:], key)
+            for missing_key, key in zip(missing, keys, strict=False)
+        ]
         return (replaced(citation, edits), len(edits)) if missing else None
 
     def mask(self, citation: str, key: str) -> str | None:
         """Replace the keys of a citation by one; None if it has none."""
-        found = [cited for one in self.citations(citation) for cited in one.keys if one.printed]
-        if not any(one.key and not one.missing for one in found):
+        all_keys = [cited for cites in self.citations(citation) for cited in cites.keys if cites.printed]
+        if not any(key.key and not key.missing for key in all_keys):
             return None
-        first, *others = found
-        gone = [(one.start, one.end, "") for one in others]
+        first, *others = all_keys
+        gone = [(key.start, key.end, "") for key in others]
         return replaced(citation, [self.insertion(citation, *first[1:], key), *gone])
 
     def keys(self, text: str) -> Iterator[Key]:
@@ -218,10 +223,14 @@ class Language(ABC):
 
     def text(self, path: Path) -> str:
         """Return the text of a file. Raises InputError if it cannot be read."""
+        from citerec.formats.drafts.inputs import decode_text  # citations need no files
+
         return decode_text(path)
 
     def exact_text(self, path: Path) -> str:
         """Return the text of a draft, as it is to be written again. Raises InputError if it is not UTF-8."""
+        from citerec.formats.drafts.inputs import exact_text
+
         return exact_text(path)
 
     def can_replace(self, path: Path, start: int, end: int) -> bool:
@@ -234,6 +243,8 @@ class Language(ABC):
 
     def documents(self, files: Iterable[Path]) -> list[Path]:
         """Return the files that are documents: they cite, and no other includes them."""
+        from citerec.formats.drafts.inputs import Inputs
+
         documents, parts = [], set[Path]()
         for path in files:
             with suppress(InputError):  # reading reports it
@@ -267,16 +278,18 @@ class Language(ABC):
 
     def without_references(self, text: str, labels: Collection[str], kinds: tuple[str, ...] = ()) -> str:
         """Return a text without references to labels, which look like citations. kinds: see `Source`."""
-        found = ((one, one.cited) for one in self.citations(text) if one.printed)
+        cited = ((citation, citation.cited) for citation in self.citations(text) if citation.printed)
         gone = (
-            one for one, keys in found if keys and all(key in labels or key.startswith(kinds) for key in keys)
+            citation
+            for citation, keys in cited
+            if keys and all(key in labels or key.startswith(kinds) for key in keys)
         )
-        return replaced(text, ((one.start, one.end, "") for one in gone))
+        return replaced(text, ((citation.start, citation.end, "") for citation in gone))
 
     def included(self, text: str) -> Iterator[str]:
         """Yield the names of the files that a text includes."""
-        for found in self._include.finditer(text):
-            yield found[found.lastindex or 0]
+        for match in self._include.finditer(text):
+            yield match[match.lastindex or 0]
 
     def with_inputs(self, path: Path, inputs: Inputs, parents: tuple[Path, ...] = ()) -> str:
         """Return the text of a file with its inputs, without comments and code."""
@@ -310,6 +323,8 @@ class Language(ABC):
 
     def document(self, path: Path, paper: str) -> Document:
         """Read the paper of a document."""
+        from citerec.formats.drafts.inputs import Inputs
+
         source = self.read(path, Inputs(self.text), paper)
         paragraphs, keys = self.paragraphs(source.text, running=True)
 
@@ -356,21 +371,21 @@ class Language(ABC):
 
     def named_section(self, sections: Iterable[Section], name: str) -> str:
         """Return the text of the section with a name in lower case, such as abstract; "" if there is none."""
-        found = (part for _, given, part in sections if given.strip("*:. ").lower() == name)
-        return self.plain(_MARK.sub("", next(found, "")))
+        named = (part for _, title, part in sections if title.strip("*:. ").lower() == name)
+        return self.plain(_MARK.sub("", next(named, "")))
 
     # Carets.
 
     def open_at(self, text: str, caret: int) -> Open | None:
         """Return the citation that the caret is in; None if it is in none."""
         first = max(0, caret - REACH)
-        found = self.before.search(text[first:caret])
-        if found is None:
+        match = self.before.search(text[first:caret])
+        if match is None:
             return None
-        start = first + found.start("key")
+        start = first + match.start("key")
         rest = self.after.match(text, caret, caret + REACH)
         end = rest.end() if rest else caret
-        opened = found.groupdict().get("opened") or ""
+        opened = match.groupdict().get("opened") or ""
         closed = self.closed.match(text, end, end + REACH) if opened else None
         lacking = self.closing[: (closed.lastindex or 0) if closed else len(opened)]
         if caret > start or MISSING.fullmatch(text, caret, end):
@@ -383,8 +398,8 @@ _IN_LINE = re.compile(r"(`{1,2}|[=~])(?!(?:r|python|julia) )[ ]?(\w[\w.+/()' -]{
 
 
 def _words(code: str) -> str:
-    found = _IN_LINE.fullmatch(code)
-    return found[2] if found else " "
+    match = _IN_LINE.fullmatch(code)
+    return match[2] if match else " "
 
 
 def replaced(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
@@ -430,5 +445,5 @@ def _number_citations(
 def identified(metadata: Metadata, paper: str) -> Metadata:
     """Return the metadata of a paper by id, which may be arXiv's: it has the year."""
     year = arxiv_year(paper)
-    about = metadata._replace(id=paper)
-    return about._replace(year=year, identifiers=(identifier("arxiv", paper),)) if year else about
+    named = metadata._replace(id=paper)
+    return named._replace(year=year, identifiers=(identifier("arxiv", paper),)) if year else named

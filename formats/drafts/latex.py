@@ -156,14 +156,14 @@ class Latex(Language):
         r"""\citeauthor with the \citeyear after it is one citation."""
         commands = [*self._commands(text), ("", Citation(len(text), len(text), ()))]
         joined = None
-        for (name, one), (next_name, following) in pairwise(commands):
+        for (name, citation), (next_name, following) in pairwise(commands):
             if joined:  # the year of the one before
                 joined = None
                 continue
-            if _AUTHORS.fullmatch(name) and _YEAR.fullmatch(next_name) and one.cited == following.cited:
-                joined = _BETWEEN.fullmatch(text, one.end, following.start)
+            if _AUTHORS.fullmatch(name) and _YEAR.fullmatch(next_name) and citation.cited == following.cited:
+                joined = _BETWEEN.fullmatch(text, citation.end, following.start)
             bracket = _BRACKET.match(text, following.end) if joined else None
-            yield one._replace(end=bracket.end() if bracket else following.end) if joined else one
+            yield citation._replace(end=bracket.end() if bracket else following.end) if joined else citation
 
     def keys_of(self, citations: Iterable[Citation]) -> Iterator[Key]:
         return (key for key in super().keys_of(citations) if not _MACRO.search(key.key))
@@ -180,19 +180,21 @@ class Latex(Language):
     def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
         source = read_source(path, inputs)
         embedded = {block[2].strip(): bib_entries(block[3]) for block in _EMBEDDED.finditer(source)}
-        given = {key: entry for entries in embedded.values() for key, entry in entries.items()}
+        embedded_entries = {key: entry for entries in embedded.values() for key, entry in entries.items()}
         text = _CODE_CAPTION.sub(r"\\caption\1\g<0>", source)
         text = remove_blocks(text, _BEGIN_CODE, _END_CODE)
-        found = [*self.citations(text)]
-        keys = dict.fromkeys(key for one in found if one.printed for key in one.cited)
-        uncited = dict.fromkeys(key for one in found if not one.printed for key in one.cited)
+        citations = [*self.citations(text)]
+        keys = dict.fromkeys(key for citation in citations if citation.printed for key in citation.cited)
+        uncited = dict.fromkeys(
+            key for citation in citations if not citation.printed for key in citation.cited
+        )
         named = [name.key for name in self.bibliographies(text)]
         names = [
             name.replace("\\jobname", path.stem)
             for name in named
             if name not in embedded and f"{name}.bib" not in embedded
         ]
-        references = References(path, names, inputs.root, text, given)
+        references = References(path, names, inputs.root, text, embedded_entries)
         return Source(text, self._about(text, paper), [*keys], references, [*uncited], inputs.notes)
 
     def document(self, path: Path, paper: str) -> Document:
@@ -209,9 +211,9 @@ class Latex(Language):
         return Document(metadata, full_text, lambda: [*source.references.entries(source.keys).values()])
 
     def included(self, text: str) -> Iterator[str]:
-        for found in INPUT.finditer(text):
-            inside = f"{found['folder']}/{found['file']}" if found["command"] else ""
-            yield inside or found["braced"] or found["bare"]
+        for match in INPUT.finditer(text):
+            inside = f"{match['folder']}/{match['file']}" if match["command"] else ""
+            yield inside or match["braced"] or match["bare"]
 
     def metadata(self, head: str) -> Metadata:
         text = INPUT.sub("", head)
@@ -226,17 +228,21 @@ class Latex(Language):
             abstract = text[begins.end() : ends.start()]
         else:
             abstract = _first_argument(_ABSTRACT_MACRO, text)
-        title, about = (
-            plain_text(replaced(part, ((one.start, one.end, "") for one in self.citations(part))))
+        title, summary = (
+            plain_text(
+                replaced(part, ((citation.start, citation.end, "") for citation in self.citations(part)))
+            )
             for part in (_first_argument(_TITLE, text), abstract)
         )
         dates = (find_year(date) for _, date, _ in macro_arguments(_DATE, text))
         year = next(filter(None, dates), 0)
-        return identified(Metadata("", title, about, year, _find_authors(text)), paper)
+        return identified(Metadata("", title, summary, year, _find_authors(text)), paper)
 
     def bibliographies(self, text: str) -> list[Key]:
-        """Those of a part or of commands of multibib come before those of the whole draft."""
-        files = _named_files(sorted(BIBLIOGRAPHY.finditer(text), key=lambda one: bool(_OF_ALL.match(one[0]))))
+        """Return the bibliographies: those of a part or of commands of multibib first."""
+        files = _named_files(
+            sorted(BIBLIOGRAPHY.finditer(text), key=lambda match: bool(_OF_ALL.match(match[0])))
+        )
         embedded = {block[2].strip().removesuffix(".bib") for block in _EMBEDDED.finditer(text)}
         return [file for file in files if file.key.removesuffix(".bib") not in embedded]
 
@@ -244,8 +250,8 @@ class Latex(Language):
         """That of multibib: what \\citepweb cites is in \\bibliographyweb."""
         if (name := _COMMAND.match(command)) is None:
             return []
-        parts = ((_OF_PART.match(one[0]), one) for one in BIBLIOGRAPHY.finditer(text))
-        return [*_named_files(one for part, one in parts if part and name[1].endswith(part[1]))]
+        parts = ((_OF_PART.match(match[0]), match) for match in BIBLIOGRAPHY.finditer(text))
+        return [*_named_files(match for part, match in parts if part and name[1].endswith(part[1]))]
 
     def plain(self, text: str) -> str:
         return plain_text(text)
@@ -260,7 +266,9 @@ class Latex(Language):
             return super().paragraphs(running_text(body), running)
         body = body or text  # a chapter has no \begin{document}
         paragraphs, keys = super().paragraphs(running_text(body))
-        marks = {key for one in self.citations(body) for key in one.cited if key.startswith(PLACEHOLDER)}
+        marks = {
+            key for citation in self.citations(body) for key in citation.cited if key.startswith(PLACEHOLDER)
+        }
         if unread := marks - {span.ref for part in paragraphs for span in part.citations}:
             # In captions, footnotes, tables or the abstract, which training contexts exclude.
             separated = _ENVIRONMENT.sub(" ", _FLOAT.sub(r"\\section{}", body))
@@ -274,8 +282,8 @@ LATEX = Latex()
 
 def _named_files(commands: Iterable[re.Match[str]]) -> Iterator[Key]:
     """Yield the files that commands (BIBLIOGRAPHY) name."""
-    for one in commands:
-        for file in _FILE.finditer(one.string, *one.span(one.lastindex or 0)):
+    for command in commands:
+        for file in _FILE.finditer(command.string, *command.span(command.lastindex or 0)):
             yield Key(file[0], *file.span())
 
 
@@ -321,14 +329,14 @@ def read_archive(path: Path, paper: str) -> Document:
 
     def full_text() -> FullText:
         with _unpack(path) as document:
-            found = LATEX.document(document, paper).full_text
-            assert found is not None
-            return found()
+            full_text = LATEX.document(document, paper).full_text
+            assert full_text is not None
+            return full_text()
 
     with _unpack(path) as document:
-        found = LATEX.document(document, paper)
-        entries = found.entries()
-        return Document(found.metadata, full_text, lambda: entries)
+        read = LATEX.document(document, paper)
+        entries = read.entries()
+        return Document(read.metadata, full_text, lambda: entries)
 
 
 @contextmanager
@@ -359,7 +367,7 @@ def _unpack(path: Path) -> Iterator[Path]:
 
 
 def _first_argument(macro: re.Pattern[str], source: str) -> str:
-    """The argument of the first use of a macro; "" if unused."""
+    """Return the argument of the first use of a macro; "" if unused."""
     return next((argument for _, argument, _ in macro_arguments(macro, source)), "")
 
 
@@ -379,7 +387,7 @@ def _find_authors(source: str) -> tuple[str, ...]:
 
 
 def document_body(source: str) -> str:
-    """The body of the document; included standalone documents lose their preambles."""
+    """Return the body of the document; included standalone documents lose their preambles."""
     start = depth = 0
     end = len(source)
     for tag in _DOCUMENT.finditer(source):

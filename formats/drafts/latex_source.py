@@ -104,7 +104,7 @@ class _Source:
         """Return the text of a file with its inputs. folder: of the inputs (import), beside its own."""
         text = _VERBATIM.sub(lambda match: _SPECIAL.sub(" ", match[2]), self.inputs.open(file, parents))
         text = _COMMENT.sub(r"\1", text)
-        self.names.update((found[1] or found[2], found[3]) for found in _FOLDER.finditer(text))
+        self.names.update((match[1] or match[2], match[3]) for match in _FOLDER.finditer(text))
         return self.resolve(_STYLE.sub(self._read_style, text), (*parents, file), folder)
 
     def resolve(self, text: str, parents: tuple[Path, ...], folder: Path, last: bool = False) -> str:
@@ -139,11 +139,11 @@ class _Source:
                 text = _COMMENT.sub(r"\1", decode_text(file))
                 above = (*parents, file)
                 pieces += (self._read_style(used, above) for used in _STYLE.finditer(text))
-                pieces += (one[0] for one in BIBLIOGRAPHY.finditer(text) if "#" not in one[0])
-                for one in _DEFINITION.finditer(text):
-                    body, end = braced_argument(text, one.end())
-                    if _CITES.search(body) and not _CITES.search(f"{one[0]}#"):  # known by its name
-                        pieces.append(text[one.start() : end])
+                pieces += (match[0] for match in BIBLIOGRAPHY.finditer(text) if "#" not in match[0])
+                for definition in _DEFINITION.finditer(text):
+                    body, end = braced_argument(text, definition.end())
+                    if _CITES.search(body) and not _CITES.search(f"{definition[0]}#"):  # known by its name
+                        pieces.append(text[definition.start() : end])
         return "".join(pieces)
 
 
@@ -184,11 +184,11 @@ def _parse_specification(text: str) -> list[str | None] | None:
     defaults: list[str | None] = []
     place = 0
     while place < len(text):
-        found = _ARGUMENT.match(text, place)
-        if found is None:
+        match = _ARGUMENT.match(text, place)
+        if match is None:
             return None
-        defaults.append("*" if found["star"] else None if found["braced"] else found["default"] or "")
-        place = found.end()
+        defaults.append("*" if match["star"] else None if match["braced"] else match["default"] or "")
+        place = match.end()
     return defaults
 
 

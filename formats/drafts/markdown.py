@@ -150,14 +150,14 @@ class Markdown(Language):
         return super().insertion(text, start, end, key)
 
     def open_at(self, text: str, caret: int) -> Open | None:
-        found = super().open_at(text, caret)
-        if found is None or text[found.start - 1] != "{":
-            return found
-        braced = text.startswith("}", found.rest)
-        if braced and not found.closing:
-            return found._replace(between=found.between and "}; @{")
-        end = found.end + (braced and found.end == found.rest)
-        return found._replace(end=end, closing=f"}}{found.closing}")
+        opened = super().open_at(text, caret)
+        if opened is None or text[opened.start - 1] != "{":
+            return opened
+        braced = text.startswith("}", opened.rest)
+        if braced and not opened.closing:
+            return opened._replace(between=opened.between and "}; @{")
+        end = opened.end + (braced and opened.end == opened.rest)
+        return opened._replace(end=end, closing=f"}}{opened.closing}")
 
     def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
         folder, project = _read_project(path, inputs.root)
@@ -170,22 +170,24 @@ class Markdown(Language):
         labels = self.labels(text)
         text = self.without_references(text, labels, kinds)
         sections, cites = self.sections(self.body(text))
-        about = identified(self._about(front, sections), paper)
+        metadata = identified(self._about(front, sections), paper)
         items = front.get("references")
-        given = csl_entries(items) if isinstance(items, list) else {}
-        references = References(path, names, inputs.root, given=given)
+        entries = csl_entries(items) if isinstance(items, list) else {}
+        references = References(path, names, inputs.root, own=entries)
         keys, uncited = [*number_keys(cites)], [*_uncited(front)]
-        return Source(text, about, keys, references, uncited, inputs.notes, labels, kinds)
+        return Source(text, metadata, keys, references, uncited, inputs.notes, labels, kinds)
 
     def labels(self, text: str) -> set[str]:
-        return {found[1] or found[2] for found in _LABEL.finditer(text)}
+        return {match[1] or match[2] for match in _LABEL.finditer(text)}
 
     def included(self, text: str) -> Iterator[str]:
-        return (name for found in _INCLUDE.finditer(text) for name in _included(found))
+        return (name for match in _INCLUDE.finditer(text) for name in _included(match))
 
     def cites(self, path: Path, source: Source) -> bool:
         """README files name people with @."""
-        groups = (source.text[one.start] == "[" and one.cited for one in self.citations(source.text))
+        groups = (
+            source.text[citation.start] == "[" and citation.cited for citation in self.citations(source.text)
+        )
         return any(groups) or bool(self.bibliographies(decode_text(path)))
 
     def metadata(self, head: str) -> Metadata:
@@ -255,8 +257,8 @@ def _with_parts(path: Path, parents: tuple[Path, ...], inputs: Inputs, folder: P
 
     def read_parts(match: re.Match[str]) -> str:
         names = _included(match)
-        found = (_find_part(name, path.parent, parents, inputs, folder) for name in names)
-        return "\n\n".join(chain(*found)) or match[0]
+        parts = (_find_part(name, path.parent, parents, inputs, folder) for name in names)
+        return "\n\n".join(chain(*parts)) or match[0]
 
     return _INCLUDE.sub(read_parts, text)
 
@@ -269,16 +271,16 @@ def _find_part(name: str, beside: Path, parents: tuple[Path, ...], inputs: Input
 
 
 def _find_citations(text: str, begin: int, end: int) -> Iterator[Citation]:
-    for found in _CITATION.finditer(text, begin, end):
-        start, stop = found.span()
+    for match in _CITATION.finditer(text, begin, end):
+        start, stop = match.span()
         if text[start - 1 : start] == "[" and _is_link(text, stop):
             continue  # [@ann](https://social.example/@ann)
-        outside = _NESTED.sub("", found[0][1:])
-        if text[start] == "[" and outside != found[0][1:] and not _KEY.search(outside):
+        outside = _NESTED.sub("", match[0][1:])
+        if text[start] == "[" and outside != match[0][1:] and not _KEY.search(outside):
             yield from _find_citations(text, start + 1, stop)  # [as in [@lee2020]]
             continue
         keys = tuple(_keys(text, start, stop))
-        if not keys and CITE_MARK.fullmatch(found[0]):
+        if not keys and CITE_MARK.fullmatch(match[0]):
             keys = (Key("", start, stop),)
         beside = _LOCATOR.match(text, stop) if keys and text[start] != "[" else None
         if beside and not CITE_MARK.fullmatch(beside[1]):
@@ -289,9 +291,9 @@ def _find_citations(text: str, begin: int, end: int) -> Iterator[Citation]:
 
 def _is_link(text: str, end: int) -> bool:
     """True if a text in brackets, which ends at `end`, is that of a link."""
-    if (found := _LINKED.match(text, end)) is None or found[1] is None:
-        return found is not None
-    name = re.escape(found[1])
+    if (match := _LINKED.match(text, end)) is None or match[1] is None:
+        return match is not None
+    name = re.escape(match[1])
     return bool(name) and re.search(rf"^ {{0,3}}\[{name}\]:", text, re.MULTILINE | re.IGNORECASE) is not None
 
 
@@ -312,10 +314,10 @@ def _included(match: re.Match[str]) -> list[str]:
 
 def _keys(text: str, start: int, end: int) -> Iterator[Key]:
     """Yield the keys in a part of a text, without cross-references to figures and the like."""
-    for found in _KEY.finditer(text, start, end):
-        number = found.lastindex or 0
-        if not _CROSS_REFERENCE.match(found[number]) and not _is_address(text, found.start()):
-            yield Key(found[number], *found.span(number))
+    for match in _KEY.finditer(text, start, end):
+        number = match.lastindex or 0
+        if not _CROSS_REFERENCE.match(match[number]) and not _is_address(text, match.start()):
+            yield Key(match[number], *match.span(number))
 
 
 def _indented_code(text: str, hidden: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -341,7 +343,7 @@ def _indented_code(text: str, hidden: Sequence[tuple[int, int]]) -> Iterator[tup
         for line in lines:
             if item := _ITEM.match(text, *line.span()):
                 width = _width(line[1])
-                inside = [one for one in inside if one <= width] + [width + len(item[1] or "    ")]
+                inside = [column for column in inside if column <= width] + [width + len(item[1] or "    ")]
 
 
 def _width(spaces: str) -> int:
@@ -409,7 +411,7 @@ def _read_yaml(text: str, what: str) -> dict[str, Any]:
 
 
 def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str, Any]]:
-    """The folder and fields of the book that a document belongs to; its own folder and {} if none.
+    """Return the folder and fields of the book that a document belongs to; its own folder and {} if none.
 
     For the main file, they include `chapters`. root: folder outside of which no file is read.
     """
@@ -418,13 +420,13 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
             file = folder / name
             if not file.is_file() or (root and not real_path(file).is_relative_to(real_path(root))):
                 continue
-            given = _read_yaml(decode_text(file), str(file))
-            book = given.get("book")
-            fields = {**given, **book} if isinstance(book, dict) else given
+            settings = _read_yaml(decode_text(file), str(file))
+            book = settings.get("book")
+            fields = {**settings, **book} if isinstance(book, dict) else settings
             inside = (
-                one for one in sorted(folder.glob("index.*")) if one.suffix.lower() in MARKDOWN.suffixes
+                file for file in sorted(folder.glob("index.*")) if file.suffix.lower() in MARKDOWN.suffixes
             )
-            index = next((one for one in inside if real_path(one).parent == real_path(folder)), None)
+            index = next((file for file in inside if real_path(file).parent == real_path(folder)), None)
             if index:
                 fields = {**fields, **_split_front_matter(decode_text(index), index)[0]}
             if name == "_bookdown.yml":
@@ -442,7 +444,7 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
 
 
 def _names(value: object) -> Iterator[str]:
-    """The strings in nested lists and objects, in order."""
+    """Yield the strings in nested lists and objects, in order."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):

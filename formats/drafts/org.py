@@ -105,24 +105,24 @@ class Org(Language):
     _heading = re.compile(r"^(\*+)[ \t]+(.*?)[ \t]*(?::[\w@:]+:)?[ \t]*$", re.MULTILINE)
 
     def citations(self, text: str) -> Iterator[Citation]:
-        latex = (one for one in LATEX.citations(text) if one.cited)
+        latex = (citation for citation in LATEX.citations(text) if citation.cited)
         end = 0
-        for found in sorted((*self._own_citations(text), *latex)):
-            if found.start >= end:
-                end = found.end
-                yield found
+        for citation in sorted((*self._own_citations(text), *latex)):
+            if citation.start >= end:
+                end = citation.end
+                yield citation
 
     def _own_citations(self, text: str) -> Iterator[Citation]:
-        for found in _CITATION.finditer(text):
-            if found["linked"] or found["keys"]:
-                span = found.span("linked" if found["linked"] else "keys")
-                matches = (_LINKED_KEY if "&" in found[0] else _OLD_KEY).finditer(text, *span)
-                style = found["bracket"] or found["plain"]
+        for match in _CITATION.finditer(text):
+            if match["linked"] or match["keys"]:
+                span = match.span("linked" if match["linked"] else "keys")
+                matches = (_LINKED_KEY if "&" in match[0] else _OLD_KEY).finditer(text, *span)
+                style = match["bracket"] or match["plain"]
             else:
-                matches, style = _KEY.finditer(text, *found.span()), found["style"] or ""
+                matches, style = _KEY.finditer(text, *match.span()), match["style"] or ""
             keys = tuple(Key(key[key.lastindex or 0], *key.span(key.lastindex or 0)) for key in matches)
-            if keys or CITE_MARK.fullmatch(found[0]):
-                yield Citation(*found.span(), keys or (Key("", *found.span()),), not _SILENT.fullmatch(style))
+            if keys or CITE_MARK.fullmatch(match[0]):
+                yield Citation(*match.span(), keys or (Key("", *match.span()),), not _SILENT.fullmatch(style))
 
     def open_at(self, text: str, caret: int) -> Open | None:
         return super().open_at(text, caret) or LATEX.open_at(text, caret)
@@ -132,24 +132,26 @@ class Org(Language):
 
     def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
         text = self.with_inputs(real_path(path), inputs)
-        found = [*self.citations(text)]
-        keys = dict.fromkeys(key for one in found if one.printed for key in one.cited)
-        uncited = {key.key for one in found if not one.printed for key in one.keys if key.key}
+        citations = [*self.citations(text)]
+        keys = dict.fromkeys(key for citation in citations if citation.printed for key in citation.cited)
+        uncited = {
+            key.key for citation in citations if not citation.printed for key in citation.keys if key.key
+        }
         uncited |= {"*"} if _ALL.search(text) else set()
         references = References(path, [name.key for name in self.bibliographies(text)], inputs.root)
-        about = identified(self.metadata(text), paper)
-        return Source(text, about, [*keys], references, uncited, inputs.notes)
+        metadata = identified(self.metadata(text), paper)
+        return Source(text, metadata, [*keys], references, uncited, inputs.notes)
 
     def metadata(self, head: str) -> Metadata:
         title, date, abstract = (pattern.search(head) for pattern in (_TITLE, _DATE, _ABSTRACT))
-        about = self.plain(abstract[1]) if abstract else ""
-        about = about or self.named_section(self.sections(head)[0], "abstract")
+        summary = self.plain(abstract[1]) if abstract else ""
+        summary = summary or self.named_section(self.sections(head)[0], "abstract")
         year = find_year(date[1]) if date else 0
-        return Metadata("", self.plain(title[1]) if title else "", about, year)
+        return Metadata("", self.plain(title[1]) if title else "", summary, year)
 
     def bibliographies(self, text: str) -> list[Key]:
         named = _BIBLIOGRAPHY.finditer(text)
-        files = (file for one in named for file in _FILE.finditer(text, *one.span(one.lastindex or 0)))
+        files = (file for match in named for file in _FILE.finditer(text, *match.span(match.lastindex or 0)))
         return [Key(file[0], *file.span()) for file in files]
 
     def body(self, text: str, running: bool = False) -> str:

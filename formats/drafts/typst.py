@@ -107,20 +107,20 @@ class Typst(Language):
 
     def citations(self, text: str) -> Iterator[Citation]:
         text = replaced(text, ((a, b, " " * (b - a)) for kind, (a, b) in _scan(text) if kind == "string"))
-        names = "|".join(["cite", "ref", *(re.escape(one[1]) for one in _ALIAS.finditer(text))])
+        names = "|".join(["cite", "ref", *(re.escape(match[1]) for match in _ALIAS.finditer(text))])
         pattern = (
             rf"#?\b(?:{names})({_ARGUMENTS})(?:{_SUPPLEMENT})?|{_AT}(?:{_SUPPLEMENT})?|{CITE_MARK.pattern}"
         )
-        for found in re.finditer(pattern, text, re.IGNORECASE):
-            if found[1]:
-                label = _IN_CALL.search(text, *found.span(1))
+        for match in re.finditer(pattern, text, re.IGNORECASE):
+            if match[1]:
+                label = _IN_CALL.search(text, *match.span(1))
                 if label is None:
                     continue
                 number = label.lastindex or 0
                 key = Key(label[number], *label.span(number))
             else:
-                key = Key(found[2], *found.span(2)) if found[2] else Key("", *found.span())
-            yield Citation(*found.span(), () if _CROSS_REFERENCE.match(key.key) else (key,))
+                key = Key(match[2], *match.span(2)) if match[2] else Key("", *match.span())
+            yield Citation(*match.span(), () if _CROSS_REFERENCE.match(key.key) else (key,))
 
     def cite(self, key: str) -> str:
         return f"@{key}" if _REFERENCE.fullmatch(key) else f'#cite(label("{key}"))'
@@ -144,8 +144,10 @@ class Typst(Language):
         path = real_path(path)
         text = self.with_inputs(path, inputs)
         imported = (
-            inputs.find(one[0].strip(), (path.parent / one[1], inputs.folder((path,)) / one[1][1:]), (path,))
-            for one in _IMPORT.finditer(text)
+            inputs.find(
+                match[0].strip(), (path.parent / match[1], inputs.folder((path,)) / match[1][1:]), (path,)
+            )
+            for match in _IMPORT.finditer(text)
         )
         code = "\n".join(self.with_inputs(file, inputs, (path,)) for file in imported if file)
         text = _with_functions(text, code)
@@ -155,34 +157,34 @@ class Typst(Language):
             text = re.sub(rf"#{re.escape(alias[1])}(?=\()", "#cite", text)
         text = self.without_references(text, labels)
         keys = dict.fromkeys(
-            key for part in (text, code) for one in self.citations(part) for key in one.cited
+            key for part in (text, code) for citation in self.citations(part) for key in citation.cited
         )
         names = [name.key for name in self.bibliographies(f"{text}\n{code}")]
         references = References(path, names, inputs.root)
-        about = identified(self.metadata(text), paper)
-        return Source(text, about, [*keys], references, skipped=inputs.notes, labels=labels)
+        metadata = identified(self.metadata(text), paper)
+        return Source(text, metadata, [*keys], references, skipped=inputs.notes, labels=labels)
 
     def metadata(self, head: str) -> Metadata:
         calls = [
             re.compile(_ARGUMENTS).match(head, call.end() - 1) for call in _NOT_OF_DOCUMENT.finditer(head)
         ]
         own = replaced(head, ((call.start(), call.end(), "") for call in _outermost(filter(None, calls))))
-        found = (_TITLE.search(own) or _NAMED_TITLE.search(own), _ABSTRACT.search(own))
-        title, abstract = ((match[1] or match[2] or "") if match else "" for match in found)
+        matches = (_TITLE.search(own) or _NAMED_TITLE.search(own), _ABSTRACT.search(own))
+        title, abstract = ((match[1] or match[2] or "") if match else "" for match in matches)
         date = _DATE.search(head)
         sections, _ = self.sections(self.body(head))
         title = title or next(
             (name for level, name, _ in sections if level == 1 and name.lower() != "abstract"), ""
         )
-        about = self.plain(abstract) or self.named_section(sections, "abstract")
+        summary = self.plain(abstract) or self.named_section(sections, "abstract")
         year = find_year(date[1] or date[2] or "") if date else 0
-        return Metadata("", self.plain(title), about, year)
+        return Metadata("", self.plain(title), summary, year)
 
     def bibliographies(self, text: str) -> list[Key]:
-        """The files are arguments of `bibliography`, variables that are, or any .bib file that is named."""
+        """Return the arguments of `bibliography`, variables that are, or any .bib file that is named."""
         spans = [call.span(1) for call in _BIBLIOGRAPHY.finditer(text)]
         words = {word for start, end in spans for word in _WORD.findall(text, start, end)}
-        spans += [one.span(2) for one in _VARIABLE.finditer(text) if one[1] in words]
+        spans += [match.span(2) for match in _VARIABLE.finditer(text) if match[1] in words]
         files = (
             file
             for file in _FILE.finditer(text)
@@ -218,8 +220,8 @@ class Typst(Language):
 
     def _without_arguments(self, text: str) -> str:
         """Return a text with the markup, abbreviations and citations of calls, but no names and arguments."""
-        cited = iter([one for one in self.citations(text) if one.keys])
-        edits, one = list[tuple[int, int, str]](), next(cited, None)
+        cited = iter([citation for citation in self.citations(text) if citation.keys])
+        edits, citation = list[tuple[int, int, str]](), next(cited, None)
         for start, end in _code_spans(text):
             if label := _LABEL_HERE.match(text, end):
                 edits.append((end, label.end(), ""))
@@ -227,15 +229,15 @@ class Typst(Language):
             if short:
                 edits.append((start, end, short[1]))
                 continue
-            while one and one.end <= start:
-                one = next(cited, None)
-            while one and one.start < end:
-                if start < one.start:
-                    edits.append((start, one.start, _between(text[start : one.start])))
-                start = min(one.end, end)
-                if one.end > end:
+            while citation and citation.end <= start:
+                citation = next(cited, None)
+            while citation and citation.start < end:
+                if start < citation.start:
+                    edits.append((start, citation.start, _between(text[start : citation.start])))
+                start = min(citation.end, end)
+                if citation.end > end:
                     break  # with a supplement in brackets
-                one = next(cited, None)
+                citation = next(cited, None)
             edits.append((start, end, _between(text[start:end])))
         return replaced(text, edits)
 

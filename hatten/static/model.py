@@ -20,25 +20,23 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.base.files import digest_file
-from citerec.datasets.records import MARKER_WORDS, TARGET_WORD, TRAIN
-from citerec.formats.letters import normalise_title
+from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
 from citerec.hatten.retriever import DenseModel, WordsRetriever
 from citerec.hatten.settings import StaticSettings
 from citerec.hatten.static.means import MeanEncoder
-from citerec.retrieval.arrays import Floats, Mask
+from citerec.retrieval.arrays import Floats
 from citerec.retrieval.settings import IndexConfig
 from citerec.training import hub
 
@@ -96,9 +94,6 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
     """weight of out-of-vocabulary words; 0: ignore them"""
     near: tuple[int, ...] = ()
     """known words on each side of the marker, one extra query paragraph per entry"""
-    familiar: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
-    """hashes of the titles that training contexts cite, ascending (`title_hash`): papers that the model finds
-    better than others; empty if unknown"""
 
     @classmethod
     def untrained(
@@ -118,7 +113,6 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
             {"vectors": name},
             unknown_weight=settings.unknown_weight,
             near=settings.near,
-            familiar=familiar_titles(corpus),
         )
         return model, encoder, DocumentReader(corpus, vocabulary, settings.max_tokens, settings.near)
 
@@ -136,7 +130,6 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
             weights["scales"] = np.maximum(np.abs(vectors).max(1) / np.float32(127), np.float32(1e-12))
             vectors = (vectors / weights["scales"][:, None]).round()
         weights["word_vectors"] = vectors.astype(self.dtype)
-        weights["familiar"] = self.familiar
         config = {
             "format": FORMAT,
             "dim": self.encoder.dim,
@@ -168,7 +161,6 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
             raise InputError(f"{folder}: not a model of citerec train model=static")
         weights = hub.read_weights(folder / hub.WEIGHTS)
         with hub.check_consistent(folder):
-            familiar = weights.pop("familiar")
             learned = {
                 name.removeprefix("mean."): array.astype(np.float32) for name, array in weights.items()
             }
@@ -179,7 +171,7 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
             max_tokens, unknown_weight = int(config["max_tokens"]), float(config["unknown_weight"])
             near = tuple(map(int, config["near"]))
             unknown = config["vectors"], unknown_weight
-            return cls(encoder, vocabulary, max_tokens, about, *unknown, near, familiar)
+            return cls(encoder, vocabulary, max_tokens, about, *unknown, near)
 
     @cached_property
     def with_unknown_words(self) -> tuple[MeanEncoder, Vocabulary]:
@@ -226,19 +218,6 @@ def _digest(file: Path) -> str:
     return digest
 
 
-def title_hash(title: str) -> int:
-    """Hash the letters and digits of a title to 32 bits."""
-    return xxhash.xxh32_intdigest(normalise_title(title).encode("utf-8", "surrogatepass"))
-
-
-def familiar_titles(corpus: Corpus) -> NDArray[np.uint32]:
-    """Hash the titles of the papers that training contexts cite, ascending."""
-    papers = np.unique(corpus.split(TRAIN).positives.values)
-    return np.unique(
-        np.fromiter((title_hash(corpus.titles[row]) for row in papers.tolist()), np.uint32, len(papers))
-    )
-
-
 class StaticRetriever(WordsRetriever):
     """Nearest-neighbour search with a static embedding model."""
 
@@ -266,22 +245,6 @@ class StaticRetriever(WordsRetriever):
     @property
     def dim(self) -> int:
         return self.encoder.dim
-
-    def prepare(self, corpus: Corpus) -> None:
-        super().prepare(corpus)
-        self._titles = corpus.titles
-        self._familiar = np.full(len(corpus.titles), -1, np.int8)
-
-    def familiar(self, rows: NDArray[np.integer]) -> Mask | None:
-        if not len(self.model.familiar):
-            return None
-        rows = np.maximum(rows, 0)
-        new = np.unique(rows[self._familiar[rows] < 0])  # -1: not yet looked up
-        hashes = np.array([title_hash(self._titles[row]) for row in new.tolist()], np.uint32)
-        known = self.model.familiar  # sorted
-        place = np.searchsorted(known, hashes).clip(max=len(known) - 1)
-        self._familiar[new] = known[place] == hashes
-        return self._familiar[rows] > 0
 
     def fingerprint(self) -> dict[str, Any]:
         return {"weights": self.encoder.fingerprint, "arithmetic": "torch.float32"}

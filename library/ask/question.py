@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from citerec.base.errors import InputError
 from citerec.base.settings import listed
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
-from citerec.formats.drafts.language import Citation, replaced
-from citerec.formats.drafts.languages import LANGUAGES
+from citerec.formats.drafts.language import CITE_MARK, Citation, Key, replaced
 from citerec.library.limits import MAX_TEXT
 from citerec.library.papers.storage import Storage
 from citerec.retrieval.arrays import Mask
@@ -22,6 +21,8 @@ from citerec.retrieval.queries import WINDOW, Query, cut_around_mark
 
 _PLAIN_MARK = re.compile(rf"\[\?\]|\b{TARGET_MARKER}\b|(?<![\w\\@])(?:TODO|FIXME|XXX):\w(?:[\w:.-]*\w)?")
 """Marks that are of no language."""
+_COMMAND = re.compile(r"[\\@]|cite|ref\(", re.IGNORECASE)
+"""What each citation of a language has, but for CITE_MARK."""
 
 
 def mark_context(text: str) -> str:
@@ -46,6 +47,11 @@ def mark_context(text: str) -> str:
 
 def _citations(text: str) -> list[Citation]:
     """Return the citations of a text in any language; two may read the same one."""
+    if not _COMMAND.search(CITE_MARK.sub("", text)):
+        spans = (mark.span() for mark in CITE_MARK.finditer(text))
+        return [Citation(*span, (Key("", *span),)) for span in spans]
+    from citerec.formats.drafts.languages import LANGUAGES  # plain text needs none
+
     return [citation for language in LANGUAGES for citation in language.citations(text)]
 
 

@@ -199,19 +199,19 @@ class Recommender:
         library = self.refresh()
         if not len(library):
             return []
-        found = library.storage
-        if not isinstance(found, Storage):
-            found = found.search_candidates(query)
-            if not len(found):
+        papers = library.storage
+        if not isinstance(papers, Storage):
+            papers = papers.search_candidates(query)
+            if not len(papers):
                 return []
-        with found.lock:
-            rows, has_all = found.search_index.search(query, max(k, IN_PART))
+        with papers.lock:
+            rows, has_all = papers.search_index.search(query, max(k, IN_PART))
             if has_all:
-                return [found.paper(row) for row in rows[:k]]
-            queries = Queries.from_list(found.corpus, [Query(query)])
-            more = found.text_search.search(queries, max(k, IN_PART)).papers[0]
-        papers = map(found.paper, dict.fromkeys([*rows, *more[more >= 0].tolist()]))
-        return sorted(papers, key=partial(count_words, query_words(query)), reverse=True)[:k]
+                return [papers.paper(row) for row in rows[:k]]
+            queries = Queries.from_list(papers.corpus, [Query(query)])
+            more = papers.text_search.search(queries, max(k, IN_PART)).papers[0]
+        sought = map(papers.paper, dict.fromkeys([*rows, *more[more >= 0].tolist()]))
+        return sorted(sought, key=partial(count_words, query_words(query)), reverse=True)[:k]
 
     def passages(self, claim: str, name: str, k: int = 3) -> tuple[LibraryPaper, list[tuple[str, TextPlace]]]:
         """Return a paper by id or key, and the k passages of its full text that fit a claim best, best first:

@@ -25,7 +25,7 @@ from citerec.library.papers.encoding import encode
 from citerec.library.papers.folder import LOCK
 from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import BuildSettings
-from citerec.library.sources.readers import absolute_names
+from citerec.library.sources.finding import absolute_names
 from citerec.library.sources.zotero_places import is_place
 from citerec.retrieval.base import folder_bytes
 

@@ -57,10 +57,12 @@ class Question:
     known: list[str]
 
 
-def find_drafts(folder: Path, languages: Sequence[str] = ()) -> tuple[list[MaskedDraft], list[str]]:
+def find_drafts(
+    folder: Path, languages: Sequence[str] = (), names: Sequence[str] = ()
+) -> tuple[list[MaskedDraft], list[str]]:
     """Read the drafts of a folder, in order; also returns why others, and .bib files, were left out.
 
-    languages: empty for all.
+    languages, names: empty for all.
 
     The folder's list (datasets.published.drafts) names them; without one, each of its folders has one draft,
     the document with most citations that its .bib files contain, and so has each document beside these
@@ -75,6 +77,8 @@ def find_drafts(folder: Path, languages: Sequence[str] = ()) -> tuple[list[Maske
         chosen = {name: drafts for name, drafts in chosen.items() if drafts[0].language in languages}
         if not chosen:
             raise InputError(f"benchmark.languages: {folder} lists no draft in {', '.join(languages)}")
+    if names:
+        chosen = {name: drafts for name, drafts in chosen.items() if name in names}
     masked, left_out = [], []
     with count_progress("reading drafts", len(chosen)) as advance:
         for name, candidates in chosen.items():

@@ -235,11 +235,11 @@ def headline_rows(
     """Return the baseline and the models, and columns of each command, under the first protocol."""
     first = next(iter(next(iter(results.values())))).split("/")[0]
     rows: dict[str, dict[str, float]] = {}
-    for label, found in _rows(results, baseline).items():
+    for label, metric in _rows(results, baseline).items():
         group, _, name = label.partition(": ")
         protocol, command = group.split(", ")
         if protocol == LABELS[first]:
-            rows.setdefault(name, {}).update({f"{command}/{key}": value for key, value in found.items()})
+            rows.setdefault(name, {}).update({f"{command}/{key}": value for key, value in metric.items()})
     commands = dict.fromkeys(key.split("/")[0] for row in rows.values() for key in row)
     columns = [
         Column(f"{command}/{key}", f"{command}: {MEASURES[key]}", interval=key == "recall@10", best=True)
@@ -275,7 +275,10 @@ def _differences(results: Mapping[str, Metrics], baseline: str | None) -> list[T
         row[column] = format_p(p, tests=len(places))
     head = ["A", "bibliographies", "command", "citations"]
     for label in (MEASURES[measure] for measure in TESTED):
-        head += [f"{label}, A / {baseline}", *(f"{label}, {of}" for of in ("difference", "p", "p, Holm"))]
+        head += [
+            f"{label}, A / {baseline}",
+            *(f"{label}, {part}" for part in ("difference", "p", "p, Holm")),
+        ]
     return [Table(head, tested, brief=False)] if tested else []
 
 

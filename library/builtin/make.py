@@ -1,168 +1,476 @@
-"""Makes the built-in model (library/builtin/): python -m citerec.library.builtin.make static=... data=[...]
+"""Makes the ranker of the built-in model, and the networks that it reads, if their weights are given:
 
-It consists of a static model compressed by hatten.static.compress, and of a ranker fitted to lists of all
-data sets, also with dense models that were not trained on them, and of drafts over their authors'
-bibliographies, to which its confidence is fitted, too. `make builtin` trains all of it.
+    python -m citerec.library.builtin.make static=... drafts=... 'data=[...]' encoder=... cross_encoder=...
+
+The ranker is fitted to the lists of queries that no part of it was trained on: citations of drafts of part
+`fit` over their authors' bibliographies, and validation contexts of data sets over samples of their papers;
+with texts=, also over papers that have full texts. Confidences are fitted to the drafts. Those of part
+`check` tell how well it ranks. With ablation=true nothing is written: prints what each feature brings.
+`make builtin` trains all of it.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from safetensors.numpy import load_file
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
+from citerec.base.files import atomic_folder, atomic_write
 from citerec.base.progress import count_progress
 from citerec.base.settings import Settings, cache_setting
 from citerec.datasets.columns import Ragged
-from citerec.datasets.prepare import open_corpus
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.prepare import open_corpus, prepare_store
+from citerec.datasets.published.drafts import LIST, read_list
+from citerec.datasets.records import TRAIN, ContextRecord, PaperRecord, QueryRecord, Source
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.hatten.static.model import StaticModel
 from citerec.hatten.trained import open_static, static_retriever
 from citerec.library.ask.question import mark_query
-from citerec.library.benchmark.collection import (
-    MaskedDraft,
-    find_drafts,
-    questions,
-    quiet,
-    read_papers,
-)
+from citerec.library.benchmark.collection import MaskedDraft, find_drafts, questions, quiet, read_papers
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
+from citerec.library.evidence.evidence import FullTexts, text_encoder
+from citerec.library.evidence.index import update_index
+from citerec.library.evidence.reading import ReadText, TextPart
+from citerec.library.evidence.refresh import FOLDER
+from citerec.library.evidence.store import TextStore
 from citerec.library.papers.library import Library
-from citerec.library.papers.models import BUILT_IN
-from citerec.rerank.ranker.linear import TrainingLists, model_hash
+from citerec.library.papers.models import BUILT_IN, NETWORKS
+from citerec.rerank.ranker.linear import TrainingLists
 from citerec.rerank.ranker.model import Ranker, RankingModel
-from citerec.rerank.ranker.training import fit_calibrated, read_lists, read_variants
-from citerec.rerank.ranker.variants import without_abstracts
+from citerec.rerank.ranker.training import (
+    CONTEXT,
+    SENTENCE,
+    WHOLE,
+    WITH_TITLE,
+    Measures,
+    fit_networks,
+    measure_read,
+    measure_ways,
+    read_lists,
+    training_split,
+    without_abstracts,
+)
 from citerec.rerank.settings import RankerSettings
+from citerec.retrieval.arrays import Mask, Rows
 from citerec.retrieval.base import folder_bytes
-from citerec.retrieval.queries import Queries
+from citerec.retrieval.networks.encoder import ENCODER, NetworkRetriever
+from citerec.retrieval.networks.graph import Bert, Head
+from citerec.retrieval.networks.inputs import Lengths
+from citerec.retrieval.networks.networks import ENCODER as GRAPH
+from citerec.retrieval.networks.networks import Networks
+from citerec.retrieval.networks.store import VectorStore
+from citerec.retrieval.queries import Queries, Query
 
 log = logging.getLogger(__name__)
 
+SEED = 0
 LARGEST = 12_000_000
 """Maximum size of the model without its networks, in bytes."""
-SPLITS = ("train", "val", "val_named")
-QUERIES, SMALL_QUERIES, DRAFT_QUERIES = 200, 1000, 40
-"""Queries of each variant of a data set, of its small libraries, and of each draft."""
+FIT, CHECK = "fit", "check"
+"""Parts of the list of drafts."""
 DRAFTS, TITLES = "drafts", "titles of drafts"
-"""Variants of the ranker's lists."""
+"""Sources of lists: a draft over its author's bibliography, and over the same without abstracts."""
+ASKED_AS = (SENTENCE, CONTEXT, WITH_TITLE, WHOLE)
+"""Kinds of queries, which take turns."""
+DRAFT_QUERIES, DATA_QUERIES, TEXT_QUERIES = 20, 320, 320
+"""Queries of each draft, of each split of a data set, and over papers with full texts."""
+PAPERS, SHARE = 5000, 0.5
+"""Papers of a data set that are searched; share of their abstracts, of the training contexts that cite them,
+and of full texts that is kept: libraries have some of these."""
 FIRST_DRAFT = 1 << 30
 """Stands for the first draft where lists have rows of citing papers."""
+OUT = "out.weight"
+"""Name of the weight of a cross-encoder's head."""
+_LEFT_OUT = ("abstract", "references", "acknowledg", "bibliograph")
+"""Beginnings of the titles of sections that are not read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltInSettings(Settings):
     """Make the built-in model."""
 
-    static: str
-    """static model, written by hatten.static.compress (e.g. outputs/builtin/static)"""
-    data: tuple[str, ...]
-    """folders as in data=custom; contexts that keep names are read from SPLIT_named, if present"""
-    others: tuple[str, ...]
-    """static models trained without each data set (e.g. [outputs/without-a,outputs/without-b])"""
     drafts: str
-    """folder of drafts (citerec data drafts list=library/builtin/drafts.yaml)"""
+    """folder of drafts (citerec data drafts list=library/builtin/drafts-unseen.yaml)"""
+    data: tuple[str, ...] = ()
+    """folders as in data=custom; contexts that keep names are read from val_named, if present"""
+    texts: str = ""
+    """folder with full texts NAME.xml in ScisummNet's format, NAME a paper of the first data set"""
+    static: str = ""
+    """static model, written by hatten.static.compress (e.g. outputs/builtin/static); "": the one in output"""
+    encoder: str = ""
+    """folder of a BERT: config.json, model.safetensors with names as in transformers' BertModel, and
+    tokenizer.json; "": the network in output"""
+    cross_encoder: str = ""
+    """the same with a head, `out`; "": the network in output"""
+    ablation: bool = False
+    """only print what each feature brings"""
+    lists: str = ""
+    """folder that keeps the lists: those that are there are not read again; delete it when a model changes"""
+    folds: int = 3
+    """cross-validation folds over drafts, for the measures"""
+    l2: float = 1e-2
+    """L2 penalty"""
     cache_dir: str = cache_setting()
-    """cache for prepared data"""
+    """cache for prepared data and for what the encoder makes of papers"""
     output: str = str(BUILT_IN)
-    """output folder"""
+    """folder of the built-in model"""
 
 
 def make(settings: BuiltInSettings) -> None:
-    """Fit the ranker, save both models and print their size."""
-    if len(settings.others) != len(settings.data):
-        raise InputError(f"others: has {len(settings.others)} models for {len(settings.data)} data sets")
-    folder, static = Path(settings.output), open_static(settings.static)
-    given = RankerSettings(queries=QUERIES, variant_queries=QUERIES, small_queries=SMALL_QUERIES, folds=2)
-    parts, corpora = [], {}
-    for path, other in zip(settings.data, settings.others, strict=True):
-        named = [split for split in SPLITS if (Path(path) / f"{split}.json").is_file()]
-        options = {"candidates": "all", "field": "authors", "cache_dir": settings.cache_dir}
-        corpus = open_corpus(dir=path, splits=named, **options)
-        ranker = Ranker.over(static_retriever(settings.static))
-        parts.append(read_variants(ranker, corpus, replace(given, out_of_domain_checkpoint=other), 0))
-        corpora[corpus.name] = corpus.fingerprint
-    ranker = Ranker.over(static_retriever(settings.static))
-    lists = TrainingLists.concat(parts + read_drafts(ranker, settings.drafts))
-    model, confidence, _ = fit_calibrated(given, lists, 0, DRAFTS)
+    """Write the networks, fit the ranker, and print how it ranks the drafts of both parts."""
+    folder, given = Path(settings.output), RankerSettings(folds=settings.folds, l2=settings.l2)
+    if settings.static:
+        static = open_static(settings.static)
+        static.save(folder / static.folder)
+    networks = write_networks(settings, folder / NETWORKS)
+    store = VectorStore(Path(settings.cache_dir) / "encoded", networks.identity, networks.dim)
+    reader = ListReader(folder / StaticModel.folder, NetworkRetriever(networks, store), settings.lists)
+    drafts = Path(settings.drafts)
+    others = [reader.read_data(path, settings.cache_dir) for path in settings.data]
+    if settings.texts:
+        others.append(reader.read_texts(settings.data[0], settings.texts, settings.cache_dir))
+    lists = TrainingLists.concat(reader.read_drafts(drafts, FIT) + others)
+    fitted = fit_networks(given, lists, _of_drafts(lists), SEED)
+    if networks.scores_pairs:  # of the first papers of the ranking without it
+        reader = replace(reader, model=fitted.model)
+        lists = TrainingLists.concat(reader.read_drafts(drafts, FIT) + others)
+        fitted = fit_networks(given, lists, _of_drafts(lists), SEED)
+    if settings.ablation:
+        print_ablation(given, lists)
+        return
     about = {
-        "data": ", ".join([*corpora, DRAFTS]),
-        "corpus": ", ".join(corpora.values()),
-        "split": given.split,
-        "lists": len(lists),
-        "queries": [QUERIES, SMALL_QUERIES, DRAFT_QUERIES],
-        "hash": model_hash(model, confidence.parameters),
+        "data": ", ".join(dict.fromkeys(lists.source.tolist())),
+        "split": "val",
+        "lists": dict(Counter(lists.source.tolist())),
+        "settings": {"l2": given.l2, "folds": given.folds, "seed": SEED},
+        "networks": dict(networks.hashes),
+        "hash": fitted.model.parameters_hash,
     }
-    static.save(folder / static.folder)
-    RankingModel(model, confidence, about).save(folder / RankingModel.folder)
-    size = folder_bytes(folder / static.folder) + folder_bytes(folder / RankingModel.folder)
-    print(f"{folder}: {size / 1e6:.1f} MB, {len(static.vocabulary):,} words")
+    model = replace(fitted.model, about=about)
+    model.save(folder / RankingModel.folder)
+    _print(fitted.measures, f"{FIT}, cross-fitted")
+    if check := reader.read_drafts(drafts, CHECK):
+        _print(measure_ways(model, TrainingLists.concat(check)), CHECK)
+    size = folder_bytes(folder / StaticModel.folder) + folder_bytes(folder / RankingModel.folder)
+    print(f"{folder}: {folder_bytes(folder) / 1e6:.1f} MB, {size / 1e6:.1f} MB without networks")
     if size > LARGEST:
         raise InputError(f"{folder}: more than {LARGEST / 1e6:.0f} MB; compress the model to fewer words")
 
 
-def read_drafts(
-    ranker: Ranker,
-    folder: str,
-    part: str = "",
-    asked_as: Sequence[int] = (),
-    queries: int = DRAFT_QUERIES,
-    pairs: bool = False,
-) -> list[TrainingLists]:
-    """Read the lists of `queries` masked citations at most of each draft, over its author's bibliography
-    and over the same without abstracts.
+def _of_drafts(lists: TrainingLists) -> Mask:
+    """Which lists are of drafts, [Q]."""
+    return np.isin(lists.source, (DRAFTS, TITLES))
 
-    part: of the list of drafts; "" for all. asked_as, pairs: as in rerank.ranker.training.read_lists.
+
+@dataclass(frozen=True)
+class ListReader:
+    """Reads the lists of queries over libraries, with a static model and an encoder.
+
+    static: its folder. encoder: of the networks. kept: folder of the lists that have been read, "" for none.
+    model: of the ranking whose first papers the cross-encoder reads; None: it reads none.
     """
-    drafts, left_out = find_drafts(Path(folder))
-    drafts = [one for one in drafts if part in ("", one.part)]
-    for line in left_out:
-        log.warning("%s", line)
-    parts: list[TrainingLists] = []
-    with quiet(logging.ERROR), count_progress("reading drafts", len(drafts)) as advance:
-        for number, one in enumerate(drafts):
-            with TemporaryDirectory() as place:
-                read_papers(one.bibs, Path(place) / "library")
-                library = Library.open(Path(place) / "library")
-                # Cross-fitting keeps the lists of a draft together.
-                parts += [
-                    replace(lists, citing=np.full(len(lists), FIRST_DRAFT + number, np.int32))
-                    for lists in _read_draft(ranker, one, library, asked_as, queries, pairs)
-                ]
-            advance(1)
-    return parts
+
+    static: Path
+    encoder: NetworkRetriever
+    kept: str
+    model: RankingModel | None = None
+
+    def _over(self, corpus: Corpus) -> Ranker:
+        ranker = Ranker.over(static_retriever(self.static), self.model, {ENCODER: self.encoder})
+        return copy.deepcopy(ranker).index(corpus)
+
+    def _file(self, name: str) -> Path | None:
+        pairs = ".pairs" if self.model is not None else ""
+        return Path(self.kept) / f"{name}{pairs}.npz" if self.kept else None
+
+    def read_drafts(self, folder: Path, part: str) -> list[TrainingLists]:
+        """Read the lists of at most DRAFT_QUERIES masked citations of each draft of a part of the list.
+
+        They are asked over its author's bibliography, and over the same without abstracts.
+        """
+        names = [draft.name for draft in read_list(folder / LIST) if draft.part == part]
+        lists = []
+        with count_progress("reading lists of drafts", len(names)) as advance:
+            for number, name in enumerate(names):
+                if (read := load_lists(file := self._file(name))) is None:
+                    with quiet(logging.ERROR):
+                        [draft], _ = find_drafts(folder, names=[name])
+                        read = save_lists(self._read_draft(draft, number), file)
+                lists.append(read)
+                advance(1)
+        return lists
+
+    def _read_draft(self, draft: MaskedDraft, number: int) -> TrainingLists:
+        """Read the lists of a draft's citations, without papers that the same sentence cites, as in `citerec
+        draft`."""
+        with TemporaryDirectory() as place:
+            read_papers(draft.bibs, Path(place) / "library")
+            library = Library.open(Path(place) / "library")
+            known, own = known_papers(draft.draft, library)
+            asked = questions(draft.draft, known)
+            asked = random.Random(draft.name).sample(asked, min(len(asked), DRAFT_QUERIES))
+            passages, row_of = citing_passages(draft.draft, known), library.corpus.paper_row
+            requests, positives, beside = [], [], []
+            for question in asked:
+                elsewhere = {key: known[key] for key in question.known}
+                request = place_request(draft.draft, question.place, elsewhere, own, passages)
+                requests.append(mark_query(request.query))
+                positives.append([row_of(known[key]) for key in question.targets.values()])
+                beside.append({row_of(paper) for paper in request.filters.exclude})
+            parts = []
+            without = without_abstracts(library.corpus, np.ones(len(library), np.bool_))
+            for corpus, source in ((library.corpus, DRAFTS), (without, TITLES)):
+                queries = Queries.from_list(corpus, requests)
+                queries = replace(queries, positives=Ragged.from_rows(positives))
+                lists = self._read(self._over(corpus), queries, source)
+                rows = zip(lists.query.tolist(), lists.papers.tolist(), strict=True)
+                offered = np.array([paper not in beside[query] for query, paper in rows], np.bool_)
+                parts.append(lists.keep(offered | lists.cited))
+        lists = TrainingLists.concat(parts)
+        # Cross-fitting keeps the lists of a draft together.
+        return replace(lists, citing=np.full(len(lists), FIRST_DRAFT + number, np.int32))
+
+    def _read(self, ranker: Ranker, queries: Queries, source: str) -> TrainingLists:
+        return read_lists(ranker, queries, source, ASKED_AS, pairs=self.model is not None)
+
+    def read_data(self, path: str, cache_dir: str) -> TrainingLists:
+        """Read the lists of validation contexts of a data set over a sample of its papers.
+
+        A SHARE of the abstracts and of the training contexts is left out at random, because libraries have
+        some of these.
+        """
+        file = self._file(Path(path).name)
+        if lists := load_lists(file):
+            return lists
+        splits = [name for name in (TRAIN, "val", "val_named") if (Path(path) / f"{name}.json").is_file()]
+        options = {"candidates": "all", "field": "authors", "cache_dir": cache_dir}
+        corpus, rng = open_corpus(dir=path, splits=splits, **options), np.random.default_rng(SEED)
+        asked = {name: training_split(corpus, name, DATA_QUERIES, SEED) for name in splits if name != TRAIN}
+        cited = np.unique(np.concatenate([split.positives.values for split in asked.values()]))
+        others = rng.permutation(np.setdiff1d(np.arange(len(corpus.paper_ids)), cited))
+        papers = np.union1d(cited, others[: max(PAPERS - len(cited), 0)])
+        train = corpus.split(TRAIN)
+        inside = np.isin(train.positives.values, papers)
+        chosen = np.logical_and.reduceat(inside, train.positives.offsets[:-1])
+        chosen &= rng.random(len(train)) < SHARE
+        titles_only = rng.random(len(corpus.paper_ids)) < SHARE
+        with TemporaryDirectory() as place:
+            part = copy_part(
+                corpus,
+                papers,
+                titles_only,
+                {**asked, TRAIN: train.take(np.flatnonzero(chosen))},
+                Path(place) / "corpus",
+            )
+            ranker = self._over(part)
+            parts = [
+                self._read(ranker, Queries.from_contexts(part, part.split(name)), f"{corpus.name} {name}")
+                for name in asked
+            ]
+        return save_lists(TrainingLists.concat(parts), file)
+
+    def read_texts(self, path: str, texts: str, cache_dir: str) -> TrainingLists:
+        """Read the lists of validation contexts of a data set over its papers that have full texts.
+
+        A SHARE of the texts and of the abstracts is left out at random.
+        """
+        file = self._file(f"{Path(path).name} texts")
+        if lists := load_lists(file):
+            return lists
+        options = {"candidates": "all", "field": "authors", "cache_dir": cache_dir}
+        corpus, draw = open_corpus(dir=path, splits=["val"], **options), random.Random(SEED)
+        found = read_texts(Path(texts), corpus)
+        papers = [
+            LibraryPaper(
+                name,
+                title=corpus.titles[row],
+                abstract=corpus.abstracts[row] if draw.random() < SHARE else "",
+                year=int(corpus.years[row]),
+            )
+            for name in found
+            if corpus.titles[row := corpus.paper_row(name)]
+        ]
+        with TemporaryDirectory() as place:
+            library = Library.create(Path(place) / "library", papers, model="bm25")
+            ranker = self._over(library.corpus)
+            encoder, store = text_encoder(ranker), TextStore(library.path / FOLDER, create=True)
+            own = [paper.id for paper in papers if draw.random() < SHARE]
+            store.put((name, 0, 0, found[name]) for name in own)
+            store.set_papers({name: name for name in own}, {})
+            update_index(library.path / FOLDER, store, encoder)
+            ranker.passages = FullTexts.open(library.path, library.corpus, encoder)
+            lists = self._read(ranker, _queries(corpus, library.corpus), f"{corpus.name} texts")
+            store.close()
+        return save_lists(lists, file)
 
 
-def _read_draft(
-    ranker: Ranker, one: MaskedDraft, library: Library, asked_as: Sequence[int], most: int, pairs: bool
-) -> Iterator[TrainingLists]:
-    """Yield the lists of a draft's citations over both libraries of `read_drafts`, without papers that the
-    same sentence cites, as in `citerec draft`."""
-    known, own = known_papers(one.draft, library)
-    asked = questions(one.draft, known)
-    asked = random.Random(one.name).sample(asked, min(len(asked), most))
-    passages, row_of = citing_passages(one.draft, known), library.corpus.paper_row
-    requests, positives, beside = [], [], []
-    for question in asked:
-        elsewhere = {key: known[key] for key in question.known}
-        request = place_request(one.draft, question.place, elsewhere, own, passages)
-        requests.append(mark_query(request.query))
-        positives.append([row_of(known[key]) for key in question.targets.values()])
-        beside.append({row_of(paper) for paper in request.filters.exclude})
-    titles = without_abstracts(library.corpus, np.ones(len(library), np.bool_))
-    for corpus, variant in ((library.corpus, DRAFTS), (titles, TITLES)):
-        over = copy.deepcopy(ranker).index(corpus)
-        queries = replace(Queries.from_list(corpus, requests), positives=Ragged.from_rows(positives))
-        lists = read_lists(over, queries, variant, asked_as, pairs)
-        rows = zip(lists.query.tolist(), lists.papers.tolist(), strict=True)
-        offered = np.array([paper not in beside[query] for query, paper in rows], np.bool_)
-        yield lists.keep(offered | lists.cited)
+def _queries(corpus: Corpus, library: Corpus) -> Queries:
+    """Return the validation contexts of a data set that cite papers of a library."""
+    split, asked, positives = training_split(corpus, "val", None, SEED), list[Query](), list[list[int]]()
+    for context, cited in zip(split.contexts.tolist(), split.positives, strict=True):
+        ids = [corpus.paper_ids[row] for row in cited.tolist()]
+        rows = [library.paper_row(paper) for paper in ids if library.has_paper(paper)]
+        if rows and len(asked) < TEXT_QUERIES:
+            row, text = int(corpus.citing[context]), corpus.context_texts[context]
+            title, abstract, year = corpus.titles[row], corpus.abstracts[row], int(corpus.years[row])
+            own = corpus.paper_ids[row] if library.has_paper(corpus.paper_ids[row]) else None
+            asked.append(Query(text, title, abstract, year, own=own))
+            positives.append(rows)
+    return replace(Queries.from_list(library, asked), positives=Ragged.from_rows(positives))
+
+
+def read_texts(folder: Path, corpus: Corpus) -> dict[str, ReadText]:
+    """Return the full texts of papers of a corpus, by id."""
+    texts: dict[str, ReadText] = {}
+    for path in sorted(folder.rglob("*.xml")):
+        if not corpus.has_paper(path.stem) or path.stem in texts:
+            continue
+        try:
+            sections = ET.parse(path).iter("SECTION")
+        except ET.ParseError:
+            continue
+        parts = [
+            TextPart(text, [(0, 1)], title)
+            for section in sections
+            if not (title := section.get("title", "")).strip().lower().startswith(_LEFT_OUT)
+            and (text := " ".join(" ".join(part.text or "" for part in section.findall("S")).split()))
+        ]
+        if parts:
+            texts[path.stem] = ReadText(parts=parts, pages=1)
+    if not texts:
+        raise InputError(f"texts={folder}: has no NAME.xml of a paper of {corpus.name}")
+    return texts
+
+
+def copy_part(
+    corpus: Corpus, papers: Rows, titles_only: Mask, splits: Mapping[str, Split], folder: Path
+) -> Corpus:
+    """Write a corpus of some papers of another one to a folder, with contexts that cite these.
+
+    papers: rows. titles_only: those that lose their abstract [P]. Citing papers of the contexts are in it,
+    too, but are no candidates.
+    """
+    kept = set(papers.tolist())
+    citing = {row for split in splits.values() for row in corpus.citing[split.contexts].tolist() if row >= 0}
+
+    def paper_records() -> Iterator[PaperRecord]:
+        for row in sorted(kept | citing):
+            title = corpus.titles[row]
+            abstract = "" if titles_only[row] and title else corpus.abstracts[row]
+            authors = tuple(corpus.field_names[code] for code in corpus.fields[row].tolist())
+            year = int(corpus.years[row])
+            yield PaperRecord(corpus.paper_ids[row], title, abstract, year, authors, row in kept)
+
+    def context_records() -> Iterator[ContextRecord]:
+        for context in (row for split in splits.values() for row in split.contexts.tolist()):
+            row, text = int(corpus.citing[context]), corpus.context_texts[context]
+            own = corpus.paper_ids[row] if row >= 0 else f"outside{row}"
+            yield ContextRecord(corpus.context_ids[context], text, own, outside=row < 0)
+
+    def query_records(split: Split) -> list[QueryRecord]:
+        asked = zip(split.contexts.tolist(), split.positives, strict=True)
+        return [
+            QueryRecord(corpus.context_ids[context], [corpus.paper_ids[row] for row in cited.tolist()])
+            for context, cited in asked
+        ]
+
+    queries = {name: partial(query_records, split) for name, split in splits.items()}
+    source = Source(corpus.name, {}, paper_records, context_records, queries)
+    prepare_store(source, folder, {"tokenizer": "default", "candidates": "all", "field": "authors"})
+    return Corpus(folder, corpus.name)
+
+
+def load_lists(file: Path | None) -> TrainingLists | None:
+    """Read what `save_lists` wrote; None if there is no such file."""
+    if file is None or not file.is_file():
+        return None
+    with np.load(file) as saved:
+        return TrainingLists(**{**saved, "columns": saved["columns"].tolist()})
+
+
+def save_lists(lists: TrainingLists, file: Path | None) -> TrainingLists:
+    """Write lists to a file, if there is one, and return them."""
+    if file is not None:
+        with atomic_write(file) as part, part.open("wb") as out:
+            np.savez(out, **asdict(lists))
+    return lists
+
+
+def write_networks(settings: BuiltInSettings, folder: Path) -> Networks:
+    """Write the networks whose weights are given, in 8 bits, and return those in the folder.
+
+    Raises InputError for weights that are no BERT, or no cross-encoder.
+    """
+    if settings.encoder:
+        bert, tokenizer = read_bert(Path(settings.encoder)), Path(settings.encoder) / "tokenizer.json"
+        # Trained with the citing title half of the time; without it, queries rank better (README.md).
+        with atomic_folder(folder) as part:
+            Networks.write(
+                part, {GRAPH: replace(bert, head=None)}, tokenizer.read_text("utf-8"), Lengths(citing_title=0)
+            )
+    networks = Networks.open(folder)
+    if settings.cross_encoder:
+        bert = read_bert(Path(settings.cross_encoder))
+        if bert.head is None:
+            raise InputError(f"{settings.cross_encoder}: has no head, so it is no cross-encoder")
+        networks = networks.with_cross_encoder(bert)
+    return networks
+
+
+def read_bert(folder: Path) -> Bert:
+    """Read config.json and model.safetensors; of a cross-encoder also its head. InputError if not a BERT."""
+    try:
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+        values = {
+            name.removeprefix("bert."): value.astype(np.float32)
+            for name, value in load_file(folder / "model.safetensors").items()
+        }
+        heads = int(config["num_attention_heads"])
+    except (OSError, ValueError, LookupError) as error:
+        raise InputError(f"{folder}: has no BERT ({error})") from None
+    head = Head(values.pop(OUT)[0], float(values.pop("out.bias")[0])) if OUT in values else None
+    return Bert(values, heads, float(config.get("layer_norm_eps", 1e-12)), head)
+
+
+def print_ablation(settings: RankerSettings, lists: TrainingLists) -> None:
+    """Print R@10 and MRR of drafts with all features, and how they change without each, cross-fitted."""
+    before = _row(settings, lists)
+    print("| feature left out |", " | ".join(before), "|")
+    print("| none |", " | ".join(f"{recall:.3f} / {mrr:.3f}" for recall, mrr in before.values()), "|")
+    for name in lists.columns:
+        after = _row(settings, lists.without(name))
+        changes = (np.subtract(after[key], before[key]).tolist() for key in before)
+        print(f"| {name} |", " | ".join(f"{recall:+.3f} / {mrr:+.3f}" for recall, mrr in changes), "|")
+
+
+def _row(settings: RankerSettings, lists: TrainingLists) -> dict[str, tuple[float, float]]:
+    """Return R@10 and MRR of drafts, asked as questions and as drafts, where all papers have been read."""
+    measures = measure_read(settings, lists, _of_drafts(lists), SEED)
+    return {
+        f"{name}, {source}": (by_source[source]["recall@10"], by_source[source]["mrr"])
+        for name, by_source in zip(("ask", "draft"), measures, strict=True)
+        for source in (DRAFTS, TITLES)
+    }
+
+
+def _print(measures: Mapping[str, Measures], part: str) -> None:
+    for way, by_source in measures.items():
+        for source, values in by_source.items():
+            print(f"{part}, {source}, {way}: {json.dumps(values)}")
 
 
 main = command("library.builtin.make", BuiltInSettings, make)

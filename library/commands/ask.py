@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from citerec.base.progress import spinner
-from citerec.formats.bibliography.bibtex import entry_key
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
-from citerec.formats.bibliography.references import ENTRIES
 from citerec.library.ask.display import as_json, citation, paper_list, retraction_note, table
 from citerec.library.ask.question import Filters
 from citerec.library.ask.recommendation import note_on
@@ -78,6 +76,9 @@ def _save(papers: Sequence[LibraryPaper], place: str) -> None:
 
 
 def _print_papers(papers: Sequence[LibraryPaper], format: str) -> None:
+    from citerec.formats.bibliography.bibtex import entry_key  # a table needs neither
+    from citerec.formats.bibliography.references import ENTRIES
+
     if write := ENTRIES.get(format):
         print(write(papers), end="")
     else:

@@ -28,7 +28,7 @@ from citerec.library.settings import (
     UpdateSettings,
     VerifySettings,
 )
-from citerec.library.sources.readers import absolute_names, find_sources
+from citerec.library.sources.finding import absolute_names, find_sources
 
 
 def build(settings: BuildSettings) -> None:

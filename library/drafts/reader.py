@@ -210,7 +210,7 @@ def read_draft(
             places.append(place)
         elif key in read:
             notes.append(f"{file.name}:{line}: {command} has no running text around it and was skipped")
-    typed = language.holds_items and not set(keys) <= source.references.given.keys()
+    typed = language.holds_items and not set(keys) <= source.references.own.keys()
     if not places and not typed:  # keys that are typed become citations of a word processor
         without_text = not read.isdisjoint(reader.spans)
         problem = (

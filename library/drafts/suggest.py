@@ -106,8 +106,8 @@ def known_papers(draft: Draft, library: Library) -> tuple[dict[str, str], str | 
             if (letters := normalise_title(title)) in titles:
                 ids.setdefault(letters, corpus.paper_ids[row])
     cited = {key: ids.get(wanted[key]) if key in wanted else library.id_of(key) for key in draft.cited}
-    known = {key: id for key, id in cited.items() if id is not None}
-    return known, ids.get(normalise_title(draft.title))
+    in_library = {key: id for key, id in cited.items() if id is not None}
+    return in_library, ids.get(normalise_title(draft.title))
 
 
 def as_json(suggestions: Suggestions) -> dict[str, Any]:

@@ -163,7 +163,7 @@ def find_bibs(
     path = main.path if main else document.path
     assert path is not None
     named = dict.fromkeys((*names, *(main.source.references.names if main else ())))
-    references = References(path, [*named], root, given=main.others if main else {})
+    references = References(path, [*named], root, own=main.others if main else {})
     bibs = references.bibs()
     return list(dict.fromkeys(bibs.values())), not named.keys().isdisjoint(bibs)
 

@@ -22,7 +22,8 @@ from citerec.library.enrich.matching import Outcome, complete
 from citerec.library.enrich.services import work_of
 from citerec.library.papers.library import Library
 from citerec.library.papers.merging import Identities, KeyIndex
-from citerec.library.sources.readers import find_sources, read_source
+from citerec.library.sources.finding import find_sources
+from citerec.library.sources.readers import read_source
 from citerec.retrieval.arrays import Rows
 
 CHUNK = 5_000

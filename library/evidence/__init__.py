@@ -6,3 +6,6 @@ passages   cuts texts into passages                   index        finds passage
 vectors    more vectors, by the model's encoder       evidence     passages that fit a question or a claim
 explanation  the name, the sentence or the citing sentence that says why
 """
+
+FOLDER, DATABASE = "fulltexts", "texts.sqlite"
+"""Folder of a library's full texts, and the file in it that holds them."""

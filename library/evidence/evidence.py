@@ -18,10 +18,10 @@ from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER, 
 from citerec.datasets.tokenize import WordTable, default_tokenize
 from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, Documents
 from citerec.hatten.retriever import WordsRetriever
+from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.index import PassageIndex, TextEncoder, open_index
 from citerec.library.evidence.passages import Passage, TextPlace
-from citerec.library.evidence.refresh import FOLDER
-from citerec.library.evidence.store import DATABASE, TextStore
+from citerec.library.evidence.store import TextStore
 from citerec.library.evidence.vectors import PassageVectors
 from citerec.rerank.ranker.features import first_dense
 from citerec.rerank.ranker.model import Ranker
@@ -135,8 +135,10 @@ class FullTexts:
 
     def among(self, corpus: Corpus) -> Self:
         """Return the same texts for a corpus that may have other papers."""
-        found = [corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in self.index.papers]
-        rows, place = np.array(found, np.int64), np.full(len(corpus.paper_ids), -1, np.int64)
+        corpus_rows = [
+            corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in self.index.papers
+        ]
+        rows, place = np.array(corpus_rows, np.int64), np.full(len(corpus.paper_ids), -1, np.int64)
         place[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
         return replace(self, rows=rows, place=place)
 
@@ -152,33 +154,23 @@ class FullTexts:
         """Return the rows of papers [Q] whose passages have most of the words of each query, best first."""
         rows = []
         for text in queries.texts("context"):
-            best = self.index.best(self._word_scores(text, near=True))
+            best = self.index.best(self._word_scores(text))
             best[self.rows < 0] = 0
             order = np.argsort(-best, kind="stable")[:depth]
             rows.append(self.rows[order[best[order] > 0]])
         return Ragged.from_rows(rows)
 
-    def best(self, queries: Queries, papers: NDArray[np.int32], vectors: Floats | None) -> dict[str, Floats]:
-        """Return features of papers [Q, K] by their passages: the BM25 of all words, that of those near the
-        mark, and the cosine with the queries' vectors [Q, D]; NaN without a text."""
-        columns = {name: np.full(papers.shape, np.nan, np.float32) for name in ("words", "near", "cosine")}
+    def best(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
+        """As rerank.ranker.features.PassageScores."""
+        scores = np.full(papers.shape, np.nan, np.float32)
         for query, text in enumerate(queries.texts("context")):
             with_text = (papers[query] >= 0) & (self.place[papers[query]] >= 0)
-            places = self.place[papers[query, with_text]]
-            if not len(places):
-                continue
-            for name in ("words", "near"):
-                scores = self._word_scores(text, near=name == "near")
-                columns[name][query, with_text] = self.index.best(scores, places)
-            if vectors is not None:
-                passages, offsets = self.index.passages_of(places)
-                cosines = self.index.cosines(vectors[query], passages)
-                columns["cosine"][query, with_text] = np.maximum.reduceat(cosines, offsets[:-1])
-        return columns
+            if len(places := self.place[papers[query, with_text]]):
+                scores[query, with_text] = self.index.best(self._word_scores(text), places)
+        return scores
 
-    def _word_scores(self, text: str, near: bool) -> Floats:
-        words, weights = query_words(text, NEAR, 1)
-        return self.index.word_scores(words, weights if near else np.ones_like(weights))
+    def _word_scores(self, text: str) -> Floats:
+        return self.index.word_scores(*query_words(text, NEAR, 1))
 
     # For people.
 

@@ -22,7 +22,6 @@ from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, TRAIN
 from citerec.datasets.tokenize import default_tokenize, sentence_starts
 from citerec.library.evidence.passages import TextPlace
 from citerec.rerank.ranker.author_names import HALF, has_authors, surnames_near, usual_words
-from citerec.rerank.ranker.citing_contexts import CitingContexts
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.paper_names import initials, title_names
 from citerec.rerank.ranker.texts import K1, NEAR, B, idf, nearness
@@ -33,6 +32,7 @@ from citerec.retrieval.queries import Queries
 
 if TYPE_CHECKING:
     from citerec.library.evidence.evidence import FoundPassage, FullTexts
+    from citerec.rerank.ranker.citing_contexts import CitingContexts
 
 Spans = tuple[tuple[int, int], ...]
 """Parts of a text as (start, end)."""
@@ -101,7 +101,11 @@ class Explainer:
     @cached_property
     def _citing_contexts(self) -> CitingContexts | None:
         """None without training contexts; read at the first explanation."""
-        return CitingContexts(self._corpus, self._statistics) if TRAIN in self._corpus.splits else None
+        if TRAIN not in self._corpus.splits:
+            return None
+        from citerec.rerank.ranker.citing_contexts import CitingContexts
+
+        return CitingContexts(self._corpus, self._statistics)
 
     def explain(self, query: Queries, papers: Sequence[int]) -> list[Explanation]:
         """Explain papers (rows) as answers to one query [1]."""

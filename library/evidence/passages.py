@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from citerec.datasets.tokenize import sentence_starts
-from citerec.library.evidence.reading import TextPart
-from citerec.library.sources.zotero_database import attachment_link
+
+if TYPE_CHECKING:
+    from citerec.library.evidence.reading import TextPart
 
 LEAST, MOST = 100, 200
 """Words of a passage. One before a heading, or the last of a text, may be shorter."""
@@ -136,6 +138,8 @@ class TextPlace:
     @property
     def link(self) -> str:
         """An address that opens the PDF at the page: in Zotero if it is there, else in a browser."""
+        from citerec.library.sources.zotero_database import attachment_link
+
         if link := attachment_link(self.file):
             return link + (f"?page={self.page}" if self.page else "")
         return Path(self.file).as_uri() + (f"#page={self.page}" if self.page else "")

@@ -22,13 +22,14 @@ from citerec.base.files import disk_errors, expand_user, file_lock
 from citerec.base.progress import count_progress
 from citerec.formats.articles.pdf_layout import KNOWN_HEADING, MAX_CHARACTERS, Line, without_references
 from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.evidence import FOLDER
 from citerec.library.evidence.files import PaperFinder, cache_of, existing_files, folder_files, stamp_of
 from citerec.library.evidence.index import CURRENT, TextEncoder, update_index
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.reading import HEAD, ReadText, TextPart, read_files
 from citerec.library.evidence.store import TextStore
 
-FOLDER, LOCK = "fulltexts", "lock"
+LOCK = "lock"
 KEPT_EVERY = 2.0
 """Seconds after which what was read is kept."""
 _BROKEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")

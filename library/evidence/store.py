@@ -21,10 +21,10 @@ import xxhash
 
 from citerec.base.errors import DamagedFile, InputError, error_text
 from citerec.base.files import database_disk_error
+from citerec.library.evidence import DATABASE
 from citerec.library.evidence.passages import Passage, cut
 from citerec.library.evidence.reading import READER, ReadText
 
-DATABASE = "texts.sqlite"
 FORMAT = 2
 _TABLES = """
 CREATE TABLE IF NOT EXISTS files (file TEXT PRIMARY KEY, size INTEGER, changed INTEGER, problem TEXT,

@@ -7,23 +7,23 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import compress, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from citerec.base.errors import InputError, count_noun
 from citerec.base.files import disk_errors, expand_user
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
-from citerec.library.evidence.files import check_folders
 from citerec.library.papers.folder import GENERATIONS, Manifest, ReadFile, check_target, read_manifest
 from citerec.library.papers.library import Library
-from citerec.library.papers.merging import Deduplicator
 from citerec.library.papers.models import NETWORKS, NO_ENCODER, model_files
 from citerec.library.papers.storage import Storage
-from citerec.library.papers.writer import context_files, current_contexts
 from citerec.library.settings import BuildSettings
-from citerec.library.sources.readers import absolute_names, find_sources, read_source
+from citerec.library.sources.finding import absolute_names, find_sources
 from citerec.library.sources.zotero_places import is_zotero
+
+if TYPE_CHECKING:
+    from citerec.library.papers.merging import Deduplicator
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,10 @@ def short_name(paper: LibraryPaper) -> str:
 
 def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
     """Build a library. Returns it, and what was merged."""
+    from citerec.library.evidence.files import check_folders  # as all that reads sources, not to ask
+    from citerec.library.papers.merging import Deduplicator
+    from citerec.library.papers.writer import context_files, current_contexts
+
     path = expand_user(settings.library)
     check_target(path, settings.overwrite)
     old, model, ranker = None, absolute(settings.model), absolute(settings.ranker)
@@ -189,8 +193,12 @@ def refresh(path: str | Path, wait: bool = True, force: bool = False) -> Change:
         if not manifest.named:
             raise InputError(f"{library.path}: has no source files; add some with citerec add")
         files = _find_again(manifest.named)
-        read = [ReadFile.of(file) for file in files], current_contexts(manifest)
-        if read == (manifest.sources, manifest.contexts) and not any(map(is_zotero, files)):
+        read, contexts = [ReadFile.of(file) for file in files], list[ReadFile]()
+        if manifest.contexts:
+            from citerec.library.papers.writer import current_contexts
+
+            contexts = current_contexts(manifest)
+        if (read, contexts) == (manifest.sources, manifest.contexts) and not any(map(is_zotero, files)):
             return Change(library)
         return _reread(library, manifest.named, force)
 
@@ -248,6 +256,9 @@ def _reread(library: Library, named: list[str], force: bool, dropped: Container[
 
     force: without `_refuse_loss`, which knows `dropped`.
     """
+    from citerec.library.papers.merging import Deduplicator
+    from citerec.library.papers.writer import current_contexts
+
     with Deduplicator(library.path, former=library.mapped, separate=library.manifest.separate) as records:
         sources = _read_sources(_find_again(named), records)
         for row in library.storage.without_source:
@@ -303,6 +314,8 @@ def _read_sources(files: Iterable[str], records: Deduplicator) -> list[ReadFile]
 
 def read_papers(file: str) -> Iterator[LibraryPaper]:
     """Yield the papers of a file and log its bad records. Raises InputError if no paper is usable."""
+    from citerec.library.sources.readers import read_source
+
     bad: list[InputError] = []
     is_empty = True
     for paper in read_source(file, bad.append):

@@ -14,15 +14,18 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import disk_errors, file_lock
 from citerec.base.progress import count_progress
-from citerec.library.evidence.vectors import PassageVectors
 from citerec.library.papers.folder import read_manifest
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import MOST_ENCODED
 from citerec.retrieval.networks.encoder import PART, NetworkRetriever
+
+if TYPE_CHECKING:
+    from citerec.library.evidence.vectors import PassageVectors
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,11 @@ import numpy as np
 from citerec.base.errors import InputError
 from citerec.base.files import expand_user
 from citerec.formats.bibliography.paper import SHORTEST_ABSTRACT, LibraryPaper
+from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.evidence import text_encoder
 from citerec.library.evidence.passages import Passage
-from citerec.library.evidence.refresh import FOLDER, TextReport, drop_texts, refresh_texts
-from citerec.library.evidence.store import DATABASE, TextStore
+from citerec.library.evidence.refresh import TextReport, drop_texts, refresh_texts
+from citerec.library.evidence.store import TextStore
 from citerec.library.evidence.vectors import ENCODED
 from citerec.library.papers.folder import (
     Manifest,

@@ -343,11 +343,11 @@ def _index(table: Any, papers: int, dim: int) -> None:
 class FoundPapers(Storage):
     """Papers that a question has found, in memory: a library of some hundred."""
 
-    def __init__(self, storage: LanceStorage, found: Mapping[int, LibraryPaper]) -> None:
-        """found: papers by their rows in the library."""
+    def __init__(self, storage: LanceStorage, papers_by_row: Mapping[int, LibraryPaper]) -> None:
+        """papers_by_row: rows of the library."""
         self.library, self.folder, self._model = storage.library, storage.folder, storage.retriever
-        self.places = np.array(sorted(found), np.int64)
-        papers = [found[row] for row in self.places.tolist()]
+        self.places = np.array(sorted(papers_by_row), np.int64)
+        papers = [papers_by_row[row] for row in self.places.tolist()]
         self.corpus = SomePapers([record_of(paper) for paper in papers], storage.words, self.library.name)
         self.corpus.places = self.places  # the order of the sources, which tells equal scores apart
         columns = [[getattr(paper, name) for paper in papers] for name in SCHEMA.names]
@@ -448,10 +448,10 @@ class LanceStorage:
 
     def paper(self, row: int) -> LibraryPaper:
         """Return the paper of a row. Raises IndexError if the row does not exist."""
-        found = self._read(lambda table: table.search().where(f"row = {int(row)}").limit(1))
-        if not found:
+        papers = self._read(lambda table: table.search().where(f"row = {int(row)}").limit(1))
+        if not papers:
             raise IndexError(f"row {row}")
-        return found[row]
+        return papers[row]
 
     def papers(self) -> Iterator[tuple[int, LibraryPaper]]:
         """Yield all rows and papers, in the order of the table."""
@@ -463,13 +463,13 @@ class LanceStorage:
 
     def row(self, name: str) -> int | None:
         """Return the row of the paper with this id, citation key or alias; None if there is none."""
-        found = self._named(called([name]), BY_NAME)
+        papers = self._named(called([name]), BY_NAME)
         for names in (
             lambda paper: (paper.id,),
             lambda paper: (paper.key,),
             lambda paper: paper.aliases,
         ):
-            if rows := [row for row, paper in found.items() if name in names(paper)]:
+            if rows := [row for row, paper in papers.items() if name in names(paper)]:
                 return min(rows)
         return None
 
@@ -478,8 +478,8 @@ class LanceStorage:
         """Names of all collections, sorted."""
         with lance_errors(self.folder):
             batches = self.table.search().select(["collections"]).to_batches()
-            found = (set(batch["collections"].flatten().unique().to_pylist()) for batch in batches)
-            return sorted(set().union(*found))
+            parts = (set(batch["collections"].flatten().unique().to_pylist()) for batch in batches)
+            return sorted(set().union(*parts))
 
     @property
     def without_source(self) -> list[int]:
@@ -497,12 +497,12 @@ class LanceStorage:
 
     def related(self, records: Sequence[LibraryPaper]) -> FoundPapers:
         """Return the papers that share an identifier or a key with any of the records."""
-        found: dict[int, LibraryPaper] = {}
+        papers: dict[int, LibraryPaper] = {}
         for start in range(0, len(records), 20):
             some = records[start : start + 20]
             names = [name for paper in some for name in (*shared_names(paper), *called([paper.id]))]
-            found |= self._named(names, BY_NAME * len(some))
-        return FoundPapers(self, found)
+            papers |= self._named(names, BY_NAME * len(some))
+        return FoundPapers(self, papers)
 
     def id_of(self, name: str) -> str | None:
         """Return the id of the paper with this id, citation key or alias; None if there is none."""
@@ -515,17 +515,17 @@ class LanceStorage:
         """
         depth = max(depth, getattr(self.retriever, "depth", DEPTH)) + 1
         fields = (strip_markers(getattr(query, name)) for name in BM25().query)
-        found = self._by_words(" ".join(fields), round(MORE_WORDS * depth), where)
+        papers = self._by_words(" ".join(fields), round(MORE_WORDS * depth), where)
         corpus, dense = SomePapers([], self.words, self.library.name), copy(self.dense)
         dense.prepare(corpus)
         plain = Queries.from_list(corpus, [replace(query, known=(), own=None)])
         vector = np.asarray(dense.encode_queries(plain)[0], np.float32)
-        found |= self._by_vector(vector, round(MORE_VECTORS * depth), where)
-        found |= self._named(names_near(query.context), BY_NAME)
+        papers |= self._by_vector(vector, round(MORE_VECTORS * depth), where)
+        papers |= self._named(names_near(query.context), BY_NAME)
         if self.full_texts is not None:
             named = [*named, *self.full_texts.papers(query.context, depth)]
-        found |= self._named(called(named), 2 * len(named))
-        return FoundPapers(self, found)
+        papers |= self._named(called(named), 2 * len(named))
+        return FoundPapers(self, papers)
 
     def _by_words(self, text: str, most: int, where: str = "") -> dict[int, LibraryPaper]:
         match = lancedb().query.MatchQuery(text, "words")
@@ -544,9 +544,9 @@ class LanceStorage:
 
     def search_candidates(self, query: str) -> FoundPapers:
         """Return papers to search for words of their title, authors, year, venue and key."""
-        names = [_folded("first", one) for word in query_words(query) for one in spellings(word)]
-        found = self._by_words(query, IN_PART) | self._named([*names, *called(query.split())], IN_PART)
-        return FoundPapers(self, found)
+        names = [_folded("first", spelling) for word in query_words(query) for spelling in spellings(word)]
+        papers = self._by_words(query, IN_PART) | self._named([*names, *called(query.split())], IN_PART)
+        return FoundPapers(self, papers)
 
     # Changes.
 

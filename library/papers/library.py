@@ -21,11 +21,6 @@ from citerec.base.files import expand_user
 from citerec.datasets.corpus import Corpus
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library import MANIFEST
-from citerec.library.evidence.evidence import FullTexts
-from citerec.library.evidence.index import check_texts
-from citerec.library.evidence.refresh import FOLDER
-from citerec.library.evidence.store import DATABASE
-from citerec.library.evidence.vectors import ENCODED as OF_TEXTS
 from citerec.library.papers.folder import (
     Manifest,
     ReadFile,
@@ -39,17 +34,15 @@ from citerec.library.papers.folder import (
     rebuild_command,
     write_manifest,
 )
-from citerec.library.papers.merging import Deduplicator
 from citerec.library.papers.models import ENCODED, MOST_ENCODED
 from citerec.library.papers.storage import Storage, known_row
-from citerec.library.papers.writer import GenerationWriter, describe_contexts
 from citerec.rerank.ranker.model import encoder_of
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Retriever, folder_bytes
 from citerec.retrieval.networks.encoder import NetworkRetriever
-from citerec.retrieval.networks.store import check_encoded
 
 if TYPE_CHECKING:
+    from citerec.library.evidence.evidence import FullTexts
     from citerec.library.papers.lance import LanceStorage
 
 SHOWN = 10
@@ -129,6 +122,8 @@ class Library:
         names of the manifest.
         Raises InputError if the folder contains other files, or a library that must not be overwritten.
         """
+        from citerec.library.papers.writer import describe_contexts  # as all that writes, not to ask
+
         path = expand_user(path)
         with lock_target(path, overwrite, wait):
             told: dict[str, Any] = {"model": model, "ranker": ranker, "created": now(), "changed": now()}
@@ -263,12 +258,14 @@ class Library:
         files: that the records are read from; named: the names that the user gave them. separate: ids and
         keys of records that are not merged with others. All are kept in the manifest.
         """
+        from citerec.library.papers.merging import Deduplicator
+
         sources = {source.path: source for source in self.manifest.sources}
         apart = list(dict.fromkeys([*self.manifest.separate, *separate]))
         if not isinstance(self.storage, Storage):
             records = [*records]
-        known = self.related(records)
-        with Deduplicator(self.path, known, separate=apart) as merged:
+        related = self.related(records)
+        with Deduplicator(self.path, related, separate=apart) as merged:
             sources |= {file: ReadFile.of(file) for file in files}
             for paper in records:
                 merged.add(paper)
@@ -284,7 +281,7 @@ class Library:
                 fields["removed"] = [id for id in self.manifest.removed if id not in added]
             # Without hashes, the next update reads the contexts again: they may cite the new papers.
             fields["contexts"] = [ReadFile(file.path, file.size, "") for file in self.manifest.contexts]
-            replaced = merged.replaced if known is self.storage else known.places[merged.replaced]
+            replaced = merged.replaced if related is self.storage else related.places[merged.replaced]
             new = self.change(replaced, merged.papers_with_progress(), **fields)
             return Added(len(new) - len(self), len(merged.replaced), len(new))
 
@@ -341,6 +338,8 @@ class Library:
         contexts: Sequence[Path] | None,
     ) -> Library:
         """Write a new generation and make it the current one."""
+        from citerec.library.papers.writer import GenerationWriter
+
         with new_generation(path) as (number, folder):
             writer = GenerationWriter(folder, old, manifest.model, manifest.ranker, contexts)
             counts = writer.write(kept, papers)
@@ -365,6 +364,11 @@ class Library:
 
     def verify(self) -> None:
         """Read every file, and raise InputError if one is damaged."""
+        from citerec.library.evidence import DATABASE, FOLDER
+        from citerec.library.evidence.index import check_texts
+        from citerec.library.evidence.vectors import ENCODED as OF_TEXTS
+        from citerec.retrieval.networks.store import check_encoded
+
         try:
             self.storage.check(trust=False)
         except InputError as error:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from citerec.base.files import real_path
 from citerec.datasets.columns import load_array, table_batches
 from citerec.datasets.corpus import Corpus
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.library.evidence.evidence import FullTexts, text_encoder
+from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.explanation import Explainer
 from citerec.library.papers.folder import damaged, outdated
 from citerec.library.papers.models import ENCODED, open_model
@@ -35,6 +35,9 @@ from citerec.rerank.ranker.model import Ranker, encoder_of
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import OtherIndex, Retriever
 from citerec.retrieval.lexical.bm25 import BM25
+
+if TYPE_CHECKING:
+    from citerec.library.evidence.evidence import FullTexts
 
 CORPUS, METADATA, IDENTITIES = "corpus", "metadata.arrow", "identities"
 MODEL, RANKING = "model", "index/ranking"
@@ -172,8 +175,12 @@ class Storage:
             raise outdated(self.library) from None
         except (InputError, OSError) as error:
             raise damaged(self.library, error) from None
-        words, networks = text_encoder(retriever), encoder_of(retriever)
-        self._full_texts = FullTexts.open(self.library, self.corpus, words, networks)
+        self._full_texts = None
+        if (self.library / FOLDER / DATABASE).is_file():
+            from citerec.library.evidence.evidence import FullTexts, text_encoder
+
+            words, networks = text_encoder(retriever), encoder_of(retriever)
+            self._full_texts = FullTexts.open(self.library, self.corpus, words, networks)
         if isinstance(retriever, Ranker):
             retriever.passages = self._full_texts
         return retriever

@@ -24,7 +24,7 @@ from citerec.library.papers.building import Change, refresh
 from citerec.library.papers.encoding import encode
 from citerec.library.papers.folder import read_manifest
 from citerec.library.papers.library import Library
-from citerec.library.sources.readers import find_sources
+from citerec.library.sources.finding import find_sources
 from citerec.library.sources.zotero_api import NotAvailable, ZoteroApi
 from citerec.library.sources.zotero_places import KEYS_FILE, check_place, files_of, find_database, is_place
 

@@ -27,9 +27,6 @@ from citerec.base.checksums import write_checksums
 from citerec.base.errors import InputError
 from citerec.base.files import existing_file, expand_user, link_or_copy, real_path
 from citerec.base.progress import spinner
-from citerec.datasets.building.collection import BuildReport, SkippedRecords, write_corpus
-from citerec.datasets.building.contexts import ContextRules
-from citerec.datasets.building.readers import SourceFile, find_files, read_documents
 from citerec.datasets.columns import (
     TableWriter,
     save_arrays,
@@ -40,11 +37,9 @@ from citerec.datasets.files.source_files import find_files as find_data
 from citerec.datasets.files.source_files import read_contexts, read_queries, reject_bad
 from citerec.datasets.prepare import StoreBuilder, prepare_store
 from citerec.datasets.records import TRAIN, ContextRecord, PaperRecord, QueryRecord, Source
-from citerec.datasets.splitting import RandomSplitting
 from citerec.datasets.tokenize import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.drafts.inputs import record_files
-from citerec.formats.drafts.languages import language_of
 from citerec.formats.names import surname
 from citerec.library.papers.folder import Manifest, ReadFile, outdated
 from citerec.library.papers.merging import Identities
@@ -177,6 +172,8 @@ def context_files(name: str) -> list[Path]:
             "folder with papers.json, contexts.json and train.json"
         )
     if path.is_file() or not [*path.glob("papers.json*"), *path.glob("contexts.json*")]:
+        from citerec.datasets.building.readers import find_files
+
         try:
             return [real_path(file.path) for file in find_files(name)]
         except InputError as error:
@@ -207,6 +204,9 @@ def current_contexts(manifest: Manifest) -> list[ReadFile]:
 
 def _draft_parts(file: Path) -> list[Path]:
     """Return the files of a draft: itself, inputs or chapters, and bibliographies."""
+    from citerec.datasets.building.readers import SourceFile, read_documents
+    from citerec.formats.drafts.languages import language_of
+
     parts = [file]
     if language_of(file.suffix):
         with record_files() as read, suppress(InputError):  # building reports it
@@ -268,6 +268,11 @@ def _write_data(files: Sequence[Path], folder: Path) -> None:
 
     Unreadable drafts are logged; InputError if no context is left.
     """
+    from citerec.datasets.building.collection import BuildReport, SkippedRecords, write_corpus
+    from citerec.datasets.building.contexts import ContextRules
+    from citerec.datasets.building.readers import SourceFile
+    from citerec.datasets.splitting import RandomSplitting
+
     rules, skipped = ContextRules(candidates="title"), SkippedRecords(max_share=1)
     report = BuildReport(asdict(rules), skipped=skipped)
     drafts = [SourceFile(file, "_".join((str(n), *file.stem.split()))) for n, file in enumerate(files)]

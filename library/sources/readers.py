@@ -20,119 +20,41 @@ title:HASH.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
-from glob import glob
+from importlib import import_module
 from pathlib import Path
 
 from citerec.base.errors import InputError
-from citerec.base.files import (
-    BYTE_ORDER_MARK,
-    expand_user,
-    files_below,
-    is_url,
-    read_limited,
-    real_path,
-)
+from citerec.base.files import BYTE_ORDER_MARK, read_limited
 from citerec.base.progress import read_progress
-from citerec.datasets.citations.graph import PaperLine, read_record
 from citerec.datasets.files.source_files import stream_json
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper, usable_paper
-from citerec.formats.bibliography.reading.bibtex import read_bibtex
-from citerec.formats.bibliography.reading.csl import LISTS, is_csl, parse_csl, read_yaml
+from citerec.formats.bibliography.reading.csl import LISTS, is_csl, parse_csl
 from citerec.formats.bibliography.reading.dumps import parse_arxiv, parse_openalex
-from citerec.formats.bibliography.reading.exports import (
-    read_endnote_xml,
-    read_enw,
-    read_nbib,
-    read_ris,
-    read_table,
-    read_wos,
-)
 from citerec.formats.bibliography.reading.fields import Fields, parse_records
 from citerec.formats.bibliography.reading.own import OwnRecord
-from citerec.formats.bibliography.reading.recognise import FORMATS, recognise
-from citerec.formats.bibliography.reading.zotero import read_better_bibtex
+from citerec.formats.bibliography.reading.recognise import recognise
 from citerec.formats.documents import Metadata
 from citerec.formats.drafts.inputs import MAX_FILE_BYTES
 from citerec.formats.json_lines import OnBadRecord, parse_object, read_objects
-from citerec.library import MANIFEST
-from citerec.library.sources.zotero import read_zotero
-from citerec.library.sources.zotero_places import check_place, is_place, is_zotero
-
-FOLDER_SUFFIXES = (".bib", ".ris", ".nbib", ".enw", ".ciw", ".json", ".jsonl", ".ndjson")
-"""Suffixes of the files to read when a source is a folder, also with .gz."""
-
-_GLOB = re.compile(r"[*?\[]")
-
-
-def find_sources(names: Sequence[str], option: str = "source") -> list[str]:
-    """Return the absolute paths of the named files, each once. A folder means its papers.json, or else all
-    files of papers in it.
-
-    Names may be patterns, such as *.bib, and places in Zotero, which stay as they are. option: which names
-    them, for errors.
-    Raises InputError for a name without files.
-    """
-    sources: dict[str, None] = {}
-    for name in names:
-        path, files = expand_user(name), list[Path]()
-        if is_place(name):
-            check_place(name)
-            sources[name] = None
-            continue
-        if path.is_dir():
-            own = [path / file for file in ("papers.json", "papers.json.gz") if (path / file).is_file()]
-            inside = _outside_libraries(files_below(path))
-            files = own[:1] or [file for file in inside if _is_file_of_papers(file.name)]
-            if not files:
-                raise InputError(f"{option}={name}: has no files of papers ({FORMATS}, also .gz)")
-        elif path.is_file():
-            files = [path]
-        elif _GLOB.search(name):
-            files = _outside_libraries([*map(Path, sorted(glob(str(path), recursive=True)))])
-        if not files:
-            raise InputError(f"{option}={name}: no such file")
-        sources.update(dict.fromkeys(str(real_path(file)) for file in files))
-    return list(sources)
-
-
-def _is_file_of_papers(name: str) -> bool:
-    """True if a file's name, also with .gz, has one of FOLDER_SUFFIXES."""
-    return name.removesuffix(".gz").endswith(FOLDER_SUFFIXES)
-
-
-def _outside_libraries(paths: Sequence[Path]) -> list[Path]:
-    """Return the files that are not parts of a library, which may be in a folder of sources."""
-    libraries = {path.parent for path in paths if path.name == MANIFEST}
-    return [path for path in paths if path.is_file() and libraries.isdisjoint(path.parents)]
-
-
-def absolute_names(names: Sequence[str]) -> list[str]:
-    """Return names of sources as they can be found from any folder."""
-
-    def absolute(name: str) -> str:
-        path = expand_user(name)
-        return (
-            name
-            if is_place(name) or is_url(name)
-            else str(real_path(path) if path.exists() else Path.cwd() / path)
-        )
-
-    return list(dict.fromkeys(map(absolute, names)))
+from citerec.library.sources.zotero_places import is_zotero
 
 
 def read_source(source: str | Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """Yield the papers of a source, in order. Raises InputError for an empty file or an unknown format."""
     if is_zotero(str(source)):
+        from citerec.library.sources.zotero import read_zotero
+
         yield from read_zotero(str(source), on_bad)
         return
     path = Path(source)
     format = recognise(path)
     with read_progress(path, path.name) as on_bytes:
         if format in _EXPORTS:
-            yield from _EXPORTS[format](path, on_bad)
+            module, _, name = _EXPORTS[format].partition(":")
+            reader = import_module(f"citerec.formats.bibliography.reading.{module}")
+            yield from getattr(reader, name)(path, on_bad)
         elif format == "list":
             yield from parse_records(path, stream_json(path, list, on_bytes), parse_csl, on_bad)
         elif format == "object":
@@ -145,16 +67,17 @@ def read_source(source: str | Path, on_bad: OnBadRecord) -> Iterator[LibraryPape
 
 
 _EXPORTS = {
-    "bibtex": read_bibtex,
-    "ris": read_ris,
-    "nbib": read_nbib,
-    "enw": read_enw,
-    "endnote": read_endnote_xml,
-    "wos": read_wos,
-    "table": read_table,
-    "better bibtex": read_better_bibtex,
-    "yaml": read_yaml,
+    "bibtex": "bibtex:read_bibtex",
+    "ris": "exports:read_ris",
+    "nbib": "exports:read_nbib",
+    "enw": "exports:read_enw",
+    "endnote": "exports:read_endnote_xml",
+    "wos": "exports:read_wos",
+    "table": "exports:read_table",
+    "better bibtex": "zotero:read_better_bibtex",
+    "yaml": "csl:read_yaml",
 }
+"""Module and function that reads a format: imported when a file has it."""
 
 
 def _read_document(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
@@ -199,6 +122,8 @@ def parse_line(fields: Fields) -> LibraryPaper | None:
 
 def _parse_s2(fields: Fields) -> LibraryPaper | None:
     """Parse a line of Semantic Scholar, Citeomatic or S2ORC metadata (datasets.citations.graph)."""
+    from citerec.datasets.citations.graph import PaperLine, read_record
+
     line = read_record(fields.record, fields.where)
     if not isinstance(line, PaperLine | Metadata):
         raise InputError(f"{fields.where}: is a citation, not a paper; give the files of papers")

@@ -64,11 +64,12 @@ def has_authors(corpus: Corpus) -> bool:
     return "author" in str(corpus.settings.get("field")).lower()
 
 
-def author_names(corpus: Corpus, rows: Rows) -> dict[str, Names]:
-    """Surnames of the papers `rows` as names: of the `first_authors` and of `other_authors`.
+def author_names(corpus: Corpus) -> dict[str, Names]:
+    """Return surnames as names of papers: of the `first_authors` and of `other_authors`.
 
     The weight of a surname that n authors of the P papers have is log(P / n) / log P.
     """
+    rows = np.arange(len(corpus.paper_ids))
     if not has_authors(corpus):
         empty = Names(np.zeros(len(rows) + 1, np.int64), _NONE, np.empty(0, np.float32))
         return {"first_authors": empty, "other_authors": empty}

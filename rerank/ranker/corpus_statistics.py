@@ -13,25 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from citerec.datasets.columns import Ragged, offsets_of, save_arrays
+from citerec.datasets.columns import Ragged, save_arrays
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TRAIN
-from citerec.datasets.word_statistics import BEGINNING, PAIR, TERM, hash_names, hash_pairs
+from citerec.datasets.word_statistics import BEGINNING, TERM
 from citerec.rerank.ranker.author_names import author_names
-from citerec.rerank.ranker.paper_names import Names, SortedNames, abstract_names, initials, title_names
-from citerec.rerank.ranker.texts import B_SHORT, NEAR, B, WeightedTexts, idf, nearness
+from citerec.rerank.ranker.paper_names import Names, SortedNames, initials, title_names
+from citerec.rerank.ranker.texts import B_SHORT, B, WeightedTexts, idf, nearness, nearness_before
 from citerec.retrieval.arrays import Floats, load_arrays
-from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.lexical.bm25 import citing_contexts
 from citerec.retrieval.lexical.terms import BEGINNINGS, EUROPEAN, PAPERS_PER_BATCH, Terms
 from citerec.retrieval.queries import Queries, QueryField, target_marker_id
 
 TERM_OPTIONS, BEGINNING_OPTIONS = ("english", EUROPEAN), (BEGINNINGS, EUROPEAN)
 """Stemmer and stop words of terms, and of the beginnings of words, which words of other languages share."""
-BESIDE = 1.5
-"""As `rerank.ranker.texts.NEAR`, for words just before the mark."""
-NEARNESS = {"near": (0, NEAR), "left": (-1, NEAR), "right": (1, NEAR), "beside": (-1, BESIDE)}
-"""Parts of contexts, weighted by nearness to the mark: side of the mark, and distance of half weight."""
 MAX_CITING = 100
 """Maximum training contexts to read per cited paper, evenly sampled."""
 
@@ -61,45 +56,25 @@ def _in_blocks(read: Callable[..., csr_matrix]) -> Callable[..., csr_matrix]:
 
 
 class CorpusStatistics:
-    """Precomputed data of a corpus for features: P papers, n training contexts of m citing papers.
+    """Precomputed data of a corpus for features: P papers, n training contexts.
 
-    title, abstract: texts of papers. title_beginnings: titles as the beginnings of their words. title_pairs:
-    pairs of adjacent terms in titles.
-    title_names, initials, abstract_names, first_authors, other_authors: names of papers.
-    contexts, near, left, right, beside, pairs: texts of training contexts: whole; weighted by nearness to the
-    mark; before it; after it; just before it; pairs of adjacent terms, by nearness.
+    title, abstract: texts of papers. title_beginnings: titles as the beginnings of their words.
+    title_names, initials, first_authors, other_authors: names of papers.
+    near, before: texts of training contexts, weighted by nearness to the mark; only of the words before it.
     citing: training contexts that cite each paper; source [n]: their citing papers, rows of the corpus.
-    cited_by: citing papers of each paper, as rows of `papers` [m], which are rows of the corpus.
-    context_vectors [n, D], paper_vectors [m, D]: of contexts, and of titles and abstracts of citing papers.
     """
 
-    RAGGED = ("citing", "cited_by")
-    TEXTS = (
-        "title",
-        "abstract",
-        "title_beginnings",
-        "title_pairs",
-        "contexts",
-        "near",
-        "left",
-        "right",
-        "beside",
-        "pairs",
-    )
-    NAMES = ("title_names", "initials", "abstract_names", "first_authors", "other_authors")
+    RAGGED = ("citing",)
+    TEXTS = ("title", "abstract", "title_beginnings", "near", "before")
+    NAMES = ("title_names", "initials", "first_authors", "other_authors")
     SORTED = ("first_authors", "initials")
     """Names that have an order, by which they are looked up (SortedNames)."""
     ORDERS = ("first_authors_order", "initials_order")
-    VECTORS = ("context_vectors", "paper_vectors")
-    ARRAYS = (
-        *("rarity", "beginning_rarity", "pair_keys", "pair_rarity", "source", "papers"),
-        *(*VECTORS, *ORDERS),
-    )
+    ARRAYS = ("rarity", "source", *ORDERS)
     title: WeightedTexts
     near: WeightedTexts
     title_names: Names
     initials: Names
-    abstract_names: Names
     first_authors: Names
     other_authors: Names
 
@@ -107,20 +82,13 @@ class CorpusStatistics:
         self.corpus, self.terms = corpus, terms or Terms.from_words(corpus.words, *TERM_OPTIONS)
         self.beginnings = beginnings or Terms.from_words(corpus.words, *BEGINNING_OPTIONS)
         self.mark = target_marker_id(corpus)
-        self.title_lengths = np.log1p(corpus.title_tokens.lengths)
 
     @classmethod
-    def build(cls, corpus: Corpus, dense: DenseRetriever | None) -> CorpusStatistics:
-        """Read a corpus; dense: an indexed retriever for the vectors, which are empty without it."""
+    def build(cls, corpus: Corpus) -> CorpusStatistics:
+        """Read a corpus."""
         statistics = cls(corpus)
         statistics._read_papers(corpus)
-        return statistics.with_contexts_of(corpus, dense)
-
-    def with_contexts_of(self, corpus: Corpus, dense: DenseRetriever | None) -> CorpusStatistics:
-        """Return the statistics of a corpus with the same papers and other training contexts."""
-        statistics = copy.copy(self)
-        statistics.corpus = corpus
-        statistics._read_contexts(corpus, dense)
+        statistics._read_contexts(corpus)
         for array in statistics._arrays().values():
             array.setflags(write=False)  # like mapped arrays, so that loops are compiled once for both
         return statistics
@@ -137,7 +105,6 @@ class CorpusStatistics:
         return {
             "title_names": (title_names, corpus.titles),
             "initials": (initials, corpus.titles),
-            "abstract_names": (abstract_names, corpus.abstracts),
         }
 
     @cached_property
@@ -146,11 +113,6 @@ class CorpusStatistics:
         row = np.repeat(np.arange(len(self.title.offsets) - 1), np.diff(self.title.offsets))
         sums = np.bincount(row, self.title.weights, len(self.title.offsets) - 1)
         return sums.astype(np.float32)
-
-    @property
-    def has_contexts(self) -> bool:
-        """True if the corpus has training contexts."""
-        return len(self.source) > 0
 
     def _read_papers(self, corpus: Corpus) -> None:
         title, abstract = (self.counts(words) for words in (corpus.title_tokens, corpus.abstract_tokens))
@@ -165,14 +127,11 @@ class CorpusStatistics:
         self.title = WeightedTexts.from_counts(title, self.rarity, B_SHORT, self._average("title"))
         self.abstract = WeightedTexts.from_counts(abstract, self.rarity, B, self._average("abstract"))
         del title, abstract
-        self.title_beginnings, self.beginning_rarity = self._beginnings(corpus.title_tokens)
+        self.title_beginnings = self._beginnings(corpus.title_tokens)
         for name, (find, texts) in self.names_of(corpus).items():
             setattr(self, name, Names.from_texts(corpus, find, texts, name))
-        for name, found in author_names(corpus, np.arange(papers)).items():
+        for name, found in author_names(corpus).items():
             setattr(self, name, found)
-        self._sort_names()
-
-    def _sort_names(self) -> None:
         for name, order in zip(self.SORTED, self.ORDERS, strict=True):
             setattr(self, order, np.argsort(getattr(self, name).hashes, kind="stable"))
 
@@ -180,13 +139,13 @@ class CorpusStatistics:
         """Return names (SORTED) that are looked up by their hash."""
         return SortedNames(getattr(self, name), getattr(self, self.ORDERS[self.SORTED.index(name)]))
 
-    def _beginnings(self, words: Ragged) -> tuple[WeightedTexts, Floats]:
+    def _beginnings(self, words: Ragged) -> WeightedTexts:
         counts = self.counts(words, self.beginnings)
         frequency = np.bincount(counts.indices, minlength=self.beginnings.size)
         if self.corpus.whole is not None:
             frequency = self.corpus.whole.count(BEGINNING, self.beginnings.names)
         rarity = idf(frequency, self.corpus.total_papers)
-        return WeightedTexts.from_counts(counts, rarity, B_SHORT, self._average("title_beginnings")), rarity
+        return WeightedTexts.from_counts(counts, rarity, B_SHORT, self._average("title_beginnings"))
 
     def _average(self, text: str) -> float:
         """Return the average length of a text of papers in the whole collection; 0: that of the corpus."""
@@ -202,44 +161,15 @@ class CorpusStatistics:
         self.citing = citing_contexts(
             Split(TRAIN, np.arange(len(split)), split.positives), papers, MAX_CITING
         )
-        self.papers, place = np.unique(self.source, return_inverse=True)
-        citing = np.repeat(place, split.positives.lengths)
-        cited = np.unique(split.positives.values.astype(np.int64) * max(len(self.papers), 1) + citing)
-        cited, citing = np.divmod(cited, max(len(self.papers), 1))
-        self.cited_by = Ragged(citing.astype(np.int32), offsets_of(np.bincount(cited, minlength=papers)))
         return queries
 
-    def _read_contexts(self, corpus: Corpus, dense: DenseRetriever | None) -> None:
+    def _read_contexts(self, corpus: Corpus) -> None:
         queries = self.read_citations(corpus, corpus.splits.get(TRAIN))
-        words, titles = queries.words("context"), corpus.title_tokens
-        self.contexts = WeightedTexts.from_counts(self.counts(words), self.rarity)
-        for name, (side, reach) in NEARNESS.items():
-            setattr(
-                self,
-                name,
-                WeightedTexts.from_counts(self.near_counts(words, side, reach), self.rarity, B_SHORT),
-            )
-        self.find_pairs(words)
-        self.title_pairs = WeightedTexts.from_counts(
-            self.pair_counts(titles, marked=False), self.pair_rarity, B_SHORT, self._average("title_pairs")
+        words = queries.words("context")
+        self.near, self.before = (
+            WeightedTexts.from_counts(self.near_counts(words, weigh), self.rarity, B_SHORT)
+            for weigh in (nearness, nearness_before)
         )
-        self.pairs = WeightedTexts.from_counts(self.pair_counts(words), self.pair_rarity, B_SHORT)
-        dim = 0 if dense is None else dense.encode_queries(queries[:0]).shape[1]
-        self.context_vectors = self.paper_vectors = np.empty((0, dim), np.float32)
-        if dense is not None and len(queries):
-            self.context_vectors = dense.encode_queries(keep_fields(queries, "context"))
-            _, one = np.unique(self.source, return_index=True)
-            self.paper_vectors = dense.encode_queries(keep_fields(queries[one], "title", "abstract"))
-
-    def find_pairs(self, contexts: Ragged | None = None) -> None:
-        """Find the pairs of adjacent terms that titles and contexts have at least twice, and their rarity."""
-        corpus, texts = self.corpus, [self.corpus.title_tokens, *([] if contexts is None else [contexts])]
-        found = [self.adjacent_pairs(block)[0] for of in texts for block in _blocks(of)]
-        keys, times = np.unique(np.concatenate(found), return_counts=True)
-        if corpus.whole is not None:
-            times = corpus.whole.count_hashes(PAIR, self.hash_pairs(keys))
-        self.pair_keys = keys[times > 1]
-        self.pair_rarity = np.log(1 + corpus.total_papers / times[times > 1]).astype(np.float32)
 
     @_in_blocks
     def counts(self, words: Ragged, terms: Terms | None = None) -> csr_matrix:
@@ -249,40 +179,12 @@ class CorpusStatistics:
         return counts
 
     @_in_blocks
-    def near_counts(self, words: Ragged, side: int = 0, reach: float = NEAR) -> csr_matrix:
-        """Count the terms of texts, weighted by `nearness` to the mark, [n, T]."""
+    def near_counts(
+        self, words: Ragged, weigh: Callable[[NDArray[np.integer]], Floats] = nearness
+    ) -> csr_matrix:
+        """Count the terms of texts, weighted by their distance to the mark, [n, T]."""
         text, term, distance = self.locate_terms(words)
-        weights = nearness(distance, side, reach)
-        kept = weights > 0
-        indices = text[kept], term[kept]
-        return csr_matrix((weights[kept], indices), shape=(len(words), self.terms.size))
-
-    @_in_blocks
-    def pair_counts(self, words: Ragged, marked: bool = True) -> csr_matrix:
-        """Count pairs of adjacent terms in texts, [n, pairs]; marked: weighted by nearness to the mark."""
-        text, pair, weights = self.locate_pairs(words)
-        shape = (len(words), len(self.pair_keys))
-        return csr_matrix((weights if marked else np.ones_like(weights), (text, pair)), shape=shape)
-
-    def locate_pairs(self, words: Ragged) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-        """Return, for each known pair, its text, its index in `pair_keys`, and its weight by nearness."""
-        keys, text, distance = self.adjacent_pairs(words)
-        pair = np.searchsorted(self.pair_keys, keys).clip(max=max(len(self.pair_keys) - 1, 0))
-        kept = self.pair_keys[pair] == keys if len(self.pair_keys) else np.zeros(len(keys), np.bool_)
-        return text[kept], pair[kept], nearness(distance[kept])
-
-    def adjacent_pairs(self, words: Ragged) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return, for each pair of adjacent terms, its key, its text, and its distance from the mark."""
-        text, term, distance = self.locate_terms(words)
-        same = text[1:] == text[:-1]
-        keys = term[:-1].astype(np.int64) * self.terms.size + term[1:]
-        far = np.abs(distance)
-        return keys[same], text[:-1][same], np.minimum(far[1:], far[:-1])[same]
-
-    def hash_pairs(self, keys: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Hash pairs of terms, given by their keys [n], as in the statistics of a collection."""
-        hashes = hash_names(self.terms.names)
-        return hash_pairs(hashes[keys // self.terms.size], hashes[keys % self.terms.size])
+        return csr_matrix((weigh(distance), (text, term)), shape=(len(words), self.terms.size))
 
     def locate_terms(
         self, words: Ragged, terms: Terms | None = None

@@ -7,6 +7,8 @@ them by their features (rerank.ranker.features).
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,10 +27,14 @@ from citerec.hatten.trained import open_model
 from citerec.rerank.ranker.author_names import named_papers
 from citerec.rerank.ranker.confidence import Confidence
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
-from citerec.rerank.ranker.features import Candidates, PassageScores, check_groups, first_dense, first_network
+from citerec.rerank.ranker.features import (
+    Candidates,
+    PassageScores,
+    check_features,
+    first_network,
+)
 from citerec.rerank.ranker.linear import LinearModel, Lists
 from citerec.rerank.ranker.networks import NetworkModel, Rescoring, floats, with_pairs
-from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import OtherIndex, Ranking, Retriever, top_k
 from citerec.retrieval.fusion import fuse, reciprocal_ranks
@@ -39,11 +45,12 @@ from citerec.retrieval.settings import IndexConfig, check_counts
 from citerec.training.hub import DENSE, Pretrained, check_consistent, read_json, write_json
 
 if TYPE_CHECKING:
+    from citerec.rerank.settings import RankerSettings
     from citerec.training.loop import TrainingRun
 
 log = logging.getLogger(__name__)
 
-FORMAT, MODEL = "ranker-5", "ranker.json"
+FORMAT, MODEL = "ranker-6", "ranker.json"
 QUERIES = 32
 """Queries ranked at a time."""
 CITED = 50
@@ -58,8 +65,8 @@ STATISTICS = "statistics"
 class RankingModel(Pretrained):
     """The model of a ranker and how sure it is of its answers.
 
+    model, confidence: without networks. networks: what ranks with networks among its parts.
     about: how they were trained, as plain values. dense: the model of the dense retriever among its parts.
-    networks: what ranks with networks among its parts.
     """
 
     settings_file = MODEL
@@ -67,8 +74,8 @@ class RankingModel(Pretrained):
     title = "ranker"
     description = """\
 A learned ranker for citation recommendation: it ranks the union of several retrievers' top papers by
-features such as their scores and ranks, names near the mark, popularity and age. The retrievers are those
-under `parts` below; the dense one's model is in the folder `dense`.
+features such as their scores, words in common, and names and years near the mark. The retrievers are
+those under `parts` below; the dense one's model is in the folder `dense`.
 
 ```sh
 citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
@@ -91,7 +98,7 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
         retriever: Ranker,
         index_dir: str | Path | None = None,
         **changes: Any,
-    ) -> Self:
+    ) -> RankingModel:
         """Train on the candidates of `retriever`, such as Ranker.over(model.retriever()).
 
         The contexts are those of validation (settings.split), because no retriever was trained on them.
@@ -99,12 +106,11 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
         the settings, such as queries=3000.
         """
         from citerec.rerank.ranker.training import train_model  # what ranking does not need
+        from citerec.rerank.settings import RankerSettings
         from citerec.training.loop import TrainingRun
 
         settings, run = replace(settings or RankerSettings(), **changes), run or TrainingRun()
-        linear, confidence, about = train_model(retriever, corpus, settings, run, index_dir)
-        dense = first_dense(retriever.all_parts)
-        model = cls(linear, confidence, about, None if dense is None else dense.model)
+        model = train_model(retriever, corpus, settings, run, index_dir)
         model.save(run.path / cls.folder)
         return model
 
@@ -116,13 +122,22 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
             )
         return Ranker.over(self.dense.retriever(index), self)
 
-    def write(self, folder: Path) -> None:
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All that has been fitted, as plain values."""
         parts = {"weights": self.model.weights, "deviations": self.model.deviations}
         parts["confidence"] = self.confidence.parameters
         content: dict[str, Any] = {name: dict(part) for name, part in parts.items()}
-        if self.networks is not None:
-            content["networks"] = self.networks.as_json()
-        write_json(folder / MODEL, {"format": FORMAT, **content})
+        return content if self.networks is None else {**content, "networks": self.networks.as_json()}
+
+    @property
+    def parameters_hash(self) -> str:
+        """A hash of all that has been fitted."""
+        content = json.dumps(self.parameters, sort_keys=True).encode()
+        return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+    def write(self, folder: Path) -> None:
+        write_json(folder / MODEL, {"format": FORMAT, **self.parameters})
         if self.dense is not None:
             self.dense.save(folder / DENSE)
 
@@ -145,7 +160,7 @@ class Ranker(Retriever):
     parts: retrievers by the names in the model. Those that need training contexts are skipped if the corpus
     has none.
     depth: candidates from each retriever. Papers beyond them follow in the order of their reciprocal ranks.
-    features: groups of features (rerank.ranker.features); null: all.
+    features: names of features (rerank.ranker.features) and of parts; null: all.
     """
 
     name = "ranker"
@@ -168,13 +183,11 @@ class Ranker(Retriever):
             raise InputError("retriever.parts: must name at least one retriever")
         self.join_protocols(self.all_parts.values())
         check_counts(depth=depth)
-        self.depth, self.features = depth, check_groups(features)
+        self.depth, self.features = depth, check_features(features, self.all_parts)
         self.model = RankingModel.open(ranker) if isinstance(ranker, str | Path) else ranker
         self.parts: dict[str, Retriever] = {}
         self.passages: PassageScores | None = None
         """Passages of the full texts of papers, which a library sets; they are kept beside the index."""
-        self.shared: Ranker | None = None
-        """An indexed ranker of the same papers, perhaps with other contexts, whose index is reused."""
 
     @classmethod
     def over(
@@ -189,12 +202,6 @@ class Ranker(Retriever):
         """
         parts = {"dense": dense, "bm25": BM25(), "bm25_contexts": BM25(contexts=100, k1=2.0, b=0.5)}
         return cls(ranker, {**parts, **more})
-
-    def with_dense(self, dense: Retriever) -> Self:
-        """The same ranker, not yet indexed, with another dense retriever."""
-        first = first_dense(self.all_parts)
-        parts = {name: dense if part is first else part for name, part in self.all_parts.items()}
-        return type(self)(self.model, parts, self.depth, self.features)
 
     @property
     def log_probabilities(self) -> bool:  # type: ignore[override]
@@ -225,15 +232,9 @@ class Ranker(Retriever):
     def _index(self, corpus: Corpus) -> None:
         self._select_parts(corpus)
         for name, part in self.parts.items():
-            twin = None if self.shared is None else self.shared.parts.get(name)
-            if twin is not None and not part.reads_contexts and part.settings() == twin.settings():
-                part = self.parts[name] = twin
-            else:
-                part.index(corpus)
+            part.index(corpus)
             self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
-        dense = first_dense(self.parts)
-        build = CorpusStatistics.build if self.shared is None else self.shared.statistics.with_contexts_of
-        self.statistics = build(corpus, dense)
+        self.statistics = CorpusStatistics.build(corpus)
 
     def _select_parts(self, corpus: Corpus) -> None:
         """Select the retrievers that fit the corpus."""
@@ -351,7 +352,7 @@ class Ranker(Retriever):
         columns, mask = candidates.columns(self.features), papers >= 0
         mask[:, 0] = True  # a list is never empty
         values = np.stack([np.asarray(column, np.float32) for column in columns.values()], axis=2)[mask]
-        return Lists(list(columns), values, candidates.familiar[mask], offsets_of(mask.sum(axis=1))), mask
+        return Lists(list(columns), values, offsets_of(mask.sum(axis=1))), mask
 
     def explain(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> dict[str, NDArray[np.floating]]:
         """Return the raw features [Q, K] of papers [Q, K]; NaN if unknown."""

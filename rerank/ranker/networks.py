@@ -16,17 +16,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.rerank.ranker.confidence import Confidence
-from citerec.rerank.ranker.linear import LinearModel, Lists, share_with_text
+from citerec.rerank.ranker.confidence import Confidence, has_texts
+from citerec.rerank.ranker.linear import LinearModel, Lists
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.queries import Queries
 
-COSINE, TITLE, PAIR = "encoder", "encoder_title", "cross_encoder"
-"""Columns: the encoder's cosine, and by the words of titles (rerank.ranker.features); the cross-encoder's
-score of the first papers."""
-READ, FIRST = "read", "first"
-"""Ways of ranking: all papers have been read, or the first ones."""
+COSINE, PAIR = "encoder", "cross_encoder"
+"""Columns: the encoder's cosine (rerank.ranker.features); the cross-encoder's score of the first papers."""
+BARE, READ, FIRST = "bare", "read", "first"
+"""Ways of ranking: without networks, or where they have read all papers, or the first ones."""
 PAIRS = {READ: "pairs", FIRST: "first_pairs"}
 """What follows them: the first papers have been read with the query, too."""
 
@@ -51,7 +50,7 @@ class Rescoring:
 
     def scores(self, lists: Lists, scores: Floats, column: str = COSINE) -> Floats:
         """Scores [n] of lists whose first papers have been read; the others stay below them."""
-        found, of = scores.astype(np.float32), column_of(lists, column)
+        found, of = scores.astype(np.float32), lists.column(column)
         ends = pairwise(lists.offsets.tolist())
         for (start, end), first in zip(ends, self.first(lists, scores), strict=True):
             first = first[np.isfinite(of[first])]
@@ -62,12 +61,6 @@ class Rescoring:
             if len(others):
                 found[others] -= max(float(found[others].max() - found[first].min()), 0)
         return found
-
-
-def column_of(lists: Lists, name: str) -> Floats:
-    """[n]"""
-    found: Floats = lists.values[:, list(lists.columns).index(name)].astype(np.float32)
-    return found
 
 
 @dataclass(frozen=True)
@@ -126,7 +119,7 @@ class NetworkModel:
             return found
         lists = with_pairs(encoder, queries, papers, lists, pairs.first(lists, scores))
         of_pairs = self._sure(PAIRS[way], lists, pairs.scores(lists, scores, PAIR))
-        return np.where((share_with_text(lists) > 0)[lists.query], found, of_pairs)
+        return np.where(has_texts(lists)[lists.query], found, of_pairs)
 
     def _read_first(
         self,
@@ -158,13 +151,13 @@ def with_pairs(
 ) -> Lists:
     """Add the column PAIR, of the papers at places `first` of each list, to lists in which no paper has a
     full text: the cross-encoder reads abstracts, which tell less."""
-    found, texts = np.full(len(papers), np.nan, np.float32), share_with_text(lists) > 0
+    scores, with_texts = np.full(len(papers), np.nan, np.float32), has_texts(lists)
     asked = encoder.networks.reader.queries(queries)
-    for query, places, has_texts in zip(asked, first, texts.tolist(), strict=True):
-        if not has_texts:
+    for query, places, has_text in zip(asked, first, with_texts.tolist(), strict=True):
+        if not has_text:
             known = places[papers[places] >= 0]
-            found[known] = encoder.pair_scores(query, papers[known])
-    values = np.concatenate([lists.values, found[:, None]], axis=1)
+            scores[known] = encoder.pair_scores(query, papers[known])
+    values = np.concatenate([lists.values, scores[:, None]], axis=1)
     return replace(lists, columns=[*lists.columns, PAIR], values=values)
 
 

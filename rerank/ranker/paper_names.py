@@ -17,7 +17,6 @@ from citerec.datasets.columns import Ragged, concat_ranges, offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.tokenize import TOKENIZERS, WordTable
 from citerec.formats.letters import fold
-from citerec.rerank.ranker.texts import ParallelRows
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.lexical.terms import PAPERS_PER_BATCH
 
@@ -28,7 +27,6 @@ _HAS_INNER = re.compile(r"\d|(?<=[\w+\-])[A-Z]")
 _KINDS = re.sub(rb"[^A-Z0-9a]", b" ", re.sub(rb"[a-z_+\-]", b"a", bytes(range(256))))
 _KINDS = re.sub(rb"[A-Z]", b"A", re.sub(rb"[0-9]", b"0", _KINDS))
 """Kinds of bytes: capital, digit, other letter, + and -, and space."""
-_BRACKETED = re.compile(r"\(([^\W\d_][\w+\-]{1,14})\)")
 _WORD = re.compile(r"[^\W_]+")
 _FUNCTION_WORDS = frozenset(
     "a an and as at by for from in into of on or the to toward towards using via with without".split()  # noqa: SIM905
@@ -63,15 +61,6 @@ def initials(title: str) -> list[str]:
     return list(dict.fromkeys(acronyms))
 
 
-def abstract_names(abstract: str) -> list[str]:
-    """Find names that an abstract introduces: in brackets, or words with inner capitals or digits.
-
-    >>> abstract_names("We propose AdaGrad, a method (AGM) for nets.")
-    ['AGM', 'AdaGrad']
-    """
-    return list(dict.fromkeys([*_BRACKETED.findall(abstract), *_inner(abstract)]))
-
-
 def _inner(text: str) -> list[str]:
     return _INNER.findall(text) if _has_inner(text) else []
 
@@ -104,9 +93,13 @@ def ngram_hashes(words: NDArray[np.uint64], starts: NDArray[np.integer], length:
 
 
 @dataclass(frozen=True)
-class Names(ParallelRows):
-    """Names of papers [P]: hashes of their words, and how distinctive each is (0 to 1)."""
+class Names:
+    """Names of papers [P]: hashes of their words, and how distinctive each is (0 to 1).
 
+    Row i is offsets[i]:offsets[i + 1] of both columns.
+    """
+
+    offsets: NDArray[np.int64]
     hashes: NDArray[np.uint64]
     weights: Floats
 

@@ -16,6 +16,8 @@ K1, B, B_SHORT = 1.2, 0.75, 0.3
 """BM25 parameters; B_SHORT is for titles and contexts, which differ little in length."""
 NEAR = 6.0
 """Distance in words at which a word of a context has half the weight of one next to the mark."""
+BEFORE = 1.5
+"""As NEAR, for words just before the mark."""
 TOP = 3
 """Number of best citing contexts or papers that means are taken over."""
 
@@ -37,16 +39,13 @@ class CitingTexts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ParallelRows:
-    """Rows of parallel columns: row i is offsets[i]:offsets[i + 1] of each."""
+class WeightedTexts:
+    """Texts as rows of terms, weighted by their share of a BM25 score (Robertson and Zaragoza 2009).
+
+    Row i is offsets[i]:offsets[i + 1] of both columns.
+    """
 
     offsets: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class WeightedTexts(ParallelRows):
-    """Texts as rows of terms, weighted by their share of a BM25 score (Robertson and Zaragoza 2009)."""
-
     terms: NDArray[np.int32]
     weights: Floats
     average: Floats
@@ -81,13 +80,14 @@ def idf(frequency: NDArray[np.integer], texts: int) -> Floats:
     return np.log(1 + np.maximum(texts - frequency + 0.5, 0.5) / (frequency + 0.5)).astype(np.float32)
 
 
-def nearness(distance: NDArray[np.integer], side: int = 0, reach: float = NEAR) -> Floats:
-    """Return 1 / (1 + |d| / reach) for words at distance d after the mark (d > 0) or before it (d < 0).
+def nearness(distance: NDArray[np.integer], reach: float = NEAR) -> Floats:
+    """Return 1 / (1 + |d| / reach) for words at distance d from the mark."""
+    return (reach / (reach + np.abs(distance))).astype(np.float32)
 
-    side: -1 gives 0 to words that are not before the mark, 1 to words that are not after it.
-    """
-    weights = (reach / (reach + np.abs(distance))).astype(np.float32)
-    return np.where(np.sign(distance) == side, weights, np.float32(0)) if side else weights
+
+def nearness_before(distance: NDArray[np.integer]) -> Floats:
+    """Return 1 / (1 + |d| / BEFORE) for words before the mark (d < 0), 0 for others."""
+    return np.where(distance < 0, nearness(distance, BEFORE), np.float32(0))
 
 
 @compiled(nogil=True)
@@ -155,25 +155,3 @@ def best_products(queries: Any, texts: Any, scratch: Any, papers: Any, citing: A
         for i in range(queries.offsets[q], queries.offsets[q + 1]):
             scratch[queries.terms[i]] = 0
     return out, found
-
-
-@compiled(nogil=True, fastmath={"contract", "reassoc"})
-def best_cosines(vectors: Any, table: Any, papers: Any, citing: Any, excluded: Any) -> Any:
-    """Like `best_products`, for unit vectors [Q, D] and [n, D] instead of texts."""
-    out = np.full((papers.shape[0], papers.shape[1], TOP), np.float32(-np.inf), np.float32)
-    found = np.empty(TOP, np.int32)
-    for q in range(papers.shape[0]):
-        vector = vectors[q]
-        for k in range(papers.shape[1]):
-            paper = papers[q, k]
-            if paper < 0:
-                continue
-            for j in range(citing.offsets[paper], citing.offsets[paper + 1]):
-                row = citing.rows[j]
-                if excluded[q] >= 0 and citing.source[row] == excluded[q]:
-                    continue
-                total = np.float32(0)
-                for d in range(vector.shape[0]):
-                    total += vector[d] * table[row, d]
-                _insert(out[q, k], found, total, row)
-    return out

@@ -23,9 +23,6 @@ from citerec.hatten.static.model import (
     CONFIG,
     WORDS,
     StaticModel,
-    StaticRetriever,
-    familiar_titles,
-    title_hash,
 )
 from citerec.hatten.trained import open_static, static_retriever
 from citerec.retrieval.encoders.nets import weights_hash
@@ -154,31 +151,6 @@ def test_a_model_is_compressed_into_a_new_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_familiar_titles_are_kept_and_found(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    model = random_static(tiny_corpus.words)
-    retriever = StaticRetriever(model)
-    retriever.index(tiny_corpus)
-    rows = np.array([[0, 5, -1], [3, 0, 2]], np.int32)
-    assert retriever.familiar(rows) is None, "the mean path of a HAtten model does not say"
-    model = replace(model, familiar=familiar_titles(tiny_corpus))
-    cited = {int(paper) for paper in tiny_corpus.split("train").positives.values}
-    assert len(model.familiar) == len(cited) == 4 and (np.diff(model.familiar.astype(np.int64)) > 0).all()
-    model.save(tmp_path / "model")
-    compress(tmp_path / "model", tmp_path / "small", 4, "int8")
-    for folder in ("model", "small"):
-        found = open_static(tmp_path / folder)
-        np.testing.assert_array_equal(found.familiar, model.familiar)
-        retriever = StaticRetriever(found)
-        retriever.index(tiny_corpus)
-        everything = np.arange(12, dtype=np.int32)[None]
-        known = retriever.familiar(everything)
-        assert known is not None and set(np.flatnonzero(known[0]).tolist()) == cited
-        again = retriever.familiar(rows)
-        assert again is not None and again[0, :2].tolist() == [0 in cited, 5 in cited]
-    # Case, accents and punctuation of a title do not matter.
-    assert title_hash("Graph Networks!") == title_hash("gráph networks") != title_hash("Graph network")
-
-
 def test_texts_that_share_unknown_words_are_closer(tiny_corpus: Corpus, tmp_path: Path) -> None:
     known = [word for word in tiny_corpus.words if word not in ("parsing", "trees", "graph")]
     model = replace(random_static(known), unknown_weight=1.5)
@@ -215,7 +187,6 @@ def test_training_learns_and_resumes(demo: dict[str, Any], tmp_path: Path) -> No
     saved, _ = train_twice(train, 23, tmp_path, demo, SMALL)
     model = open_static(saved.parent)
     assert (model.unknown_weight, model.near) == (1.5, (4, 12))  # by default
-    assert len(model.familiar) > 50
     assert saved.name == "static" and model.about["model"]["near"] == [4, 12]
     recall = [row["val/recall@10"] for row in history(saved.parent)]
     assert max(recall[1:]) > recall[0]

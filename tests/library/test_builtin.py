@@ -17,18 +17,25 @@ from citerec.base.errors import InputError
 from citerec.evaluation.publish import open_trained
 from citerec.library.ask.recommendation import NOTHING_FITS, note_on
 from citerec.library.ask.recommender import Recommender
-from citerec.library.builtin.make import DRAFTS, LARGEST, TITLES, read_drafts
-from citerec.library.builtin.make_cross_encoder import CrossEncoderSettings, add_cross_encoder
-from citerec.library.builtin.make_networks import NetworkSettings, add_networks
+from citerec.library.builtin.make import (
+    CHECK,
+    DRAFTS,
+    FIT,
+    LARGEST,
+    TITLES,
+    BuiltInSettings,
+    load_lists,
+    make,
+)
 from citerec.library.commands.change import build
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.readers import read_source
-from citerec.rerank.ranker.model import Ranker, RankingModel
-from citerec.rerank.ranker.networks import FIRST, PAIRS, READ
+from citerec.rerank.ranker.features import DRAFT as DRAFT_WAY
+from citerec.rerank.ranker.model import RankingModel
+from citerec.rerank.ranker.networks import BARE, FIRST, PAIRS, READ
 from citerec.retrieval.base import folder_bytes
-from citerec.retrieval.lexical.bm25 import BM25
 from citerec.speed._common import save_random_bert
 
 ROOT = Path(__file__).parents[2]
@@ -164,62 +171,54 @@ BIB = "".join(
 )
 
 
-def test_lists_of_drafts(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "draft.md").write_text(DRAFT)
-        (tmp_path / name / "refs.bib").write_text(BIB)
-    parts = read_drafts(Ranker(None, {"bm25": BM25()}), str(tmp_path))
-    assert [len(lists) for lists in parts] == [4] * 4
-    assert [len(set(lists.citing.tolist())) for lists in parts] == [1] * 4
-    assert len({int(lists.citing[0]) for lists in parts}) == 2
-    lists, titles = parts[:2]
-    abstract = lists.columns.index("context_abstract")
-    assert np.isfinite(lists.values[:, abstract]).all() and np.isnan(titles.values[:, abstract]).all()
-    assert (lists.variant == DRAFTS).all() and (titles.variant == TITLES).all()
-    assert sorted(lists.count) == [1, 1, 1, 2] and lists.cited.sum() == lists.count.sum()
-    # Both citations of LDA know the other one; those of Porter share a passage.
-    words = lists.values[lists.cited, lists.columns.index("elsewhere_words")]
-    assert np.isfinite(words).sum() == 2
-
-
 @pytest.mark.slow
-def test_networks_are_added_to_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model, bert, folder = tmp_path / "model", tmp_path / "bert", tmp_path / "drafts"
+def test_a_ranker_is_made_of_drafts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, bert, folder, kept = (tmp_path / name for name in ("model", "bert", "drafts", "lists"))
     shutil.copytree(BUILT_IN / "static", model / "static")
-    replace(RankingModel.open(BUILT_IN / "ranker"), networks=None).save(model / "ranker")
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     save_random_bert(bert, sorted({".", *re.findall(r"\w+", (DRAFT + BIB).lower())}), **sizes)
     listed = []
-    for name, part in zip("abcdef", [*["fit"] * 5, "check"], strict=True):
+    for name, part in zip("abcdef", [*[FIT] * 5, CHECK], strict=True):
         (folder / name).mkdir(parents=True)
         (folder / name / "draft.md").write_text(DRAFT.replace("Counting words", name))
         (folder / name / "refs.bib").write_text(BIB)
         listed.append(f"- {{repository: {name}, main: draft.md, bib: [refs.bib], part: {part}}}\n")
     (folder / "drafts.yaml").write_text("".join(listed))
-    given: dict[str, str] = {
-        "drafts": str(folder),
-        "output": str(model),
-        "cache_dir": str(tmp_path / "cache"),
-    }
-    with pytest.raises(InputError, match="has no encoder; run make_networks first"):
-        add_cross_encoder(CrossEncoderSettings(cross_encoder=str(bert), **given))
-    add_networks(NetworkSettings(encoder=str(bert), tokenizer=str(bert / "tokenizer.json"), data=(), **given))
+    settings = BuiltInSettings(
+        drafts=str(folder),
+        encoder=str(bert),
+        cross_encoder=str(bert),
+        lists=str(kept),
+        output=str(model),
+        cache_dir=str(tmp_path / "cache"),
+    )
     with pytest.raises(InputError, match="has no head"):
-        add_cross_encoder(CrossEncoderSettings(cross_encoder=str(bert), **given))
+        make(settings)
     weights = load_file(bert / "model.safetensors")
     head = {"out.weight": np.ones((1, 16), np.float32), "out.bias": np.zeros(1, np.float32)}
     save_file({**weights, **head}, bert / "model.safetensors")
-    add_cross_encoder(CrossEncoderSettings(cross_encoder=str(bert), **given))
+    make(settings)
     printed = capsys.readouterr().out
-    for name in (READ, FIRST, *PAIRS.values()):
-        assert f"fit, drafts, {name}: " in printed and f"check, titles of drafts, {name}: " in printed
+    for name in (BARE, READ, FIRST, *PAIRS.values(), DRAFT_WAY):
+        assert f"fit, cross-fitted, drafts, {name}: " in printed
+        assert f"check, titles of drafts, {name}: " in printed
     networks = RankingModel.open(model / "ranker").networks
     assert networks is not None and set(networks.pairs) == set(PAIRS.values())
     assert set(networks.confidences) == {READ, FIRST, *PAIRS.values()}
-    build(
-        BuildSettings(
-            library=str(tmp_path / "mine"), source=(str(folder / "a" / "refs.bib"),), model=str(model)
-        )
-    )
-    assert len(Recommender.open(tmp_path / "mine").recommend("Topics are mixtures [CITE].", k=4)) == 4
+    mine = tmp_path / "mine"
+    build(BuildSettings(library=str(mine), source=(str(folder / "a" / "refs.bib"),), model=str(model)))
+    assert len(Recommender.open(mine).recommend("Topics are mixtures [CITE].", k=4)) == 4
+
+    before = {file.name: file.stat().st_mtime_ns for file in kept.iterdir()}
+    make(replace(settings, ablation=True))
+    assert "| encoder_title |" in capsys.readouterr().out
+    assert before == {file.name: file.stat().st_mtime_ns for file in kept.iterdir()}, "lists are read once"
+    one, two = (load_lists(kept / f"{name}.npz") for name in "ab")
+    assert one is not None and two is not None
+    assert len(one) == 8 and len({*one.citing.tolist(), *two.citing.tolist()}) == 2
+    lists, titles = one.take(one.source == DRAFTS), one.take(one.source == TITLES)
+    assert np.isfinite(lists.column("abstract_words")).all()
+    assert np.isnan(titles.column("abstract_words")).all()
+    assert sorted(lists.count) == [1, 1, 1, 2] and lists.cited.sum() == lists.count.sum()
+    # Both citations of LDA know the other one; those of Porter share a passage.
+    assert np.isfinite(lists.column("elsewhere_words")[lists.cited]).sum() == 2

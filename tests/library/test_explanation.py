@@ -79,7 +79,7 @@ def test_names_in_contexts(tiny_corpus: Corpus, context: str, title: str, name: 
 
 @pytest.mark.parametrize("ranked", [False, True])
 def test_explanations_over_a_corpus(tiny_corpus: Corpus, ranked: bool) -> None:
-    statistics = CorpusStatistics.build(tiny_corpus, None) if ranked else None
+    statistics = CorpusStatistics.build(tiny_corpus) if ranked else None
     explainer, row = Explainer(tiny_corpus, statistics), tiny_corpus.paper_row
     papers = [row("parsing"), row("speech"), row("bare")]
 

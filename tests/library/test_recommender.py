@@ -63,7 +63,7 @@ def ranked(static: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A ranker over the static model, as saved by train.py model=ranker."""
     folder = tmp_path_factory.mktemp("ranked")
     shutil.copytree(static, folder / "static")
-    weights = linear({"dense.score": 1.0, "bm25.score": 0.5, "name_near": 1.0})
+    weights = linear({"dense": 1.0, "bm25": 0.5, "name_near": 1.0})
     RankingModel(weights).save(folder / "ranker")
     return str(folder)
 
@@ -353,10 +353,8 @@ def test_a_library_ranks_like_its_retriever(library: Path, tiny_corpus: Corpus, 
 
 def test_probabilities_sum_to_at_most_one_and_a_named_paper_is_sure(static: str, tmp_path: Path) -> None:
     shutil.copytree(static, tmp_path / "model" / "static")
-    weights = linear({"bm25.score": 2.0})
-    confidence = Confidence(
-        {"scale": 1.0, "none": 2.0, "cited elsewhere": 0.5, "cited elsewhere, others": 0.0}
-    )
+    weights = linear({"bm25": 2.0})
+    confidence = Confidence({"scale": 1.0, "none": 2.0, "known": 0.5, "known, others": 0.0})
     RankingModel(weights, confidence).save(tmp_path / "model" / "ranker")
     model = str(tmp_path / "model")
     records = SHELF

@@ -75,7 +75,7 @@ def test_the_marker_is_found_if_the_corpus_lacks_it(tiny_source: Path, tmp_path:
     library = Library.create(tmp_path / "l", [LibraryPaper("a", title="Parsers of trees", abstract="Trees.")])
     asked = Queries.from_list(library.corpus, [Query("Parsers TARGETCIT of zyzzyva trees")])
     assert asked.words("context")[0].tolist()[1] == target_marker_id(library.corpus)
-    statistics = CorpusStatistics.build(library.corpus, None)
+    statistics = CorpusStatistics.build(library.corpus)
     assert statistics.distances(asked.words("context")).tolist() == [-1, 0, 1, 2, 3]
 
 

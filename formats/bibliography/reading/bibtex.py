@@ -108,29 +108,31 @@ def _make_paper(entry: ReadEntry, entries: dict[str, ReadEntry], folders: Sequen
 
 def _with_inherited(entry: ReadEntry, entries: dict[str, ReadEntry], depth: int = 0) -> dict[str, str]:
     """Return the fields of an entry with those of its crossref and xdata, which are then left out."""
-    found = {
+    others = {
         name: [entries[key] for key in _COMMA.split(entry.fields.get(name, "").lower()) if key in entries]
         for name in ("xdata", "crossref")
     }
-    if depth == _MAX_PARENTS or not any(found.values()):
+    if depth == _MAX_PARENTS or not any(others.values()):
         return entry.fields
-    fields = {name: value for name, value in entry.fields.items() if not found.get(name)}
-    for other in found["xdata"]:
+    fields = {name: value for name, value in entry.fields.items() if not others.get(name)}
+    for other in others["xdata"]:
         fields = _with_inherited(other, entries, depth + 1) | fields
-    for parent in found["crossref"]:
+    for parent in others["crossref"]:
         above = _with_inherited(parent, entries, depth + 1)
         whole = "journaltitle" if entry.kind in ("article", "suppperiodical") else "booktitle"
         names = [*_INHERITED, *(["author"] if entry.kind in _IN_BOOK or entry.kind not in _PARTS else [])]
         if entry.kind not in _PARTS and not fields.get("title"):
             names += ["title", "subtitle"]
-        given = {name: above[name] for name in names if above.get(name)}
-        if "title" not in given and (title := above.get("title")):
-            given.setdefault(whole, title)
+        inherited = {name: above[name] for name in names if above.get(name)}
+        if "title" not in inherited and (title := above.get("title")):
+            inherited.setdefault(whole, title)
             if subtitle := above.get("subtitle"):
-                given.setdefault(f"{whole.removesuffix('title')}subtitle", subtitle)
+                inherited.setdefault(f"{whole.removesuffix('title')}subtitle", subtitle)
         if {"date", "year"} & {*fields}:
-            given = {name: value for name, value in given.items() if name not in ("date", "year", "month")}
-        fields |= {name: value for name, value in given.items() if not fields.get(name)}
+            inherited = {
+                name: value for name, value in inherited.items() if name not in ("date", "year", "month")
+            }
+        fields |= {name: value for name, value in inherited.items() if not fields.get(name)}
     return fields
 
 

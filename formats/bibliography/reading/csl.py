@@ -41,6 +41,16 @@ def is_csl(record: Mapping[str, Any]) -> bool:
 
 def parse_csl(fields: Fields, _: str = "") -> LibraryPaper:
     """Parse an item of CSL JSON."""
+    item = csl_item(fields)
+    key = fields.text("citation-key", "citekey")
+    if not key and (match := _KEY_IN_NOTE.search(item.fields.get("note", ""))):
+        key = match[1]
+    collections = fields.texts("collections", "categories")
+    return entry_paper(item, key or fields.text("id"), collections)
+
+
+def csl_item(fields: Fields) -> Item:
+    """Return an item of CSL JSON. Raises InputError for what is none."""
     record = fields.record
     if not any(name in record for name in _ITEM_FIELDS):
         raise InputError(f"{fields.where}: is not a CSL JSON item (no title, author or type)")
@@ -50,12 +60,16 @@ def parse_csl(fields: Fields, _: str = "") -> LibraryPaper:
             texts[name] = value[0]  # as Crossref has titles
         elif not isinstance(value, list | dict | float | None):
             texts[name] = fields.text(name)
-    item = read_csl(texts, record)
-    key = fields.text("citation-key", "citekey")
-    if not key and (found := _KEY_IN_NOTE.search(texts.get("note", ""))):
-        key = found[1]
-    collections = fields.texts("collections", "categories")
-    return entry_paper(item, key or fields.text("id"), collections)
+    return read_csl(texts, record)
+
+
+def parse_yaml(text: str, name: str) -> Any:
+    """Return the first document of a YAML text that is not empty. Raises InputError for another text."""
+    try:
+        documents = yaml.load_all(text, _Loader)
+        return next((document for document in documents if document not in (None, "")), None)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise InputError(f"{name}: malformed YAML: {error_text(error)}") from None
 
 
 def read_yaml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
@@ -63,11 +77,7 @@ def read_yaml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
 
     Raises InputError for a file without records, or one that is no YAML.
     """
-    try:
-        documents = [*yaml.load_all(decode_text(path), _Loader)]
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise InputError(f"{path}: malformed YAML: {error_text(error)}") from None
-    content = next((document for document in documents if document), None)
+    content = parse_yaml(decode_text(path), str(path))
     if isinstance(content, dict):
         content = next((content[name] for name in LISTS if isinstance(content.get(name), list)), content)
     parse = _parse_hayagriva if isinstance(content, dict) else parse_csl
@@ -95,15 +105,21 @@ _SERIAL = {"doi": "DOI", "isbn": "ISBN", "issn": "ISSN", "pmid": "PMID", "pmcid"
 
 
 def _parse_hayagriva(fields: Fields, key: str) -> LibraryPaper:
-    record = fields.record
+    return entry_paper(hayagriva_item(fields.record), key)
+
+
+def hayagriva_item(record: Mapping[str, Any]) -> Item:
+    """Return the item of an entry of Typst's YAML (https://github.com/typst/hayagriva)."""
     parents = record.get("parent")
-    parents = [one for one in (parents if isinstance(parents, list) else [parents]) if isinstance(one, dict)]
-    parents += [further for one in parents if isinstance(further := one.get("parent"), dict)]
-    kind, above = (str(one.get("type", "")).lower() for one in (record, parents[0] if parents else {}))
+    parents = [
+        parent for parent in (parents if isinstance(parents, list) else [parents]) if isinstance(parent, dict)
+    ]
+    parents += [further for parent in parents if isinstance(further := parent.get("parent"), dict)]
+    kind, above = (str(entry.get("type", "")).lower() for entry in (record, parents[0] if parents else {}))
     csl = _IN_PARENT.get(kind, {}).get(above) or _HAYAGRIVA_TYPES.csl.get(kind, kind or "document")
     texts = _hayagriva_texts(record)
-    for one in parents:
-        above_it = _hayagriva_texts(one)
+    for parent in parents:
+        above_it = _hayagriva_texts(parent)
         texts |= {name: above_it[name] for name in (_INHERITED & above_it.keys()) - texts.keys()}
     texts["title"] = _value(record.get("title"))
     texts["container-title"] = _value(parents[0].get("title")) if parents else ""
@@ -115,7 +131,7 @@ def _parse_hayagriva(fields: Fields, key: str) -> LibraryPaper:
     names = {"author": _names(record.get("author")), "editor": _names(record.get("editor"))}
     if parents and not names["editor"]:
         names["editor"] = _names(parents[0].get("editor"))
-    return entry_paper(Item.of(csl, texts, names), key)
+    return Item.of(csl, texts, names)
 
 
 def _hayagriva_texts(record: Mapping[str, Any]) -> dict[str, str]:
@@ -139,13 +155,13 @@ def _value(value: Any) -> str:
 
 
 def _names(value: Any) -> list[Name]:
-    found = []
-    for one in value if isinstance(value, list) else [value]:
-        if isinstance(one, dict):
+    names = []
+    for person in value if isinstance(value, list) else [value]:
+        if isinstance(person, dict):
             parts = ("name", "given-name", "prefix", "suffix")
-            family, given, prefix, suffix = (_value(one.get(part)) for part in parts)
+            family, given, prefix, suffix = (_value(person.get(part)) for part in parts)
             is_whole = " " in family and not (given or prefix or suffix)
-            found.append(Name(literal=family) if is_whole else Name(family, given, prefix, suffix))
-        elif isinstance(one, str):
-            found += parse_all_inverted([one])
-    return [name for name in found if name.full]
+            names.append(Name(literal=family) if is_whole else Name(family, given, prefix, suffix))
+        elif isinstance(person, str):
+            names += parse_all_inverted([person])
+    return [name for name in names if name.full]

@@ -75,9 +75,9 @@ def _read_tagged(
             tag = tag.rstrip("- ").upper() if len(tag) > 1 else tag
             glued = start is _RIS_START and "  - " in value and tag not in _WHOLE
             value, *more = _GLUED.split(value) if glued else [value]
-            for name, one in [(tag, value), *zip(more[::2], more[1::2], strict=True)]:
-                if (one := one.strip()) != _NONE:
-                    tags.setdefault(name, []).append(one)
+            for name, part in [(tag, value), *zip(more[::2], more[1::2], strict=True)]:
+                if (part := part.strip()) != _NONE:
+                    tags.setdefault(name, []).append(part)
         where = f"{path}, line {text.count(chr(10), 0, begin.start()) + 1}"
         yield from usable_paper(partial(parse, tags), where, on_bad)
 
@@ -214,10 +214,10 @@ def _parse_endnote(folders: Sequence[Path], record: ET.Element) -> LibraryPaper:
     def texts(*places: str) -> list[str]:
         """Return the texts at the first of these places that has any."""
         for place in places:
-            if found := [
+            if listed := [
                 text for part in record.findall(place) if (text := "".join(part.itertext()).strip())
             ]:
-                return found
+                return listed
         return []
 
     kind = record.find("ref-type")
@@ -268,16 +268,16 @@ def _parse_wos(tags: Tags, people: Callable[[str], list[str]]) -> LibraryPaper:
     def first(tag: str) -> str:
         return next(iter(tags.get(tag, ())), "").strip()
 
-    def names(*of: str) -> list[Name]:
-        listed = next((tags[tag] for tag in of if tag in tags), ())
-        return [parse_inverted(one) for text in listed for one in people(text)]
+    def names(*keys: str) -> list[Name]:
+        listed = next((tags[tag] for tag in keys if tag in tags), ())
+        return [parse_inverted(person) for text in listed for person in people(text)]
 
     listed = [
         _WOS_TYPES.csl[kind] for text in first("DT").split(";") if (kind := text.strip()) in _WOS_TYPES.csl
     ]
     kind = _WOS_KINDS.get(first("PT"), "article-journal")
     if kind in ("book", "chapter"):
-        kind = next((one for one in listed if one in ("chapter", "paper-conference")), kind)
+        kind = next((type for type in listed if type in ("chapter", "paper-conference")), kind)
     elif kind == "article-journal":
         kind = next(iter(listed), kind)
     if kind == "book":
@@ -295,7 +295,9 @@ def _parse_wos(tags: Tags, people: Callable[[str], list[str]]) -> LibraryPaper:
     }
     words = [word for text in tags.get("DE", ()) for word in " ".join(text.split()).split(";")]
     return entry_paper(
-        Item.of(kind, fields, {role: [n for n in of if n.full] for role, of in roles.items()}), "", tags=words
+        Item.of(kind, fields, {role: [n for n in people if n.full] for role, people in roles.items()}),
+        "",
+        tags=words,
     )
 
 
@@ -355,8 +357,8 @@ def _parse_row(folders: Sequence[Path], cells: Mapping[str, str]) -> LibraryPape
     dates = [iso_date(cells[name]) for name in years if name in cells]
     fields["issued"] = next((date for date in dates if re.match(r"\d{4}", date)), next(iter(dates), ""))
 
-    def names(*of: str) -> list[Name]:
-        text = next((cells[name] for name in of if name in cells), "")
+    def names(*columns: str) -> list[Name]:
+        text = next((cells[name] for name in columns if name in cells), "")
         text = text[:-1] if text.find(".") == len(text) - 1 else text  # PubMed's has one at the end
         return parse_all_inverted([_SCOPUS_ID.sub("", text)])
 
@@ -365,14 +367,14 @@ def _parse_row(folders: Sequence[Path], cells: Mapping[str, str]) -> LibraryPape
         "editor": names("editor", "editors"),
         "translator": names("translator"),
     }
-    found = _KEY.search(cells.get("extra", ""))
+    match = _KEY.search(cells.get("extra", ""))
     words = [
         cells.get(name, "")
         for name in ("manual tags", "automatic tags", "author keywords", "keywords", "tags")
     ]
     paper = entry_paper(
         Item.of(csl, fields, people),
-        found[1] if found else "",
+        match[1] if match else "",
         tags=[word for text in words for word in text.split(";")],
     )
     return _with_files(paper, cells.get("file attachments", "").split("; "), folders)

@@ -33,14 +33,14 @@ class Fields:
 
     def texts(self, *names: str) -> list[str]:
         """Return all strings of these fields, each a list of strings or a single string."""
-        found: list[str] = []
+        texts: list[str] = []
         for name in names:
             value = self.record.get(name)
             for part in value if isinstance(value, list) else [] if value is None else [value]:
                 if not isinstance(part, str):
                     raise self.error(name, f"must be a list of strings, not of {json_type(part)}")
-                found.append(part)
-        return found
+                texts.append(part)
+        return texts
 
     def year(self, name: str = "year") -> int:
         """Return the year in a field that has a year or a date."""

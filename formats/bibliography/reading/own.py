@@ -105,9 +105,9 @@ class OwnRecord(msgspec.Struct):
         """Return the names of objects, or else of texts."""
         if isinstance(self.authors, str):
             return [name.full for name in parse_names(self.authors) if name != OTHERS]
-        given = self.authors or []
-        objects = [str(one.name or "") for one in given if isinstance(one, Author)]
-        return objects or [one for one in given if isinstance(one, str)]
+        authors = self.authors or []
+        objects = [str(author.name or "") for author in authors if isinstance(author, Author)]
+        return objects or [author for author in authors if isinstance(author, str)]
 
 
 def _cleaned(texts: list[str]) -> tuple[str, ...]:
@@ -115,5 +115,5 @@ def _cleaned(texts: list[str]) -> tuple[str, ...]:
 
 
 def _distinct(*fields: Texts) -> tuple[str, ...]:
-    texts = [text for of in fields if of for text in ([of] if isinstance(of, str) else of)]
+    texts = [text for field in fields if field for text in ([field] if isinstance(field, str) else field)]
     return tuple(dict.fromkeys(_cleaned(texts))) if texts else ()

@@ -10,7 +10,6 @@ import msgspec
 
 from citerec.base.errors import InputError
 from citerec.base.files import BYTE_ORDER_MARK, open_bytes, strip_byte_order_mark
-from citerec.formats.bibliography.reading.exports import is_table
 
 FORMATS = ".bib, .ris, .nbib, .enw, .ciw, .csv, EndNote's .xml, .json, .jsonl, .yaml, zotero.sqlite"
 SNIFF_BYTES = 1 << 16
@@ -52,8 +51,11 @@ def recognise(path: str | Path) -> str:
         return "enw"
     if name.endswith(".ciw") or _WOS_START.match(text):
         return "wos"
-    if name.endswith((".csv", ".tsv")) and is_table(text.decode(errors="replace")):
-        return "table"
+    if name.endswith((".csv", ".tsv")):
+        from citerec.formats.bibliography.reading.exports import is_table
+
+        if is_table(text.decode(errors="replace")):
+            return "table"
     if first == b"<" and b"<records" in start:
         return "endnote"
     if name.endswith((".yaml", ".yml")):

@@ -92,7 +92,7 @@ class ZoteroLibrary(NamedTuple):
         return ["/".join(names[: depth + 1]) for depth in range(len(names))]
 
     def _find(self, wanted: str, paths: Mapping[str, list[str]], name: str) -> str:
-        every = sorted({found[-1] for found in paths.values()})
+        every = sorted({places[-1] for places in paths.values()})
         same = [path for path in every if path == wanted] or [p for p in every if p.endswith(f"/{wanted}")]
         if len(same) != 1:
             problem = "are several collections" if same else "has no such collection"
@@ -108,7 +108,9 @@ def _parse(
     paths: of collections, by key. key: the citation key, if the item has none itself.
     """
     collections = list(
-        dict.fromkeys(path for one in fields.texts("collections") for path in paths.get(one, ()))
+        dict.fromkeys(
+            path for collection in fields.texts("collections") for path in paths.get(collection, ())
+        )
     )
     if fields.text("itemType") in NO_PAPERS or (wanted is not None and wanted not in collections):
         return None
@@ -136,17 +138,17 @@ def _parse(
 
 def _attached(fields: Fields) -> tuple[str, ...]:
     """Return the PDFs of an item in Better BibTeX's JSON."""
-    paths = (one.text("path") for one in fields.children("attachments"))
+    paths = (attachment.text("path") for attachment in fields.children("attachments"))
     return tuple(dict.fromkeys(path for path in paths if path.lower().endswith(SUFFIX)))
 
 
 def _creators(fields: Fields) -> dict[str, Sequence[Name]]:
     """Return the names of an item's creators by CSL's roles."""
     names: dict[str, list[Name]] = {}
-    for one in fields.children("creators"):
-        role = one.text("creatorType")
+    for creator in fields.children("creators"):
+        role = creator.text("creatorType")
         role = _ROLES.get(role, role if role in ROLES else "author" if role != "contributor" else role)
-        first, last, whole = map(one.text, _NAME)
+        first, last, whole = map(creator.text, _NAME)
         name = parse_name(f"{last}, {first}") if first else Name(literal=clean_text(whole or last))
         if name.full:
             names.setdefault(role, []).append(name)
@@ -160,19 +162,19 @@ def read_better_bibtex(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper
     )
     collections, members = {}, dict[str, list[str]]()
     for key in content.child("collections").record:
-        about = content.child("collections").child(key)
-        collections[key] = Collection(about.text("name"), about.text("parent"))
-        items = about.record.get("items")
+        collection = content.child("collections").child(key)
+        collections[key] = Collection(collection.text("name"), collection.text("parent"))
+        items = collection.record.get("items")
         for item in items if isinstance(items, list) else ():
             members.setdefault(str(item), []).append(key)
-    found = [
+    chosen = [
         {**item.record, "collections": members.get(str(item.record.get("itemID")), [])}
         for item in content.children("items")
     ]
-    yield from ZoteroLibrary(found, collections).papers(str(path), on_bad)
+    yield from ZoteroLibrary(chosen, collections).papers(str(path), on_bad)
 
 
 def unknown_group(name: str, groups: Iterable[str]) -> InputError:
     """Return the error for a group that the user is not in. groups: the names of the others."""
-    known = ", ".join(sorted(groups)) or "none"
-    return InputError(f"zotero://group/{name}: there is no such group; choose from {known}")
+    names = ", ".join(sorted(groups)) or "none"
+    return InputError(f"zotero://group/{name}: there is no such group; choose from {names}")

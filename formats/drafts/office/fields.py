@@ -48,12 +48,12 @@ def citation_items(code: str, stored: str = "") -> list[tuple[str, dict[str, Any
 
     stored: data of a field of Word. An item without data is one that an earlier field has.
     """
-    if found := _ENDNOTE.match(code):
-        return _endnote_items(code[found.end() :], stored)
-    if (found := _CODE.match(code)) is None:
+    if match := _ENDNOTE.match(code):
+        return _endnote_items(code[match.end() :], stored)
+    if (match := _CODE.match(code)) is None:
         return []
     try:
-        citation, _ = _DECODER.raw_decode(code, found.end())
+        citation, _ = _DECODER.raw_decode(code, match.end())
     except (ValueError, RecursionError):
         return []
     listed = citation.get("citationItems")
@@ -81,9 +81,9 @@ def _endnote_items(xml: str, data: str) -> list[tuple[str, dict[str, Any]]]:
     items = []
     for cite in () if root is None else root.iter("Cite"):
 
-        def text(place: str, of: ET.Element = cite) -> str:
-            found = of.find(place)
-            return "" if found is None else " ".join("".join(found.itertext()).split())
+        def text(place: str, element: ET.Element = cite) -> str:
+            part = element.find(place)
+            return "" if part is None else " ".join("".join(part.itertext()).split())
 
         record, names = cite.find("record"), list[dict[str, str]]()
         for author in () if record is None else record.findall("contributors/authors/author"):
@@ -128,11 +128,11 @@ def shown_text(cited: Sequence[Cited]) -> str:
 
     It has single spaces: where a document shows another text than its field tells, Zotero asks what is right.
     """
-    return _SPACES.sub(" ", f"({'; '.join(_shown(one) for one in cited)})")
+    return _SPACES.sub(" ", f"({'; '.join(_shown(item) for item in cited)})")
 
 
-def _shown(one: Cited) -> str:
-    data = one.item["itemData"]
+def _shown(item: Cited) -> str:
+    data = item.item["itemData"]
     listed = next(filter(None, (data.get(role) for role in ("author", "editor"))), None)
     people = [name for name in listed if isinstance(name, dict)] if isinstance(listed, list) else []
     names = [
@@ -141,23 +141,23 @@ def _shown(one: Cited) -> str:
     ]
     who = " and ".join(names) if len(names) < 3 else f"{names[0]} et al."
     year = find_year(json.dumps(data.get("issued") or "")) or "n.d."
-    text = str(year) if one.no_author else f"{who or data.get('title', '')}, {year}"
-    return f"{one.prefix} {text}".strip() + (f", {one.suffix}" if one.suffix else "")
+    text = str(year) if item.no_author else f"{who or data.get('title', '')}, {year}"
+    return f"{item.prefix} {text}".strip() + (f", {item.suffix}" if item.suffix else "")
 
 
 def field_code(cited: Sequence[Cited], shown: str, number: int) -> str:
     """Return the JSON of a citation. shown: its text in the document, which Zotero compares. number: differs
     from those of the document's other citations."""
     items = []
-    for one in cited:
-        more: dict[str, Any] = {"suppress-author": True} if one.no_author else {}
-        more |= {"prefix": f"{one.prefix} "} if one.prefix else {}
-        if page := _PAGE.fullmatch(one.suffix):
+    for item in cited:
+        more: dict[str, Any] = {"suppress-author": True} if item.no_author else {}
+        more |= {"prefix": f"{item.prefix} "} if item.prefix else {}
+        if page := _PAGE.fullmatch(item.suffix):
             more |= {"locator": page[1], "label": "page"}
-        elif one.suffix:
-            more["suffix"] = f", {one.suffix}"
-        items.append({**one.item, **more})
-    about = {"formattedCitation": shown, "plainCitation": shown, "noteIndex": 0}
-    made: Mapping[str, Any] = {"properties": about, "citationItems": items, "schema": _SCHEMA}
+        elif item.suffix:
+            more["suffix"] = f", {item.suffix}"
+        items.append({**item.item, **more})
+    properties = {"formattedCitation": shown, "plainCitation": shown, "noteIndex": 0}
+    made: Mapping[str, Any] = {"properties": properties, "citationItems": items, "schema": _SCHEMA}
     id = blake2b(f"{number} {json.dumps(made)}".encode(), digest_size=4).hexdigest()
     return json.dumps({"citationID": id, **made})

@@ -80,8 +80,8 @@ class Office(Language):
         return super().documents(path for path in files if not path.name.startswith("~$"))
 
     def citations(self, text: str) -> Iterator[Citation]:
-        """Only those in brackets: other words with @ are addresses here."""
-        return (one for one in MARKDOWN.citations(text) if text[one.start] == "[")
+        """Yield the citations in brackets: other words with @ are addresses here."""
+        return (citation for citation in MARKDOWN.citations(text) if text[citation.start] == "[")
 
     def cite(self, key: str) -> str:
         return MARKDOWN.cite(key)
@@ -93,13 +93,13 @@ class Office(Language):
         text = inputs.open(path, ())
         _, cites = self.sections(self.body(text))
         items = self.open(path).items
-        given = csl_entries({**item["itemData"], "id": key} for key, item in items.items())
-        references = References(real_path(path), given=given)
+        entries = csl_entries({**item["itemData"], "id": key} for key, item in items.items())
+        references = References(real_path(path), own=entries)
         return Source(text, identified(self.metadata(text), paper), [*number_keys(cites)], references)
 
     def metadata(self, head: str) -> Metadata:
-        """Title and abstract have their styles; or the first paragraph, unless it cites, and what follows
-        that word."""
+        """Return what has the styles of title and abstract; or the first paragraph, unless it cites, and what
+        follows the word "abstract"."""
         lines = [line for line in head.split("\n") if line]
         title = next((line for line in lines if line.startswith(TITLE)), "")
         first = lines[0] if lines else SIGNS
@@ -107,8 +107,8 @@ class Office(Language):
             title = first
         abstract = self.plain("\n".join(line for line in lines if line.startswith(ABSTRACT)))
         abstract = abstract or self.named_section(self.sections(head)[0], "abstract")
-        if not abstract and (found := _ABSTRACT.search(head)):
-            abstract = self.plain(found[1])
+        if not abstract and (match := _ABSTRACT.search(head)):
+            abstract = self.plain(match[1])
         return Metadata("", self.plain(title), abstract)
 
     def bibliographies(self, text: str) -> list[Key]:
@@ -134,17 +134,17 @@ class Office(Language):
         citations are text, with authors and years, instead of fields of Zotero.
         """
         document = self.open(path)
-        known = {**items, **document.items}
+        all_items = {**items, **document.items}
         made: list[Edit] = []
         for start, end, text in edits:
             new, done = list[New](), 0
-            for number, one in enumerate(self.citations(text)):
-                if one.keys and all(key.key in known for key in one.keys):
-                    cited = cited_items(text[one.start : one.end], one, known)
+            for number, citation in enumerate(self.citations(text)):
+                if citation.keys and all(key.key in all_items for key in citation.keys):
+                    cited = cited_items(text[citation.start : citation.end], citation, all_items)
                     shown = shown_text(cited)
                     code = field_code(cited, shown, start + number)
-                    new += [text[done : one.start], shown if plain else Field(code, shown)]
-                    done = one.end
+                    new += [text[done : citation.start], shown if plain else Field(code, shown)]
+                    done = citation.end
             made.append((start, end, [part for part in (*new, text[done:]) if part]))
         return document.written(made, self.insert)
 

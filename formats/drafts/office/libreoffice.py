@@ -47,9 +47,9 @@ class LibreOfficeReader(OfficeReader):
         return local if space.startswith(_NAMES) else ""
 
     def begin(self, name: str, attributes: Mapping[str, str]) -> None:
-        given = attributes.get("name", "")
+        reference = attributes.get("name", "")
         if name == "style":
-            self._parents[given] = attributes.get("parent-style-name", "")
+            self._parents[reference] = attributes.get("parent-style-name", "")
         elif name in ("p", "h"):
             start, end, prefix = self.tag()
             level = attributes.get("outline-level", "1")
@@ -63,16 +63,16 @@ class LibreOfficeReader(OfficeReader):
             self.add(" " * (min(int(count), _MOST_SPACES) if count.isdigit() else 1))
         elif name in ("tab", "line-break"):
             self.add(" ")
-        elif name == "reference-mark-start" and given.lstrip().startswith(_FIELDS):
-            self.open_field(f"mark {given}", given)
+        elif name == "reference-mark-start" and reference.lstrip().startswith(_FIELDS):
+            self.open_field(f"mark {reference}", reference)
         elif name == "section":
-            self.open_field(name, given if given.lstrip().startswith(_FIELDS) else "")
+            self.open_field(name, reference if reference.lstrip().startswith(_FIELDS) else "")
         elif name == "reference-mark-end":
-            self.close_field(f"mark {given}")
-        elif name == "bookmark-start" and (code := self.bookmarks.get(given)):
-            self.open_field(f"bookmark {given}", code)
+            self.close_field(f"mark {reference}")
+        elif name == "bookmark-start" and (code := self.bookmarks.get(reference)):
+            self.open_field(f"bookmark {reference}", code)
         elif name == "bookmark-end":
-            self.close_field(f"bookmark {given}")
+            self.close_field(f"bookmark {reference}")
 
     def text(self, text: str) -> None:
         if self._places:

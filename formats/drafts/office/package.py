@@ -49,11 +49,11 @@ class Package:
     def _read(self, name: str) -> bytes:
         try:
             with damage_reported():
-                found = [info for info in self._archive.infolist() if info.filename == name]
-                if len(found) > 1:
+                parts = [info for info in self._archive.infolist() if info.filename == name]
+                if len(parts) > 1:
                     raise UnusableFile("it is there twice")
                 content = b""
-                for info in found:
+                for info in parts:
                     with self._archive.open(info) as file:
                         content = file.read(MAX_PART + 1)
                 if len(content) > MAX_PART:

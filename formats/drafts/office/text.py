@@ -174,10 +174,10 @@ class OfficeReader(ABC):
 
     def tag(self) -> tuple[int, int, str]:
         """Return start, end and prefix of the present start tag."""
-        found = _TAG.match(self.content, self.at)
-        assert found is not None, self.at  # Expat has read it
-        prefix, colon, _ = found[1].decode().rpartition(":")
-        return *found.span(), prefix + colon
+        match = _TAG.match(self.content, self.at)
+        assert match is not None, self.at  # Expat has read it
+        prefix, colon, _ = match[1].decode().rpartition(":")
+        return *match.span(), prefix + colon
 
     def begin_paragraph(self, mark: str = "") -> None:
         """Begin a paragraph; one within another, as of a note, stands after it in the text."""
@@ -226,12 +226,12 @@ class OfficeReader(ABC):
             self._fields[-1].data += text
 
     def show_field(self) -> None:
-        """The code of the last field is complete: a citation becomes its keys."""
+        """Begin the text of the last field, whose code is complete: a citation becomes its keys."""
         if not self._fields or self._fields[-1].read:
             return
         opened = self._fields[-1]
         opened.read = True
-        if keys := [key for one in citation_items(opened.code, opened.data) if (key := self._key_of(*one))]:
+        if keys := [key for item in citation_items(opened.code, opened.data) if (key := self._key_of(*item))]:
             self.add(cite_keys(keys))
         opened.hides = bool(keys) or bool(self.hidden.match(opened.code))
 
@@ -244,7 +244,7 @@ class OfficeReader(ABC):
             key = same
         elif item["itemData"]:
             number, stem = 1, key
-            while (known := self.items.get(key)) and known["itemData"] != item["itemData"]:
+            while (item_before := self.items.get(key)) and item_before["itemData"] != item["itemData"]:
                 number += 1
                 key = f"{stem}-{number}"
             self.items[key] = item
@@ -269,11 +269,13 @@ class OfficeReader(ABC):
         """
         reader = _Properties(self.package, names)
         reader.read(part)
-        found: dict[str, dict[int, str]] = {}
-        for name, text in reader.found:
+        offsets: dict[str, dict[int, str]] = {}
+        for name, text in reader.texts:
             if match := _PROPERTY.fullmatch(name):
-                found.setdefault(match[1], {})[int(match[2])] = text
-        return {name: "".join(pieces[number] for number in sorted(pieces)) for name, pieces in found.items()}
+                offsets.setdefault(match[1], {})[int(match[2])] = text
+        return {
+            name: "".join(pieces[number] for number in sorted(pieces)) for name, pieces in offsets.items()
+        }
 
 
 class _Properties(OfficeReader):
@@ -281,17 +283,17 @@ class _Properties(OfficeReader):
 
     def __init__(self, package: Package, names: Sequence[str]) -> None:
         super().__init__(package)
-        self.names, self.found, self.inside = names, list[tuple[str, str]](), False
+        self.names, self.texts, self.inside = names, list[tuple[str, str]](), False
 
     def begin(self, name: str, attributes: Mapping[str, str]) -> None:
         if name in self.names:
-            self.found.append((attributes.get("name", ""), ""))
+            self.texts.append((attributes.get("name", ""), ""))
             self.inside = True
 
     def text(self, text: str) -> None:
         if self.inside:
-            name, before = self.found[-1]
-            self.found[-1] = name, before + text
+            name, before = self.texts[-1]
+            self.texts[-1] = name, before + text
 
     def end(self, name: str) -> None:
         self.inside = self.inside and name not in self.names
@@ -315,12 +317,12 @@ class OfficeText:
             if any(piece.text.strip(f" {SIGNS}") for piece in paragraph)
         )
         pieces = [piece for paragraph in paragraphs for piece in (*paragraph, Piece("\n"))]
-        found = cls(reader.package, "".join(piece.text for piece in pieces), pieces, reader.items)
+        document = cls(reader.package, "".join(piece.text for piece in pieces), pieces, reader.items)
         length = 0
         for piece in pieces:
-            found._starts.append(length)
+            document._starts.append(length)
             length += len(piece.text)
-        return found
+        return document
 
     def can_replace(self, start: int, end: int) -> bool:
         """True if text[start:end] is the author's own, not that of a field."""

@@ -77,8 +77,8 @@ class WordReader(OfficeReader):
         elif name == "style":
             self._style = self.styles[attributes.get("styleId", "")] = ["", ""]
         elif name == "name" and not self._open:
-            found = _HEADING.fullmatch(value)
-            self._style[0] = HEADING * int(found[1]) if found else NAMED.get(value, "")
+            match = _HEADING.fullmatch(value)
+            self._style[0] = HEADING * int(match[1]) if match else NAMED.get(value, "")
         elif name == "basedOn":
             self._style[1] = value
         elif name == "pStyle":

@@ -127,7 +127,7 @@ def test_a_document_of_manubot(tmp_path: Path) -> None:
     assert text.references == {
         "doi:10.1/A": Reference(
             title="Deterministic Parsing & more",
-            authors=("Nivre, J", "A Group"),
+            authors=("Nivre, J", "A Group", "odd"),
             year=2004,
             abstract="It is.",
             identifiers=("doi:10.1/a",),

@@ -12,7 +12,7 @@ from citerec.formats.bibliography.paper import LibraryPaper, is_preprint, is_pub
 from citerec.library.drafts.check import check, find_problems, read_checked
 from citerec.library.papers.library import Library
 from citerec.library.settings import CheckSettings
-from citerec.library.sources.readers import find_sources
+from citerec.library.sources.finding import find_sources
 from citerec.tests.conftest import Run
 
 BIB = r"""

@@ -136,7 +136,7 @@ def test_a_sentence_is_shown_with_its_page(mine: Recommender, command: Run) -> N
 
 def test_columns_of_full_texts_are_nan_for_papers_without_one(mine: Recommender) -> None:
     found = mine.recommend(f"{SENTENCE} [CITE].", k=3, explain=True)
-    known = {paper.key: paper.features["passage_words"] for paper in found}
+    known = {paper.key: paper.features["passage_near"] for paper in found}
     assert np.isnan(known["made2"])
     assert known["made1"] > known["made0"]
 

@@ -13,12 +13,13 @@ import pytest
 from citerec.base.errors import InputError, StorageError
 from citerec.datasets.tokenize import default_tokenize
 from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.evidence import FOLDER
 from citerec.library.evidence import index as index_module
 from citerec.library.evidence import store as store_module
 from citerec.library.evidence.index import FORMULA, PassageIndex, open_index, update_index
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.reading import ReadText, read_here, unreadable
-from citerec.library.evidence.refresh import FOLDER, TextReport, read_cache, refresh_texts
+from citerec.library.evidence.refresh import TextReport, read_cache, refresh_texts
 from citerec.library.evidence.store import TextStore
 from citerec.retrieval.lexical.postings import UNIT
 from citerec.retrieval.lexical.terms import Tokenizer

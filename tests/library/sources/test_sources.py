@@ -18,7 +18,8 @@ from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
 from citerec.formats.bibliography.reading.dumps import parse_openalex
 from citerec.formats.bibliography.reading.fields import Fields
-from citerec.library.sources.readers import find_sources, read_source
+from citerec.library.sources.finding import find_sources
+from citerec.library.sources.readers import read_source
 
 BIB = r"""
 @string{jmlr = "Journal of {ML}"}

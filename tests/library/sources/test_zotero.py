@@ -25,7 +25,8 @@ from citerec.library.papers.building import refresh
 from citerec.library.papers.library import Library
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources import zotero_api
-from citerec.library.sources.readers import find_sources, read_source
+from citerec.library.sources.finding import find_sources
+from citerec.library.sources.readers import read_source
 from citerec.tests.library.conftest import papers_of
 from citerec.tests.library.sources.zotero import Item, Zotero, creator, write_preferences
 

@@ -19,14 +19,14 @@ from citerec.rerank.ranker.author_names import (
     usual_words,
     years_near,
 )
-from citerec.rerank.ranker.features import FEATURES, Candidates
+from citerec.rerank.ranker.features import Candidates
 from citerec.rerank.ranker.model import Ranker
 from citerec.rerank.ranker.paper_names import Names, SortedNames, word_hash
 from citerec.retrieval.queries import Queries, Query
 from citerec.tests.rerank.made import make_corpus, over_bm25, top
 
-WEIGHTS = {"bm25.score": 0.1, "initials_near": 1.0, "name_near": 1.0}
-AUTHORS = {"first_author_near": 1.0, "other_author_near": 0.5, "year_near": 0.5, "author_and_year": 1.0}
+WEIGHTS = {"bm25": 0.1, "initials_near": 1.0, "name_near": 1.0}
+AUTHORS = {"author_near": 2.5, "year_near": 1.5}
 PAPERS = 1000
 
 
@@ -109,23 +109,17 @@ def test_without_authors_nothing_changes(library: Ranker, tmp_path: Path) -> Non
         assert top(made, text, 9) == top(without, text, 9) == top(fields, text, 9)
     queries = Queries.from_list(made.corpus, [Query(text) for text in texts])
     papers = np.tile(np.arange(300, dtype=np.int32), (len(texts), 1))
-    columns = Candidates(made.statistics, made.parts, queries, papers).columns(["authors"])
-    assert not any(columns[name].any() for name in AUTHORS if name != "year_near")
-    assert {name for name, one in FEATURES.items() if one.group == "authors"} == set(AUTHORS)
+    columns = Candidates(made.statistics, made.parts, queries, papers).columns(["author_near"])
+    assert not columns["author_near"].any()
 
 
-def test_author_features_match_plain_python(library: Ranker) -> None:
-    text = "Words by Zoe (1999) of {} and {} in 2001b TARGETCIT, 1999 {}."
-    first, other, last = (RECORDS[row].fields[0].partition(",")[0].split()[-1] for row in (5, 9, 14))
-    text = text.format(first, other, last).replace("-", "x").replace("'", "x")
-    queries = Queries.from_list(library.corpus, [Query(text)])
+def test_the_year_near_the_mark_matches_plain_python(library: Ranker) -> None:
+    queries = Queries.from_list(library.corpus, [Query("Words by Zoe (1999) in 2001b TARGETCIT, 1999.")])
     papers = np.arange(PAPERS, dtype=np.int32)[None]
-    found = Candidates(library.statistics, library.parts, queries, papers).columns(["authors"])
+    columns = Candidates(library.statistics, library.parts, queries, papers).columns(["year_near"])
     for row, record in enumerate(RECORDS):
         year = {1999: 3 / 4, 2001: 3 / 4}.get(record.year, 0)
-        assert found["year_near"][0, row] == pytest.approx(year)
-        both = max(found["first_author_near"][0, row], found["other_author_near"][0, row])
-        assert found["author_and_year"][0, row] == pytest.approx(both * year)
+        assert columns["year_near"][0, row] == pytest.approx(year)
 
 
 def test_words_and_years_near_the_mark() -> None:
@@ -181,7 +175,7 @@ def test_rare_surnames_weigh_more(tmp_path: Path) -> None:
     authors = [("Ann Lee", "Bo Wu"), ("Cy Lee",), ("Di Bar-Hillel", "Ann Lee"), ()]
     papers = [PaperRecord(f"p{row}", f"title {row}", "", 0, of) for row, of in enumerate(authors)]
     corpus = make_corpus(tmp_path / "store", papers, field="authors")
-    found = author_names(corpus, np.arange(4))
+    found = author_names(corpus)
     assert found["first_authors"].offsets.tolist() == [0, 1, 2, 3, 3]
     assert found["first_authors"].hashes.tolist() == [word_hash(name) for name in ("lee", "lee", "hillel")]
     lee = 1 - np.log(3) / np.log(4)
@@ -189,16 +183,12 @@ def test_rare_surnames_weigh_more(tmp_path: Path) -> None:
     np.testing.assert_allclose(found["other_authors"].weights, [1, lee], rtol=1e-6)
 
 
-def in_order(names: Names) -> SortedNames:
-    return SortedNames(names, np.argsort(names.hashes, kind="stable"))
-
-
 @given(st.lists(st.integers(0, 9)), st.lists(st.integers(0, 12)))
 def test_names_are_found_as_by_a_scan(hashes: list[int], wanted: list[int]) -> None:
     """Repeated names, and names that are not there."""
     known, asked = np.array(hashes, np.uint64), np.array(wanted, np.uint64)
     names = Names(np.arange(len(known) + 1), known, np.ones(len(known), np.float32))
-    found = in_order(names).rows(asked)
+    found = SortedNames(names, np.argsort(known, kind="stable")).rows(asked)
     np.testing.assert_array_equal(np.sort(found), np.flatnonzero(np.isin(known, asked)))
 
 
@@ -208,10 +198,12 @@ def test_named_papers_are_the_rarest_and_nearest() -> None:
     hashes = np.array([word_hash(name) for of in names for name in of], np.uint64)
     authors = Names(offsets, hashes, np.array([0.9, 0.8, *[0.1] * 30], np.float32))
     none = Names(np.zeros(len(names) + 1, np.int64), np.empty(0, np.uint64), np.empty(0, np.float32))
-    by_hash = in_order(authors), in_order(none)
+    first, initials = (SortedNames(of, np.argsort(of.hashes, kind="stable")) for of in (authors, none))
     years = np.arange(2000, 2000 + len(names))
     texts = ["Ho TARGETCIT", "Lee and Wu TARGETCIT", "Lee and Wu 2000 TARGETCIT", "lee TARGETCIT"]
-    found = [row.tolist() for row in named_papers([*texts, f"Wu {'x ' * 10} TARGETCIT"], *by_hash, years)]
+    found = [
+        row.tolist() for row in named_papers([*texts, f"Wu {'x ' * 10} TARGETCIT"], first, initials, years)
+    ]
     assert found == [list(range(3, 23)), [1, 0], [0, 1], [], []]
 
 

@@ -15,13 +15,12 @@ from citerec.rerank.ranker.confidence import (
     BESIDE,
     BESIDE_WORDS,
     BEST,
-    CITED,
+    KNOWN,
+    KNOWN_SCALE,
     MISSING,
     NONE,
     OTHERS,
-    OTHERS_SCALE,
     OVERLAPS,
-    OWN_SCALE,
     SCALE,
     Confidence,
     fit_confidence,
@@ -29,7 +28,7 @@ from citerec.rerank.ranker.confidence import (
 )
 from citerec.rerank.ranker.linear import TrainingLists
 
-PARAMETERS = {SCALE: 0.7, CITED: 1.0, OTHERS: 0.3, NONE: 1.0, "size": 0.4} | dict.fromkeys(BEST, -0.5)
+PARAMETERS = {SCALE: 0.7, KNOWN: 1.0, OTHERS: 0.3, NONE: 1.0, "size": 0.4} | dict.fromkeys(BEST, -0.5)
 
 
 def made(
@@ -41,7 +40,7 @@ def made(
     cited = np.zeros(n, np.bool_) if cited is None else cited
     papers, offsets = np.arange(n, dtype=np.int32), offsets_of(np.array(lengths, np.int64))
     of_queries = np.arange(queries, dtype=np.int32), np.ones(queries, np.int64), np.full(queries, "corpus")
-    return TrainingLists(["known"], values, np.zeros(n, np.bool_), offsets, papers, cited, *of_queries)
+    return TrainingLists(["known"], values, offsets, papers, cited, *of_queries)
 
 
 @given(st.lists(st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=8), min_size=1, max_size=5))
@@ -96,13 +95,12 @@ def test_papers_of_overlapping_passages_alone_differ_only_from_those_of_others()
     assert found[3:].tolist() == plain[3:].tolist(), "no passage of the list is known"
 
 
-def test_scores_of_papers_cited_elsewhere_and_of_others_beside_them_have_their_own_scales() -> None:
+def test_scores_of_papers_cited_elsewhere_have_a_scale_of_their_own() -> None:
     known = np.array([1, 1, 0, 0, 0, 0])
     lists, scores = made([4, 2], known=known), np.array([3, 1] * 3, np.float32)
-    found = Confidence({**PARAMETERS, OWN_SCALE: -0.5, OTHERS_SCALE: 0.2}).log_probabilities(lists, scores)
+    found = Confidence({**PARAMETERS, KNOWN_SCALE: -0.5}).log_probabilities(lists, scores)
     assert found[0] - found[1] == pytest.approx(2 * (PARAMETERS[SCALE] - 0.5), abs=1e-3)
-    assert found[2] - found[3] == pytest.approx(2 * (PARAMETERS[SCALE] + 0.2), abs=1e-3)
-    assert found[4] - found[5] == pytest.approx(2 * PARAMETERS[SCALE], abs=1e-3)
+    assert found[2] - found[3] == pytest.approx(2 * PARAMETERS[SCALE], abs=1e-3)
 
 
 def test_papers_like_those_cited_beside_are_more_probable() -> None:

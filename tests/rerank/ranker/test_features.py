@@ -22,21 +22,21 @@ from citerec.hatten.words.vectors import Embeddings, WordVectors
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics, keep_fields
 from citerec.rerank.ranker.features import (
     BESIDE_WEIGHT,
+    CITING,
+    DRAFT,
     FEATURES,
     NEIGHBOURS,
     PASSAGES,
     Candidates,
-    check_groups,
+    check_features,
     fill_missing_scores,
-    log_ranks,
 )
-from citerec.rerank.ranker.paper_names import _BRACKETED, _INNER, abstract_names, initials, title_names
+from citerec.rerank.ranker.paper_names import initials, title_names
 from citerec.rerank.ranker.texts import (
     TOP,
     CitingTexts,
     TermRows,
     WeightedTexts,
-    best_cosines,
     best_products,
     dot_products,
 )
@@ -71,7 +71,7 @@ def open_statistics(
     for part in parts.values():
         part.index(corpus)
     queries = Queries.from_contexts(corpus, corpus.split(split).contexts)
-    return CorpusStatistics.build(corpus, parts.get("dense")), parts, queries
+    return CorpusStatistics.build(corpus), parts, queries
 
 
 @settings(max_examples=25)
@@ -93,17 +93,13 @@ def test_kernels_match_matrix_products(seed: int) -> None:
     source, own = rng.integers(0, 3, TEXTS).astype(np.int32), rng.integers(-1, 3, 3).astype(np.int32)
     citing = CitingTexts(cited.offsets, cited.values, source)
     best, rows = best_products(asked, held, scratch, papers, citing, own)
-    vectors, table = (rng.normal(size=(n, 6)).astype(np.float32) for n in (3, TEXTS))
-    nearest = best_cosines(vectors, table, papers, citing, own)
-    for values, every in ((best, whole), (nearest, vectors @ table.T)):
-        for q, k in np.ndindex(papers.shape):
-            texts_of = cited[int(papers[q, k])] if papers[q, k] >= 0 else np.empty(0, np.int32)
-            there = sorted((every[q, row] for row in texts_of if source[row] != own[q]), reverse=True)[:TOP]
-            padded = there + [-np.inf] * (TOP - len(there))
-            np.testing.assert_allclose(values[q, k], padded, rtol=1e-4, atol=1e-5)
-            shown = rows[q, k][: len(there)]
-            assert set(rows[q, k][len(there) :]) <= {-1} and set(shown) <= set(texts_of.tolist())
-            np.testing.assert_allclose(whole[q, shown], best[q, k, : len(there)], rtol=1e-4, atol=1e-5)
+    for q, k in np.ndindex(papers.shape):
+        texts_of = cited[int(papers[q, k])] if papers[q, k] >= 0 else np.empty(0, np.int32)
+        there = sorted((whole[q, row] for row in texts_of if source[row] != own[q]), reverse=True)[:TOP]
+        np.testing.assert_allclose(best[q, k], there + [-np.inf] * (TOP - len(there)), rtol=1e-4, atol=1e-5)
+        shown = rows[q, k][: len(there)]
+        assert set(rows[q, k][len(there) :]) <= {-1} and set(shown) <= set(texts_of.tolist())
+        np.testing.assert_allclose(whole[q, shown], best[q, k, : len(there)], rtol=1e-4, atol=1e-5)
 
 
 def test_term_weights_are_those_of_bm25() -> None:
@@ -133,20 +129,13 @@ def test_names_in_titles(title: str, names: list[str]) -> None:
     assert title_names(title) == names
 
 
-def test_initials_and_names_of_abstracts() -> None:
+def test_initials() -> None:
     assert initials("Latent Dirichlet allocation") == ["lda"]
     assert initials("On trees") == []
-    assert "CRF" in abstract_names("We use conditional random fields (CRF).")
-    assert abstract_names("We parse trees.") == []
-
-
-@given(st.text("aZ0 _-+.(\u00e9\u0663\n", max_size=8))
-def test_names_in_an_abstract_are_those_of_the_patterns(text: str) -> None:
-    assert abstract_names(text) == list(dict.fromkeys([*_BRACKETED.findall(text), *_INNER.findall(text)]))
 
 
 def test_names_are_weighted_by_distance_from_the_mark(tiny_corpus: Corpus) -> None:
-    statistics = CorpusStatistics.build(tiny_corpus, None)
+    statistics = CorpusStatistics.build(tiny_corpus)
     row = tiny_corpus.paper_row("parsing")
     names = statistics.title_names.from_texts(
         tiny_corpus, lambda text: ["dependency parsing"][: text == "parse"], ["parse"], "title_names"
@@ -157,28 +146,27 @@ def test_names_are_weighted_by_distance_from_the_mark(tiny_corpus: Corpus) -> No
     )
     assert row == 0 and len(names.hashes) == 1
     weight = names.weights[0]
-    assert near.name_scores(names, 3.0)[0, 0] == pytest.approx(weight * 3 / 4)
-    assert far.name_scores(names, 3.0)[0, 0] == pytest.approx(weight * 3 / (3 + 5))
+    assert near.name_scores(names)[0, 0] == pytest.approx(weight * 3 / 4)
+    assert far.name_scores(names)[0, 0] == pytest.approx(weight * 3 / (3 + 5))
     none = Queries.from_list(tiny_corpus, [Query("parsing dependency TARGETCIT")])
-    assert Candidates(statistics, {}, none, np.array([[0]], np.int32)).name_scores(names, 3.0)[0, 0] == 0
+    assert Candidates(statistics, {}, none, np.array([[0]], np.int32)).name_scores(names)[0, 0] == 0
 
 
 def test_bm25_features_match_a_plain_sum(demo_corpus: Corpus) -> None:
     statistics, parts, queries = open_statistics(demo_corpus, dense=False)
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:20], (len(queries), 1)).astype(np.int32)
-    found = Candidates(statistics, parts, queries, papers).columns(["texts"])["near_title"]
+    found = Candidates(statistics, parts, queries, papers).columns(["abstract_words"])["abstract_words"]
     stems = [[int(t) for t in statistics.terms.word_terms[w]] for w in range(len(demo_corpus.words))]
-    titles = statistics.title
+    abstracts = statistics.abstract
     for q in range(0, len(queries), 7):
         words = queries.words("context")[q].tolist()
-        mark = words.index(statistics.mark)
         weight: dict[int, float] = {}
-        for place, word in enumerate(words):
+        for word in words:
             for term in stems[word]:
-                weight[term] = weight.get(term, 0) + 1 / (1 + abs(place - mark) / 6)
+                weight[term] = weight.get(term, 0) + 1
         for k in range(0, 20, 3):
-            part = slice(titles.offsets[papers[q, k]], titles.offsets[papers[q, k] + 1])
-            pairs = zip(titles.terms[part].tolist(), titles.weights[part].tolist(), strict=True)
+            part = slice(abstracts.offsets[papers[q, k]], abstracts.offsets[papers[q, k] + 1])
+            pairs = zip(abstracts.terms[part].tolist(), abstracts.weights[part].tolist(), strict=True)
             assert found[q, k] == pytest.approx(
                 sum(weight.get(t, 0) * w for t, w in pairs), rel=1e-4, abs=1e-5
             )
@@ -189,14 +177,13 @@ def test_the_citing_papers_own_citations_are_excluded(demo_corpus: Corpus) -> No
     split = demo_corpus.split("train")
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:30], (len(queries), 1)).astype(np.int32)
     found = Candidates(statistics, parts, queries, papers)
+    columns = found.columns(["citing_words"])
     citing = demo_corpus.citing[split.contexts]
     cites = {(int(a), int(b)) for a, row in zip(citing, split.positives, strict=True) for b in row}
     for q in range(0, len(queries), 17):
         for k in range(30):
             others = {a for a, b in cites if b == papers[q, k] and a != citing[q]}
-            assert found.citations[q, k] == len(others)
-            for name in ("contexts", "papers"):
-                assert np.isnan(found.best(name)[q, k, 0]) == (not others)
+            assert np.isnan(columns["citing_words"][q, k]) == (not others)
 
 
 def test_columns_of_a_batch_match_those_of_single_queries(demo_corpus: Corpus) -> None:
@@ -207,7 +194,7 @@ def test_columns_of_a_batch_match_those_of_single_queries(demo_corpus: Corpus) -
     papers[:, -1] = -1
     whole = Candidates(statistics, parts, queries, papers).columns()
     always = {name for name, one in FEATURES.items() if one.group != PASSAGES}
-    assert {*always, "bm25.score", "dense.rank", "dense.citing"} <= set(whole)
+    assert {*always, "bm25", "dense"} <= set(whole)
     for q in range(0, len(queries), 5):
         one = Candidates(statistics, parts, queries[np.array([q])], papers[[q]]).columns()
         for name, values in whole.items():
@@ -241,14 +228,13 @@ def test_surroundings_add_to_the_context(demo_corpus: Corpus) -> None:
     plain = columns([Query(text) for text in texts])
     found = columns([Query(text, surroundings=of) for text, of in zip(texts, more, strict=True)])
     for name, values in plain.items():
-        if name in FEATURES and FEATURES[name].group == "surroundings":
+        if name == "section_title_share":
             assert not values.any() and np.abs(found[name]).max() > 0.01
         else:
             np.testing.assert_array_equal(found[name], values, err_msg=name)
-    for name, size in SURROUNDINGS.items():
-        whole = columns([Query(cut_around_mark(text, size)) for text in more])
-        for column, of in ((f"{name}_title_share", "title_share"), (f"{name}_cosine", "dense.context")):
-            np.testing.assert_allclose(found[column], whole[of] - plain[of], rtol=1e-4, atol=1e-4)
+    whole = columns([Query(cut_around_mark(text, SURROUNDINGS["section"])) for text in more])
+    added = whole["title_share"] - plain["title_share"]
+    np.testing.assert_allclose(found["section_title_share"], added, rtol=1e-4, atol=1e-4)
 
 
 def test_missing_sources_leave_columns_empty(tiny_corpus: Corpus) -> None:
@@ -257,17 +243,14 @@ def test_missing_sources_leave_columns_empty(tiny_corpus: Corpus) -> None:
     statistics, parts, queries = open_statistics(tiny_corpus, dense=False)
     papers = np.tile(np.arange(6, dtype=np.int32), (len(queries), 1))
     found = Candidates(statistics, parts, queries, papers).columns()
-    groups = {"contexts", "vectors", "popularity", "age", "draft"}
+    unknown = {"encoder", "encoder_title"}
     empty = {name for name, values in found.items() if np.isnan(values).all()}
-    of_networks = {"encoder", "encoder_title"}
-    assert empty == of_networks | {name for name, one in FEATURES.items() if one.group in groups}
-    assert not any(found[name].any() for name, one in FEATURES.items() if one.group == "authors")
+    assert empty == unknown | {name for name, one in FEATURES.items() if one.group in (CITING, DRAFT)}
+    assert not found["author_near"].any()
 
 
-def test_ranks_and_papers_that_are_not_found() -> None:
-    scores = np.array([[2.0, -np.inf, 5.0, 2.0]], np.float32)
-    np.testing.assert_allclose(np.expm1(log_ranks(scores)), [[1, 3, 0, 2]], atol=1e-5)
-    papers = np.array([[1, 2, 3, 4]], np.int32)
+def test_papers_that_are_not_found_have_the_lowest_score() -> None:
+    scores, papers = np.array([[2.0, -np.inf, 5.0, 2.0]], np.float32), np.array([[1, 2, 3, 4]], np.int32)
     np.testing.assert_array_equal(fill_missing_scores(scores, papers), [[2, 2, 5, 2]])
 
 
@@ -278,11 +261,12 @@ def test_keep_fields_empties_other_fields(tiny_corpus: Corpus) -> None:
     assert not alone.words("abstract").lengths.any() and len(alone) == len(queries)
 
 
-def test_groups_are_checked() -> None:
-    assert check_groups("texts") == ("texts",) and check_groups(None) is None
+def test_names_of_features_are_checked() -> None:
+    assert check_features("known", ()) == ("known",) and check_features(None, ()) is None
+    assert check_features(["bm25", "known"], ["bm25"]) == ("bm25", "known")
     for wrong in (["text"], []):
-        with pytest.raises(InputError, match=r"retriever.features: .* is not one of retrievers, texts"):
-            check_groups(wrong)
+        with pytest.raises(InputError, match=r"retriever.features: .* is not one of bm25, encoder"):
+            check_features(wrong, ["bm25"])
 
 
 def test_saved_statistics_give_the_same_columns(demo_corpus: Corpus, tmp_path: Any) -> None:
@@ -312,13 +296,13 @@ def test_beginnings_of_words_are_shared_by_languages(context: str, title: str, t
     source = Source("made", {}, papers=lambda: papers, contexts=tuple, splits={})
     prepare_store(source, tmp_path / "store", {"tokenizer": "default", "candidates": "all"})
     corpus = Corpus(tmp_path / "store")
-    statistics = CorpusStatistics.build(corpus, None)
+    statistics = CorpusStatistics.build(corpus)
     asked = Queries.from_list(corpus, [Query(context), Query("The networked TARGETCIT")])
     rows = np.tile(np.arange(3, dtype=np.int32), (2, 1))
-    columns = Candidates(statistics, {}, asked, rows).columns(["texts"])
-    found = columns["beginnings_title_beginnings"]
+    columns = Candidates(statistics, {}, asked, rows).columns(["title_beginnings", "title_share"])
+    found = columns["title_beginnings"]
     assert found[0, 0] > 0 and found[1, 1] > 0 and not found[0, 1:].any() and not found[1, [0, 2]].any()
-    assert not columns["context_title"][0].any(), "no stem is shared"
+    assert not columns["title_share"][0].any(), "no stem is shared"
 
 
 def test_passages_that_cite_papers_elsewhere(demo_corpus: Corpus) -> None:
@@ -335,7 +319,7 @@ def test_passages_that_cite_papers_elsewhere(demo_corpus: Corpus) -> None:
     asked = [Query("We TARGETCIT adapt steps.", passages=passages, place=2), Query("Trees TARGETCIT.")]
     queries = Queries.from_list(demo_corpus, asked)
     rows = np.tile(np.append(papers[::-1], -1), (2, 1))
-    found = Candidates(statistics, parts, queries, rows).columns(["draft"])
+    found = Candidates(statistics, parts, queries, rows).columns()
     count, words, distance = (found[f"elsewhere_{name}"] for name in ("count", "words", "distance"))
     assert np.exp(count[0]).tolist() == pytest.approx([np.nan, np.nan, 2, 2, np.nan], nan_ok=True)
     assert np.exp(distance[0]).tolist() == pytest.approx([np.nan, np.nan, 1, 1, np.nan], nan_ok=True)
@@ -354,7 +338,7 @@ def test_papers_like_those_that_passages_beside_cite(
     queries = Queries.from_list(demo_corpus, [Query(text, passages=passages, place=1), Query(text)])
     rows = np.tile(np.append(papers, -1), (2, 1))
     x = Candidates(statistics, parts, queries, rows)
-    found = x.columns(["draft"])
+    found = x.columns()
     _, words = passages.compare(text, 1)
     np.testing.assert_allclose(found["beside_words"][0], [words[0], words[2], 0, 0, 0, 0, 0], rtol=1e-5)
     vectors = parts["dense"].indexed_vectors(papers)
@@ -366,7 +350,7 @@ def test_papers_like_those_that_passages_beside_cite(
     assert np.isnan(found["beside_order"]).all(), "the order of a data set tells how it was made"
     places = np.random.default_rng(0).permutation(len(demo_corpus.paper_ids))
     monkeypatch.setattr(demo_corpus, "places", places)
-    found = Candidates(statistics, parts, queries, rows).columns(["draft"])
+    found = Candidates(statistics, parts, queries, rows).columns()
     near = np.exp((1 - np.abs(places[papers][:, None] - places[papers[:2]])) / NEIGHBOURS)
     near[0, 0] = near[1, 1] = 0
     np.testing.assert_allclose(found["beside_order"][0, :6], near.max(axis=1), rtol=1e-5)
@@ -379,6 +363,6 @@ def test_papers_cited_elsewhere(demo_corpus: Corpus) -> None:
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:25], (3, 1)).astype(np.int32)
     known = Ragged.from_rows([papers[0, [3, 7]], [], papers[0, [0]]])
     queries = Queries.from_contexts(demo_corpus, rows, CitedElsewhere.papers(known))
-    found = Candidates(statistics, parts, queries, papers).columns(["draft"])["known"]
+    found = Candidates(statistics, parts, queries, papers).columns(["known"])["known"]
     assert np.flatnonzero(found[0]).tolist() == [3, 7] and np.flatnonzero(found[2]).tolist() == [0]
     assert np.isnan(found[1]).all()

@@ -24,7 +24,7 @@ from citerec.rerank.ranker.networks import (
     Rescoring,
     with_pairs,
 )
-from citerec.rerank.ranker.training import DEPTH, PAIRS_DEPTH, fit_networks, fit_pairs
+from citerec.rerank.ranker.training import DEPTH, PAIRS_DEPTH, fit_networks, measure_ways
 from citerec.rerank.settings import RankerSettings
 
 SIZE = 50
@@ -37,9 +37,8 @@ def lists(count: int, seed: int = 0) -> TrainingLists:
     cited[np.arange(count) * SIZE + rng.integers(0, SIZE, count)] = True
     cosine, bm25 = rng.normal(0.3, 0.1, n) + 0.25 * cited, rng.normal(5, 1, n) + cited
     return TrainingLists(
-        [COSINE, "bm25.score"],
+        [COSINE, "bm25"],
         np.stack([cosine, bm25], axis=1).astype(np.float32),
-        np.zeros(n, np.bool_),
         np.arange(count + 1) * SIZE,
         np.tile(np.arange(SIZE, dtype=np.int32), count),
         cited,
@@ -49,12 +48,16 @@ def lists(count: int, seed: int = 0) -> TrainingLists:
     )
 
 
-BASE = LinearModel({"bm25.score": 1.0}, {"bm25.score": 1.0})
+BASE = LinearModel({"bm25": 1.0}, {"bm25": 1.0})
 
 
 @pytest.fixture(scope="module")
 def fitted() -> NetworkModel:
-    return fit_networks(RankerSettings(folds=2, l2=1e-3), lists(80), BASE, 0, "drafts")[0]
+    networks = fit_networks(
+        RankerSettings(folds=2, l2=1e-3), lists(80), np.ones(80, np.bool_), 0
+    ).model.networks
+    assert networks is not None
+    return networks
 
 
 def test_both_ways_of_ranking_learn_from_cosines(fitted: NetworkModel) -> None:
@@ -81,22 +84,26 @@ def with_scores_of_pairs(given: TrainingLists, read: int = DEPTH) -> TrainingLis
         first = start + np.argsort(-given.values[start : start + SIZE, 1])[:read]
         scores[first] = rng.normal(-3, 1, len(first)) + 3 * given.cited[first]
     values = np.stack([np.zeros_like(scores), given.values[:, 1], scores], axis=1).astype(np.float32)
-    return replace(given, columns=[COSINE, "bm25.score", PAIR], values=values)
+    return replace(given, columns=[COSINE, "bm25", PAIR], values=values)
 
 
-def test_the_first_papers_learn_from_pairs(fitted: NetworkModel) -> None:
-    settings, plain = RankerSettings(folds=2, l2=1e-3), replace(fitted, read=BASE)
-    found, measures = fit_pairs(settings, with_scores_of_pairs(lists(80)), plain, BASE, 0, "drafts")
+def test_the_first_papers_learn_from_pairs() -> None:
+    settings = RankerSettings(folds=2, l2=1e-3)
+    fitted = fit_networks(settings, with_scores_of_pairs(lists(80)), np.ones(80, np.bool_), 0)
+    model, measures = fitted.model.networks, fitted.measures
+    assert model is not None
     new = with_scores_of_pairs(lists(100, 1))
     before = BASE.scores(new)
     for way, name in PAIRS.items():
-        pairs = found.pairs[name]
+        pairs = model.pairs[name]
         assert pairs.weight > 0.5 and pairs.depth == PAIRS_DEPTH
-        assert measures[f"drafts, {name}"]["mrr"] > measures[f"drafts, {way}"]["mrr"] + 0.1
-        assert found.confidences[name].parameters and found.confidences[way] == fitted.confidences[way]
+        assert measures[name]["drafts"]["mrr"] > measures[way]["drafts"]["mrr"] + 0.1
+        assert model.confidences[name].parameters
         after = pairs.scores(new, before, PAIR)
         assert ranking_sums(new, after)["mrr"] > ranking_sums(new, before)["mrr"] + 10
-    assert NetworkModel.from_json(found.as_json()) == found
+    assert NetworkModel.from_json(model.as_json()) == model
+    of_model = measure_ways(fitted.model, new)
+    assert set(of_model) == set(measures) and of_model[PAIRS[READ]]["drafts"]["mrr"] > 0.3
 
 
 class Pairs:
@@ -120,7 +127,7 @@ class Pairs:
 def test_only_the_first_papers_are_read_with_the_query() -> None:
     size, depth = 9, 4
     bm25, scores = np.arange(size)[::-1].astype(np.float32), np.arange(size, dtype=np.float32) * 2
-    given = Lists(["bm25.score"], bm25[:, None], np.zeros(size, np.bool_), np.array([0, size]))
+    given = Lists(["bm25"], bm25[:, None], np.array([0, size]))
     pairs, encoder = {PAIRS[READ]: Rescoring(depth, 5.0)}, Pairs(scores)
     model = NetworkModel(BASE, Rescoring(1, 0.0), pairs)
     papers = np.array([*range(size - 1), -1], np.int32)
@@ -138,7 +145,7 @@ def test_only_the_first_papers_are_read_with_the_query() -> None:
 def test_where_the_encoder_reads_the_first_papers_the_cross_encoder_follows() -> None:
     bm25, read = np.arange(6, dtype=np.float32)[::-1], list[int]()
     values = np.stack([bm25, np.full(6, np.nan, np.float32)], axis=1)
-    given = Lists(["bm25.score", COSINE], values, np.zeros(6, np.bool_), np.array([0, 6]))
+    given = Lists(["bm25", COSINE], values, np.array([0, 6]))
     encoder: Any = Pairs(np.array([0, 0, 9, 7.5, 0, 0], np.float32))
     encoder.complete, encoder.read = False, lambda papers: read.extend(papers.tolist())
     encoder.cosines = lambda _, papers: np.array([0, 0.1, 0.2, 0.9, 1, 1], np.float32)[papers]
@@ -154,7 +161,7 @@ def test_a_list_with_full_texts_is_ranked_as_it_is_and_its_neighbours_are_not_ch
     bm25 = np.tile(np.arange(3, dtype=np.float32)[::-1], 2)
     words = np.array([0.5, *[np.nan] * 5], np.float32)
     values = np.stack([bm25, words], axis=1)
-    given = Lists(["bm25.score", "passage_words"], values, np.zeros(6, np.bool_), np.array([0, 3, 6]))
+    given = Lists(["bm25", "passage_near"], values, np.array([0, 3, 6]))
     encoder: Any = Pairs(np.array([0, 9, 0, 0, 9, 0], np.float32), queries=2)
     model = NetworkModel(BASE, Rescoring(1, 0.0), {PAIRS[READ]: Rescoring(3, 5.0)})
     ranked = model.log_probabilities(BASE, encoder, encoder, np.arange(6, dtype=np.int32), given)
@@ -173,7 +180,7 @@ def test_papers_that_were_not_read_keep_their_order_below(lengths: list[int], de
     rng, offsets = np.random.default_rng(seed), np.append(0, np.cumsum(lengths))
     scores = rng.normal(size=offsets[-1]).astype(np.float32)
     values = rng.uniform(-1, 1, (offsets[-1], 1)).astype(np.float32)
-    given = Lists([COSINE], values, np.zeros(offsets[-1], np.bool_), offsets)
+    given = Lists([COSINE], values, offsets)
     one = Rescoring(depth, 3.0)
     for unread in np.split(np.arange(offsets[-1]), offsets[1:-1]):
         values[unread[np.argsort(-scores[unread], kind="stable")[depth:]]] = np.nan

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -19,22 +17,17 @@ from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
 from citerec.rerank.ranker.confidence import Confidence
-from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
+from citerec.rerank.ranker.features import DRAFT, group_of
 from citerec.rerank.ranker.linear import (
     LinearModel,
     TrainingLists,
     cross_fit,
     fit_ranker,
-    measure_variants,
+    measure,
     ranking_sums,
 )
 from citerec.rerank.ranker.model import MODEL, Ranker, RankingModel
-from citerec.rerank.ranker.training import (
-    fit_calibrated,
-    read_lists,
-    read_variants,
-    training_split,
-)
+from citerec.rerank.ranker.training import read_lists, training_split
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.filters import Filters
@@ -50,9 +43,9 @@ from citerec.tests.rerank.ranker.test_features import average
 from citerec.train import train
 from citerec.training.hub import ABOUT, CARD
 
-WHOLE = '{"format": "ranker-5", %s}'
-MIXED = {"bm25.score": 1.0, "near_title": 0.5, "near_best": 0.7, "popularity": 0.3, "name_near": 1.0}
-DEVIATIONS = {"bm25.score": 3.5, "near_title": 1.5, "near_best": 2.0, "popularity": 0.7, "name_near": 0.1}
+WHOLE = '{"format": "ranker-6", %s}'
+MIXED = {"bm25": 1.0, "title_share": 0.5, "citing_words": 0.7, "name_near": 1.0}
+DEVIATIONS = {"bm25": 3.5, "title_share": 1.5, "citing_words": 2.0, "name_near": 0.1}
 
 
 def ranker(corpus: Corpus, weights: dict[str, float] = MIXED, depth: int = 15, **options: Any) -> Ranker:
@@ -75,7 +68,7 @@ def same(one: Ranking, other: Ranking) -> None:
 def test_a_model_of_one_score_ranks_like_its_retriever(
     demo_corpus: Corpus, kind: Callable[[], Retriever]
 ) -> None:
-    made = Ranker(RankingModel(linear({"it.score": 1.0})), {"it": kind()}, depth=10)
+    made = Ranker(RankingModel(linear({"it": 1.0})), {"it": kind()}, depth=10)
     alone, rows = kind(), contexts(demo_corpus)
     for one in (made, alone):
         one.index(demo_corpus)
@@ -152,33 +145,12 @@ def test_retrievers_without_their_training_contexts_are_skipped(tiny_corpus: Cor
         Ranker(None, {"bm25": BM25(contexts=9)}).index(tiny_corpus)
 
 
-def test_indexes_of_papers_are_shared_by_corpora_of_the_same_papers(demo_corpus: Corpus) -> None:
-    home, without, rows = ranker(demo_corpus), copy.copy(demo_corpus), contexts(demo_corpus)
-    without.splits = {name: split for name, split in demo_corpus.splits.items() if name != "train"}
-    alone = ranker(without)
-    shared = Ranker(alone.model, alone.all_parts, alone.depth)
-    shared.shared = home
-    shared.index(without)
-    assert [name for name in shared.parts if shared.parts[name] is home.parts[name]] == ["bm25", "dense"]
-    same(shared.search(rows, 12), alone.search(rows, 12))
-
-
-def test_statistics_with_other_contexts_equals_a_new_one(demo_corpus: Corpus) -> None:
-    without = copy.copy(demo_corpus)
-    without.splits = {name: split for name, split in demo_corpus.splits.items() if name != "train"}
-    wanted = CorpusStatistics.build(without, None)._arrays()
-    for name, array in (
-        CorpusStatistics.build(demo_corpus, None).with_contexts_of(without, None)._arrays().items()
-    ):
-        np.testing.assert_array_equal(array, wanted[name], err_msg=name)
-
-
 def test_a_question_is_answered_and_explained(demo_corpus: Corpus) -> None:
     made = ranker(demo_corpus)
     asked = Queries.from_list(demo_corpus, [Query("words that no paper has: zyx TARGETCIT", title="Zyx")])
     found = made.search(asked, 5)
     columns = made.explain(asked, found.papers)
-    assert {"bm25.score", "name_near", "popularity"} < set(columns)
+    assert {"bm25", "name_near", "citing_words"} < set(columns)
     assert all(values.shape == (1, 5) for values in columns.values())
 
 
@@ -206,7 +178,7 @@ def test_a_model_is_saved_without_pickles(tmp_path: Path) -> None:
 
 def test_the_dense_model_is_saved_inside(demo_corpus: Corpus, tmp_path: Path) -> None:
     dense = random_model(demo_corpus.words, residual="mean").mean_path()
-    weights = linear({"dense.score": 1.0, "bm25.score": 0.5})
+    weights = linear({"dense": 1.0, "bm25": 0.5})
     model = RankingModel(weights, dense=dense)
     folder = model.save(tmp_path / "ranker")
     assert "| dense/model.safetensors |" in (folder / CARD).read_text("utf-8")
@@ -228,7 +200,7 @@ def test_the_dense_model_is_saved_inside(demo_corpus: Corpus, tmp_path: Path) ->
         ("{", "damaged"),
         ("[]", "must contain a dict, not a list"),
         ('{"format": "ranker-9"}', "a ranker of another version; train it again"),
-        ('{"format": "ranker-4", "weights": {}}', "a ranker of another version; train it again"),
+        ('{"format": "ranker-5", "weights": {}}', "a ranker of another version; train it again"),
         (WHOLE % '"weights": {"a": 1}, "confidence": {}', "missing or inconsistent"),
         (
             WHOLE % '"weights": {"a": "b"}, "deviations": {"a": 1}, "confidence": {}',
@@ -257,16 +229,14 @@ def test_missing_options_are_named(demo_corpus: Corpus) -> None:
 
 @pytest.fixture(scope="module")
 def lists(demo_corpus: Corpus) -> TrainingLists:
-    return read_lists(ranker(demo_corpus), Queries.from_contexts(demo_corpus, demo_corpus.split("train")))
+    queries = Queries.from_contexts(demo_corpus, demo_corpus.split("train"))
+    return read_lists(ranker(demo_corpus), queries, "train")
 
 
-@pytest.mark.parametrize(
-    "start", [LinearModel({}, {}), LinearModel({"age": 1.0, "unknown": 2.0}, DEVIATIONS)]
-)
-def test_a_linear_model_minimises_the_loss(lists: TrainingLists, start: LinearModel) -> None:
-    model = fit_ranker(RankerSettings(l2=0.01, iterations=300), lists, start)
+def test_a_linear_model_minimises_the_loss(lists: TrainingLists) -> None:
+    model = fit_ranker(RankerSettings(l2=0.01, iterations=300), lists)
     names, values = model.inputs(lists)
-    before = np.array([start.weights.get(name, 0.0) for name in names])
+    assert not {name for name in names if group_of(name) == DRAFT}
 
     def loss(weights: np.ndarray) -> float:
         scores = [
@@ -274,12 +244,11 @@ def test_a_linear_model_minimises_the_loss(lists: TrainingLists, start: LinearMo
             for start, end in pairwise(lists.offsets.tolist())
         ]
         entropies = [np.log(np.exp(of).sum()) - of[cited].mean() for of, cited in scores if cited.any()]
-        return float(np.mean(entropies) + 0.01 * (weights - before) @ (weights - before))
+        return float(np.mean(entropies) + 0.01 * weights @ weights)
 
     weights = np.array([model.weights[name] for name in names])
     rng, least = np.random.default_rng(0), loss(weights)
-    assert least < loss(before)
-    assert model.weights.get("unknown") == start.weights.get("unknown")
+    assert least < loss(np.zeros(len(names)))
     for _ in range(5):
         assert least <= loss(weights + rng.normal(size=len(weights)) * 0.02)
 
@@ -299,7 +268,7 @@ def test_measures_of_lists_match_a_plain_ranking(lists: TrainingLists, demo_corp
 
 
 def test_cross_fitting_holds_out_citing_papers(lists: TrainingLists, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fit(given: Any, part: TrainingLists, start: Any) -> Any:
+    def fit(settings: RankerSettings, part: TrainingLists) -> Any:
         seen = set(part.citing.tolist())
 
         def score(others: TrainingLists) -> np.ndarray:
@@ -312,18 +281,19 @@ def test_cross_fitting_holds_out_citing_papers(lists: TrainingLists, monkeypatch
     np.testing.assert_array_equal(cross_fit(RankerSettings(), lists, 0), lists.papers)
 
 
-def test_variants_are_measured_apart(lists: TrainingLists) -> None:
+def test_sources_are_measured_apart(lists: TrainingLists) -> None:
     scores, odd = lists.papers.astype(np.float32), np.arange(len(lists)) % 3 == 0
-    found = measure_variants(replace(lists, variant=np.where(odd, "titles", "corpus")), scores)
-    assert list(found) == ["titles", "corpus"]
+    measures = measure(replace(lists, source=np.where(odd, "titles", "corpus")), scores)
+    assert list(measures) == ["titles", "corpus"]
     for name, of in (("titles", odd), ("corpus", ~odd)):
         sums = ranking_sums(lists.take(of), scores[of[lists.query]])
-        assert found[name] == {measure: value / of.sum() for measure, value in sums.items()}
-        assert all(type(value) is float for value in found[name].values())  # for the model card
+        assert measures[name] == {key: value / of.sum() for key, value in sums.items()}
+        assert all(type(value) is float for value in measures[name].values())  # for the model card
 
 
 def test_too_little_to_learn_from_is_refused(tiny_corpus: Corpus) -> None:
-    lists = read_lists(ranker(tiny_corpus), Queries.from_contexts(tiny_corpus, tiny_corpus.split("val")))
+    queries = Queries.from_contexts(tiny_corpus, tiny_corpus.split("val"))
+    lists = read_lists(ranker(tiny_corpus), queries, "val")
     with pytest.raises(InputError, match="fewer than 20 queries have a cited paper"):
         fit_ranker(RankerSettings(), lists)
     tiny_corpus.splits["none"] = Split("none", np.empty(0, np.int64), Ragged.from_rows([]))
@@ -331,9 +301,6 @@ def test_too_little_to_learn_from_is_refused(tiny_corpus: Corpus) -> None:
         training_split(tiny_corpus, "none", None, 0)
     with pytest.raises(InputError, match=r"model.folds=3: the contexts have only 1 citing papers"):
         cross_fit(RankerSettings(), lists, 0)
-
-
-VARIANTS = ("corpus", "papers", "half", "titles", "contexts-50", "small")
 
 
 @pytest.mark.slow
@@ -356,8 +323,7 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path
     about = json.loads((out / "ranker" / ABOUT).read_text())
     assert about["parts"]["encoder"] == "article" and (tmp_path / "vectors").is_dir()
     measures = about["cross_fitted"]
-    assert about["data"] == demo_corpus.name and measures["corpus/recall@10"] > 0
-    assert set(VARIANTS) == {name.partition("/")[0] for name in measures}
+    assert about["data"] == demo_corpus.name and measures["recall@10"] > 0
     given = compose_config("evaluate", ["retriever=ranker", f"ranker={out}", *options])
     made = instantiate(given.retriever)
     made.index(demo_corpus)
@@ -372,59 +338,6 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path
         )
 
     assert hits(found) >= hits(bm25.search(split.contexts, 10).papers)
-
-
-def test_variants_of_a_corpus(demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = copy.copy(demo_corpus)
-    corpus.splits = {**demo_corpus.splits, "val_named": demo_corpus.split("val").take(np.arange(7))}
-    read = dict[str, Corpus]()
-
-    def spy(ranker: Ranker, queries: Queries, variant: str = "corpus") -> TrainingLists:
-        if len(ranker.corpus.paper_ids) == len(corpus.paper_ids):
-            read[variant] = ranker.corpus
-        return read_lists(ranker, queries, variant)
-
-    monkeypatch.setattr("citerec.rerank.ranker.training.read_lists", spy)
-    monkeypatch.setattr("citerec.rerank.ranker.training.FEW", (20, 50, 10**6))
-    settings = RankerSettings(queries=14, variant_queries=12, small_queries=10)
-    parts = {"bm25": BM25(), "bm25_contexts": BM25(contexts=100), "dense": average()}
-    lists = read_variants(Ranker(None, parts, 15), corpus, settings, 0)
-    wanted = {"corpus": 14, "papers": 12, "names": 7, "contexts-20": 12, "contexts-50": 12}
-    assert Counter(lists.variant.tolist()) == Counter(wanted | {"half": 12, "titles": 12, "small": 10})
-    assert lists.cited.sum() > 30
-    train = {name: len(of.splits.get("train", ())) for name, of in read.items()}
-    contexts_of = {"corpus": len(corpus.split("train")), "contexts-20": 20, "contexts-50": 50}
-    assert train == {**dict.fromkeys(train, 0), **contexts_of}
-    abstracts = {name: sum(map(bool, of.abstracts)) for name, of in read.items()}
-    whole = abstracts["corpus"]
-    assert abstracts["titles"] == 0 < 0.3 * whole < abstracts["half"] < 0.7 * whole
-    assert all(abstracts[name] == whole for name in abstracts if name not in ("half", "titles"))
-    for of in read.values():
-        assert (of.abstract_tokens.lengths > 0).tolist() == [bool(text) for text in of.abstracts]
-    # Without training contexts, their columns are unknown.
-    popularity = lists.values[:, lists.columns.index("popularity")]
-    by_variant = {name: popularity[(lists.variant == name)[lists.query]] for name in read}
-    assert {name for name, values in by_variant.items() if np.isfinite(values).all()} == set(contexts_of)
-    assert all(np.isnan(by_variant[name]).all() for name in by_variant if name not in contexts_of)
-
-
-@pytest.mark.slow
-def test_a_dense_model_of_other_corpora_adds_variants(
-    demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("citerec.rerank.ranker.training.trained_retriever", lambda path: average())
-    plain = RankerSettings(queries=14, variant_queries=12, small_queries=10)
-    settings = replace(plain, out_of_domain_checkpoint="other")
-    lists = read_variants(Ranker(None, {"dense": average()}, 15), demo_corpus, settings, 0)
-    counts = {"corpus": 14, "papers": 12, "half": 12, "titles": 12, "contexts-50": 12, "small": 10}
-    counts |= {f"other-{name}": count for name, count in (counts | {"corpus": 12}).items()}
-    assert Counter(lists.variant.tolist()) == Counter(counts)
-    monkeypatch.setattr("citerec.rerank.ranker.linear.MIN_LISTS", 1)
-    assert fit_calibrated(plain, lists, 0)[1].parameters
-    assert fit_calibrated(plain, lists, 0, "drafts")[1] == Confidence()
-    without = replace(plain, small_queries=0)
-    lists = read_variants(Ranker(None, {"dense": average()}, 15), demo_corpus, without, 0)
-    assert "small" not in lists.variant
 
 
 def test_papers_beyond_the_candidates_leave_the_fusion_to_these(demo_corpus: Corpus) -> None:
@@ -445,7 +358,7 @@ def test_known_citations_keep_the_order_in_both_groups(demo_corpus: Corpus) -> N
     assert made.model is not None
     rows = contexts(demo_corpus)[:6]
     plain = made.search(rows, 15).papers
-    parameters = {"scale": 1.0, "none": 0.0, "cited elsewhere": 2.0, "cited elsewhere, others": 0.1}
+    parameters = {"scale": 1.0, "none": 0.0, "known": 2.0, "known, others": 0.1}
     made.model = replace(made.model, confidence=Confidence(parameters))
     known = Ragged.from_rows([row[[2, 9, 11]] for row in plain])
     found = made.search(Queries.from_contexts(demo_corpus, rows, CitedElsewhere.papers(known)), 15)

@@ -13,15 +13,8 @@ from typing import Any
 import msgspec
 
 from citerec.base.errors import InputError
-from citerec.formats.articles.layouts.fields import read_identifiers
-from citerec.formats.documents import (
-    CitationSpan,
-    Document,
-    FullText,
-    Metadata,
-    Paragraph,
-    Reference,
-)
+from citerec.formats.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
+from citerec.formats.identifiers import identifiers
 from citerec.formats.json_lines import CitedId, Object, Offset, PaperId, Year, validate
 
 
@@ -70,7 +63,7 @@ def read_s2orc(record: Object, where: str) -> Document:
         paper.year,
         tuple(author.name or "" for author in paper.authors or ()),
         tuple(dict.fromkeys(field.category or "" for field in paper.s2fieldsofstudy or ())),
-        read_identifiers(paper.externalids),
+        identifiers(paper.externalids),
     )
     part = "body" if "body" in record else "content"
     if record.get(part) is None:
@@ -98,7 +91,7 @@ class _AnnotatedSpans:
         self._where, self._field = where, f"{field}.annotations"
 
     def spans(self, kind: str) -> list[_Annotation]:
-        """The annotations of a kind, in text order."""
+        """Return the annotations of a kind, in text order."""
         value, at = self._lists.get(kind), f"{self._field}.{kind}"
         if isinstance(value, str):
             try:
@@ -118,7 +111,7 @@ class _AnnotatedSpans:
         return disjoint
 
     def texts(self, kind: str) -> list[str]:
-        """The texts that the annotations of a kind cover."""
+        """Return the texts that the annotations of a kind cover."""
         return [self.text[span.start : span.end].strip() for span in self.spans(kind)]
 
 
