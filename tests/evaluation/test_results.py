@@ -468,7 +468,7 @@ def test_a_plan_goes_on_after_its_runner_was_stopped_or_killed(tmp_path: Path) -
     subprocess.run(command, cwd=tmp_path, check=True)  # waits for the training that the killed one left
     for name in ("model.safetensors", "about.json"):
         assert (step.output / name).read_bytes() == (whole / name).read_bytes()
-    assert "| static | R@10 | 0." in (tmp_path / "docs" / "page.md").read_text()
+    assert "static,R@10,0." in (tmp_path / "docs" / "page" / "demo-trainings.csv").read_text()
 
 
 def test_the_command(tiny_source: Path, ran: list[str], script: Callable[..., Done]) -> None:
