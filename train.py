@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from citerec.base.configuration import read_settings, refuse_missing
 from citerec.base.errors import InputError, one_line_errors
+from citerec.base.files import expand_user
 from citerec.base.help import CONF
 from citerec.hatten import settings as hatten
 from citerec.rerank import settings as rerank
@@ -67,7 +68,9 @@ def train(config: DictConfig) -> Path:
     given = read_settings(RunSettings, {field.name: config[field.name] for field in fields(RunSettings)})
     settings, trainer = build(config.model), build(config.trainer)
     place, arguments = MODELS[type(settings)]
-    if isinstance(settings, hatten.EncoderTraining):
+    source = str(OmegaConf.select(config, "data.dir", default="") or "")
+    # Word vectors may be downloaded: not before data that are not there are told.
+    if isinstance(settings, hatten.EncoderTraining) and ("://" in source or expand_user(source).is_dir()):
         settings.check_vectors(build(config[arguments["pretrained"]]))
     corpus = build(config.data)  # fails before the slow imports
     module, _, name = place.partition(":")

@@ -21,12 +21,14 @@ ELSEWHERE = {
 }
 """Pages of the checkout outside docs/, and where they are on the site."""
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+PACKAGES = ROOT / "outputs" / "site-source"
+PACKAGES.mkdir(parents=True, exist_ok=True)  # mkdocstrings leaves out folders that are not there at the start
 CODE = re.compile(r"(^```.*?^```)", re.DOTALL | re.MULTILINE)
 
 
 def on_config(config: MkDocsConfig) -> None:
     """Link the packages into a folder `citerec`, which griffe reads: a checkout has too many other files."""
-    package = ROOT / "outputs" / "site-source" / "citerec"
+    package = PACKAGES / "citerec"
     shutil.rmtree(package, ignore_errors=True)
     package.mkdir(parents=True)
     for path in ROOT.iterdir():

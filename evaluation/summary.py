@@ -111,7 +111,8 @@ class Summary(Callback):
         benchmarks = dict.fromkeys(filter(None, map(benchmark_of, jobs)))
         columns = [*(name for kind in benchmarks for name in kind.columns), *self.columns]
         rows = _rows(jobs, varied, columns)
-        write_text(sweep / "summary.md", _markdown(sweep, jobs, labels, rows) + "\n")
+        text = [_markdown(sweep, jobs, labels, rows), *_plots(sweep, jobs, labels)]
+        write_text(sweep / "summary.md", "\n\n".join(text) + "\n")
         write_text(sweep / "summary.csv", _csv(jobs, keys))
         print_table(rows, f"{len(jobs)} jobs")
         for job, label in zip(jobs, labels, strict=True):
@@ -186,6 +187,29 @@ def _markdown(sweep: Path, jobs: list[SweepJob], labels: list[str], rows: list[l
         name = result_file(job).partition(".")[0]
         lines.append(f"- {label}: {job.failure or f'[{name}]({folder}/{result_file(job)})'}")
     return "\n".join(lines)
+
+
+def _plots(sweep: Path, jobs: Sequence[SweepJob], labels: Sequence[str]) -> list[str]:
+    """Draw the curves of the finished jobs of each benchmark; return links to them."""
+    from omegaconf import OmegaConf
+
+    from citerec.evaluation.benchmark import Output
+    from citerec.evaluation.report import Curves, draw_curves
+
+    outputs: dict[type[Benchmark], dict[str, Output]] = {}
+    for job, label in zip(jobs, labels, strict=True):
+        if (job.folder / REPORT).is_file() and (kind := benchmark_of(job)):
+            metrics = json.loads((job.folder / METRICS).read_text("utf-8"))
+            config = OmegaConf.load(job.folder / ".hydra" / "config.yaml")
+            settings: Any = OmegaConf.to_container(config.benchmark, resolve=True)
+            outputs.setdefault(kind, {})[label] = Output(job.folder, metrics, settings)
+    links = []
+    for kind, shown in outputs.items():
+        for plot in kind.view(shown, sweep.name):
+            if isinstance(plot, Curves):
+                draw_curves(sweep / f"{plot.name}.png", plot)
+                links.append(f"![{plot.alt}]({plot.name}.png)")
+    return links
 
 
 def _csv(jobs: list[SweepJob], keys: list[str]) -> str:

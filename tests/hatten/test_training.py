@@ -254,7 +254,8 @@ def test_the_planned_ablations_train_what_they_keep_of_the_paper(
 ) -> None:
     """Smaller models and runs; all other options are those of reproduce/networks.yaml."""
     plan = yaml.safe_load(Path("reproduce/networks.yaml").read_text("utf-8"))
-    recipe = dict(option.split("=") for option in plan["training"][name]["overrides"])
+    options = (option.split("=") for option in plan["training"][name]["overrides"])
+    recipe = {key: value for key, value in options if key.split(".")[0] != "data"}
     sizes: Options = {"model.encoder.hidden": 16, "model.batch.queries": 8}
     sizes |= {"model.batch.steps_per_round": 2, "model.rounds": 2}
     best = train(train_config(recipe, demo, sizes, {"output_dir": tmp_path}))
