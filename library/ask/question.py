@@ -13,6 +13,7 @@ from citerec.base.errors import InputError
 from citerec.base.settings import listed
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.formats.drafts.language import CITE_MARK, Citation, Key, replaced
+from citerec.formats.names import AND, ET_AL
 from citerec.library.limits import MAX_TEXT
 from citerec.library.papers.storage import Storage
 from citerec.retrieval.arrays import Mask
@@ -234,10 +235,10 @@ class Request:
 
 _NAME = r"[^\W\d_][\w'’\-]*"
 _CITATION = re.compile(
-    rf"(?P<names>{_NAME}(?:\s*,\s*{_NAME})*(?:\s*,?\s*(?:and|&|\\&)\s*{_NAME})?)(?P<more>\s*,?\s*et\s+al\b\.?)?"
+    rf"(?P<names>{_NAME}(?:\s*,\s*{_NAME})*(?:\s*,?\s*{AND}\s*{_NAME})?)(?P<more>\s*,?\s*{ET_AL})?"
     rf"\s*,?\s*[(\[]?(?P<year>\d{{4}})[a-z]?[)\]]*[\s.,;]*{TARGET_MARKER}"
 )
-_SEPARATOR = re.compile(r"\s*(?:,|\band\b|\\?&)\s*")
+_SEPARATOR = re.compile(rf"\s*(?:,|(?<!\w){AND}(?!\w))\s*")
 _KEY = re.compile(r"\s*(?:\[?@|\\\w*cite\w*\{)?([^\s{}\[\]]+)[\]}]?\s*")
 
 
