@@ -34,7 +34,7 @@ from citerec.library.papers.folder import (
     rebuild_command,
     write_manifest,
 )
-from citerec.library.papers.models import ENCODED, MOST_ENCODED
+from citerec.library.papers.models import ENCODED, ENCODED_LANGUAGES, MOST_ENCODED
 from citerec.library.papers.storage import Storage, known_row
 from citerec.rerank.ranker.model import encoder_of
 from citerec.retrieval.arrays import Rows
@@ -381,7 +381,7 @@ class Library:
         except InputError as error:
             raise damaged(self.path, error) from None
         try:
-            for folder in (ENCODED, f"{FOLDER}/{OF_TEXTS}"):
+            for folder in (ENCODED, ENCODED_LANGUAGES, f"{FOLDER}/{OF_TEXTS}"):
                 check_encoded(self.path / folder)
         except DamagedFile as error:
             raise DamagedFile(f"{error}; {self.encodes} encodes its papers again") from None

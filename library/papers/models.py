@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from functools import lru_cache
 from pathlib import Path
 
 from citerec.base.errors import InputError
@@ -111,13 +112,19 @@ def _dense_files(path: Path) -> dict[str, Path]:
     return {}
 
 
+@lru_cache(maxsize=1)
+def _open_networks(folder: Path) -> Networks:
+    networks = Networks.open(folder)
+    networks.load()
+    return networks
+
+
 def open_languages(library: Path) -> NetworkRetriever | None:
     """Return the encoder of passages that are not in English, not yet indexed; None without its package."""
     spec = importlib.util.find_spec(LANGUAGES)
     if spec is None or spec.origin is None:
         return None
-    networks = Networks.open(Path(spec.origin).parent / NETWORKS)
-    networks.load()
+    networks = _open_networks(Path(spec.origin).parent / NETWORKS)
     store = VectorStore(library / ENCODED_LANGUAGES, networks.identity, networks.dim)
     return NetworkRetriever(networks, store, whole=False)
 

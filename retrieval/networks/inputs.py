@@ -54,7 +54,7 @@ class PaperText(NamedTuple):
     bounds: list[int]
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _tokenizer(content: bytes) -> Tokenizer:
     """Open a tokeniser once for all folders that have it, as those of several libraries do."""
     return Tokenizer.from_buffer(content)

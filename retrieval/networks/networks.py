@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import digest_file, write_text
@@ -48,13 +48,18 @@ _opened: WeakValueDictionary[str, Network] = WeakValueDictionary()
 
 @dataclass(frozen=True)
 class Networks:
-    """An encoder, which makes a vector [D] of a text, and a cross-encoder, which scores pairs."""
+    """An encoder, which makes a vector [D] of a text, and a cross-encoder, which scores pairs.
+
+    means: of outputs, by kind. scale: of queries' vectors, so that products with papers are as far apart as
+    the built-in encoder's cosines, whose limits and weights they are read with.
+    """
 
     folder: Path
     dim: int
     reader: InputReader
     hashes: dict[str, str]
     means: Mapping[str, Floats] = field(default_factory=dict)
+    scale: float = 1.0
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -67,9 +72,10 @@ class Networks:
             lengths, hashes = Lengths(**content["lengths"]), dict(content["files"])
             dim, prefixes = int(content["dim"]), dict(content.get("prefixes", {}))
             means = load_file(folder / MEANS) if MEANS in hashes else {}
+            scale = float(content.get("scale", 1))
         except (OSError, ValueError, LookupError, TypeError, SafetensorError) as error:
             raise InputError(f"{path}: damaged ({error_text(error)})") from None
-        return cls(folder, dim, InputReader.open(folder / TOKENIZER, lengths, prefixes), hashes, means)
+        return cls(folder, dim, InputReader.open(folder / TOKENIZER, lengths, prefixes), hashes, means, scale)
 
     @staticmethod
     def write(
@@ -79,6 +85,7 @@ class Networks:
         lengths: Lengths,
         prefixes: Mapping[str, str] = MappingProxyType({}),
         means: Mapping[str, Floats] = MappingProxyType({}),
+        scale: float = 1.0,
     ) -> None:
         """Write networks to a folder: ENCODER and perhaps CROSS_ENCODER by name, and their tokenizer.json.
 
@@ -90,10 +97,10 @@ class Networks:
             write_graph(bert, folder / name)
         write_text(folder / TOKENIZER, tokenizer)
         if means:
-            save_file(dict(means), folder / MEANS)
+            (folder / MEANS).write_bytes(save(dict(means)))
         names = (*graphs, TOKENIZER, *([MEANS] if means else []))
         hashes = {name: digest_file(folder / name) for name in names}
-        _write_manifest(folder, graphs[ENCODER].shape[1], lengths, hashes, prefixes)
+        _write_manifest(folder, graphs[ENCODER].shape[1], lengths, hashes, prefixes, scale)
 
     def with_cross_encoder(self, bert: Bert) -> Self:
         """Write a cross-encoder to the folder; returns the networks with it."""
@@ -101,7 +108,8 @@ class Networks:
 
         write_graph(bert, self.folder / CROSS_ENCODER)
         hashes = {**self.hashes, CROSS_ENCODER: digest_file(self.folder / CROSS_ENCODER)}
-        _write_manifest(self.folder, self.dim, self.reader.lengths, hashes, self.reader.prefixes)
+        given = self.dim, self.reader.lengths, hashes, self.reader.prefixes, self.scale
+        _write_manifest(self.folder, *given)
         return replace(self, hashes=hashes)
 
     @property
@@ -155,12 +163,13 @@ class Networks:
         return np.stack(vectors) if vectors else np.empty((0, self.dim), np.float32)
 
     def read(self, texts: list[Subwords]) -> list[tuple[Floats, Floats]]:
-        """Read queries of L subwords: a vector [D], and hidden states [L, D], all of unit length."""
+        """Read queries of L subwords: a vector [D], of length `scale`, and hidden states [L, D], of unit
+        length."""
         before = len(self.reader.start())
 
         def one(_: int, hidden: Floats) -> tuple[Floats, Floats]:
             hidden = self._less_mean(hidden, QUERY)
-            return _unit(hidden.mean(axis=0)), _units(hidden[before:-1])
+            return np.float32(self.scale) * _unit(hidden.mean(axis=0)), _units(hidden[before:-1])
 
         return self.encoder.map([(self.reader.alone(text), None) for text in texts], one)
 
@@ -212,10 +221,16 @@ class Networks:
 
 
 def _write_manifest(
-    folder: Path, dim: int, lengths: Lengths, hashes: Mapping[str, str], prefixes: Mapping[str, str]
+    folder: Path,
+    dim: int,
+    lengths: Lengths,
+    hashes: Mapping[str, str],
+    prefixes: Mapping[str, str],
+    scale: float,
 ) -> None:
     content = {"format": FORMAT, "dim": dim, "lengths": asdict(lengths), "files": dict(hashes)}
     content |= {"prefixes": dict(prefixes)} if prefixes else {}
+    content |= {"scale": scale} if scale != 1 else {}
     write_text(folder / MANIFEST, json.dumps(content, indent=1) + "\n")
 
 

@@ -5,6 +5,7 @@ Prints each model's right answers with -s: python -m pytest -s tests/library/tes
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from citerec.library.ask.recommendation import NOTHING_FITS, note_on
 from citerec.library.ask.recommender import Recommender
 from citerec.library.papers.encoding import encode
 from citerec.library.papers.library import Library
+from citerec.library.papers.models import LANGUAGES
 from citerec.library.sources.readers import read_source
 
 FOLDER = Path(__file__).parent / "sense"
@@ -32,6 +34,22 @@ def recommenders(place: Path, model: str) -> list[Recommender]:
         encode(library)
         found.append(Recommender.open(library.path))
     return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec(LANGUAGES) is None, reason="needs the wheel that `make languages` builds")
+def test_questions_in_other_languages_find_english_papers(tmp_path: Path) -> None:
+    [part] = yaml.safe_load((FOLDER / "languages.yaml").read_text("utf-8"))
+    found = []
+    for library in (part["library"], "ecology_medicine.bib"):
+        made = Library.create(tmp_path / Path(library).stem, list(read_source(FOLDER / library, print)))
+        encode(made)
+        recommender = Recommender.open(made.path)
+        found.append([recommender.recommend(text, k=1) for text, _ in part["questions"]])
+    right = [key == best.key for (_, key), [best] in zip(part["questions"], found[0], strict=True)]
+    said = [sum(note_on(best) == NOTHING_FITS for best in part) for part in found]
+    print(f"\n{sum(right)} of {len(right)} right first; nothing fits: own field {said[0]}, another {said[1]}")
+    assert sum(right) >= 20 - SLACK and said[0] <= 8 and said[1] >= 20
 
 
 @pytest.mark.slow

@@ -107,14 +107,13 @@ def test_texts_of_a_kind_have_its_prefix_and_lose_the_nearest_mean(
     save_file({"query": means}, tmp_path / MEANS)
     manifest = json.loads((tiny_networks / "networks.json").read_text())
     manifest["files"] = {name: digest_file(tmp_path / name) for name in (ENCODER, TOKENIZER, MEANS)}
-    manifest["prefixes"] = {"query": "we parse"}
+    manifest |= {"prefixes": {"query": "we parse"}, "scale": 1.5}
     (tmp_path / "networks.json").write_text(json.dumps(manifest))
     networks = Networks.open(tmp_path)
     [(vector, states)] = networks.read([text])
     expected = hidden - near
-    np.testing.assert_allclose(
-        vector, expected.mean(axis=0) / np.linalg.norm(expected.mean(axis=0)), atol=1e-5
-    )
+    mean = expected.mean(axis=0)
+    np.testing.assert_allclose(vector, 1.5 * mean / np.linalg.norm(mean), atol=1e-5)
     assert len(states) == len(text)
     np.testing.assert_allclose(states[0], expected[3] / np.linalg.norm(expected[3]), atol=1e-5)
     np.testing.assert_allclose(networks.vectors([text], kind="paper"), plain.vectors([text]), atol=1e-6)
