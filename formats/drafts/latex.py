@@ -273,7 +273,11 @@ class Latex(Language):
             # In captions, footnotes, tables or the abstract, which training contexts exclude.
             separated = _ENVIRONMENT.sub(" ", _FLOAT.sub(r"\\section{}", body))
             more = self.convert(*self.sections(_ASIDE.sub(" ", separated)), unread)
-            paragraphs += [part for part in more if any(span.ref in unread for span in part.citations)]
+            paragraphs += [
+                part._replace(section=f"again {part.section}", reread=True)
+                for part in more
+                if any(span.ref in unread for span in part.citations)
+            ]
         return paragraphs, keys
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import chain, groupby
+from operator import attrgetter
 from pathlib import Path
 
 from citerec.base.errors import InputError
@@ -64,21 +65,25 @@ class PlaceholderReader:
 
     def __call__(self, path: Path) -> str:
         if path not in self._marked:
-            text = self.texts[path] = self.language.exact_text(path)
-            pieces, done = [], 0
-            for citation in self.language.joined(text) if self.masked else self.language.citations(text):
-                thousands, ones = divmod(len(self.spans), 1000)
-                key = f"{PLACEHOLDER}{chr(0xF001 + thousands)}{chr(0xF401 + ones)}"
-                command = text[citation.start : citation.end]
-                if filled := self._replaced(command, citation, key):
-                    self.spans[key] = path, citation.start, citation.end
-                    self.replaced[key] = tuple(citation.cited) if self.masked else ()
-                    self.marks[key] = target_mark(command)
-                    before, after = filled.split(key, 1)
-                    pieces += [clean_text(text[done : citation.start] + before), key, clean_text(after)]
-                    done = citation.end
-            self._marked[path] = "".join([*pieces, clean_text(text[done:])]).removeprefix("\ufeff")
+            self.texts[path] = self.language.exact_text(path)
+            self._marked[path] = self.mark(path, self.texts[path])
         return self._marked[path]
+
+    def mark(self, path: Path, text: str) -> str:
+        """Return the text of a file, cleaned, with placeholders."""
+        pieces, done = [], 0
+        for citation in self.language.joined(text) if self.masked else self.language.citations(text):
+            thousands, ones = divmod(len(self.spans), 1000)
+            key = f"{PLACEHOLDER}{chr(0xF001 + thousands)}{chr(0xF401 + ones)}"
+            command = text[citation.start : citation.end]
+            if filled := self._replaced(command, citation, key):
+                self.spans[key] = path, citation.start, citation.end
+                self.replaced[key] = tuple(citation.cited) if self.masked else ()
+                self.marks[key] = target_mark(command)
+                before, after = filled.split(key, 1)
+                pieces += [clean_text(text[done : citation.start] + before), key, clean_text(after)]
+                done = citation.end
+        return "".join([*pieces, clean_text(text[done:])]).removeprefix("\ufeff")
 
     def _replaced(self, command: str, citation: Citation, key: str) -> str | None:
         if self.masked:
@@ -265,11 +270,14 @@ def find_passages(
     """Return the context of each citation in the order of the text, and the keys that it cites."""
     passages: list[tuple[str, list[str]]] = []
     bibliography = Bibliography(references)
-    for _, section in groupby(paragraphs, key=lambda paragraph: paragraph.section):
+    read = {span.ref for paragraph in paragraphs if not paragraph.reread for span in paragraph.citations}
+    for (_, reread), section in groupby(paragraphs, key=attrgetter("section", "reread")):
         full_text = FullText(list(section), references)
         citations = find_citations(full_text, WINDOW + len(OTHER_MARKER), Counter(), bibliography)
         for (left, right), same in groupby(citations, key=lambda citation: (citation.left, citation.right)):
-            passages.append((cut_window(left, right, WINDOW, "whole"), [citation.ref for citation in same]))
+            keys = [citation.ref for citation in same if not (reread and citation.ref in read)]
+            if keys:
+                passages.append((cut_window(left, right, WINDOW, "whole"), keys))
     return passages
 
 

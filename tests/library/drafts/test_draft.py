@@ -170,6 +170,20 @@ def test_passages_are_those_of_all_citations_in_order(folder: Path) -> None:
         assert context == place.context and not cited
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_paragraph_with_a_note_gives_its_passages_once(folder: Path, masked: bool) -> None:
+    """Else a masked citation stands among the passages, with its answer."""
+    text = (
+        r"Trees are parsed~\cite{%s} by stacks~\cite{stack}.\footnote{Greedily~\cite{?} or not~\cite{beam}.}"
+    )
+    (folder / "note.tex").write_text(f"{text % 'tree'}\n\n{text % 'forest'}\n")
+    (folder / "refs.bib").touch()
+    draft = read_draft(folder / "note.tex", bibs=[folder / "refs.bib"], masked=masked)
+    cited = [key for _, keys in draft.passages for key in keys if key != "?"]
+    assert sorted(cited) == sorted(["tree", "forest", *["stack", "beam"] * 2]), "each citation once"
+    assert [draft.passages[place.passage][0] for place in draft.places] == [p.context for p in draft.places]
+
+
 def test_a_context_equals_that_of_a_citation_with_a_key(folder: Path) -> None:
     """The oracle: the context that the data set builder cuts if there is a real key."""
     text = PAPER.replace(r"BERT~\cite{?}", r"BERT~\cite{improving}").replace("improving, TODO", "other")
