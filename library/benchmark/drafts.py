@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -24,7 +25,7 @@ import numpy as np
 from citerec.base.files import atomic_write, digest_file
 from citerec.base.progress import count_progress
 from citerec.datasets.published.drafts import draft_folder
-from citerec.datasets.records import TARGET_MARKER
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.evaluation.benchmark import Benchmark, Data, Output, RetrieverFactory
 from citerec.evaluation.report import METRICS, PER_QUERY, Column, Metrics, Part, Provenance, Report
 from citerec.evaluation.settings import DRAFT
@@ -296,9 +297,14 @@ def _known(question: Question, command: str) -> Sequence[str]:
 def _written_request(
     draft: Draft, place: Place, papers: Mapping[str, str], own: str | None, ids: Mapping[str, str]
 ) -> Request:
-    """Return the request for a mark behind which nothing is written. papers: those cited before it."""
+    """Return the request for a mark behind which nothing is written. papers: those cited before it.
+
+    A mark with no words before it is asked with the title, as editors do, or with what follows.
+    """
     before = replace(draft, passages=draft.passages[: place.passage])
     context = place.context[: place.context.rindex(TARGET_MARKER) + len(TARGET_MARKER)]
+    if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
+        context = f"{draft.title} {TARGET_MARKER}" if re.search(r"\w", draft.title) else place.context
     place = replace(place, context=context, beside=tuple(key for key in place.beside if key in papers))
     return place_request(before, place, papers, own, citing_passages(before, ids))
 

@@ -341,6 +341,16 @@ def test_bm25_reads_names_and_years_and_prefers_what_the_draft_cites_elsewhere(
     np.testing.assert_allclose(again.scores[0, :4], sorted(scores.values(), reverse=True), rtol=1e-6)
 
 
+def test_a_mark_with_nothing_before_it_is_asked_with_the_title(folder: Path, tmp_path: Path) -> None:
+    notes = NOTES.replace(
+        "# Words", "# Words\n\n[@porter] translates machines automatically and evaluates.\n"
+    )
+    (folder / "notes" / "notes.md").write_text(notes)
+    run(folder, tmp_path / "out", protocols=("as_is",), commands=("ask", "written"))
+    ranks = read_results(tmp_path / "out" / PARTS)[1].ranks["model"]
+    assert ranks["as_is/ask"].rank[0] > 1 and ranks["as_is/written"].rank[0] == 1
+
+
 def test_halves_and_counts(folder: Path, tmp_path: Path) -> None:
     metrics = run(folder, tmp_path / "out", protocols=("as_is",), commands=("ask",))["as_is/ask"]
     paper = read_results(tmp_path / "out" / PARTS)[2]
