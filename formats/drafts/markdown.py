@@ -33,9 +33,11 @@ from citerec.formats.drafts.language import (
     Citation,
     Key,
     Language,
+    Note,
     Open,
     Section,
     Source,
+    called_notes,
     identified,
     number_keys,
 )
@@ -65,6 +67,12 @@ _FORMULA = re.compile(r"(?<![\\$\w])\$(?![\s$])((?:[^$\\\n]|\\.|\n(?!\s*\n)){1,5
 _ASIDE = re.compile(
     r"!\[(?:[^\[\]]|\[[^\[\]]*\]){0,2000}\]\([^)\n]*\)(?:\{[^{}]*\})?|^[ \t]*(?:\|.*\||\+[-=+]+\+)[ \t]*$"
     r"|^\[\^[^\]\n]+\]:.*(?:\n(?:[ \t]+.*)?\S.*)*|\^\[(?:[^\[\]]|\[[^\[\]]*\]){0,2000}\]",
+    re.MULTILINE,
+)
+_NOTE = re.compile(
+    r"^ {0,3}\[\^(?P<name>[^\]\s]+)\]:[ \t]*(?P<text>[^\n]*(?:\n(?! {0,3}\[\^)[^\n]*\S[^\n]*)*"
+    r"(?:(?:\n[ \t]*)+\n(?: {4}|\t)[^\n]*\S[^\n]*)*)"
+    r"|\[\^(?P<called>[^\]\s]+)\](?!:)|\^\[(?P<inline>(?:[^\[\]]|\[[^\[\]]*\]){0,2000})\]",
     re.MULTILINE,
 )
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$|^(\S.*)\n(=+|-{2,})[ \t]*$", re.MULTILINE)
@@ -228,6 +236,9 @@ class Markdown(Language):
         text = _FRONT_MATTER.sub("", text)
         text = _BOOK_REFERENCE.sub("", _FORMULA.sub(_formula_text, text))
         return running_text(_ASIDE.sub(" ", text)) if running else text
+
+    def notes(self, text: str) -> Iterator[Note]:
+        return called_notes(_NOTE, text)
 
     def headings(self, text: str) -> Iterator[tuple[int, str, int, int]]:
         for match in _HEADING.finditer(text):

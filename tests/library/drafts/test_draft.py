@@ -104,6 +104,34 @@ We parse sentences.
 """
 
 
+CALLED = {
+    ".md": "Trees grow in practice.[^a] Cats purr.[^b] Dogs bark.[@?] We ask.^[As [@?] do.]\n\n"
+    "[^a]: [@?].\n[^b]: See\n  [@?]. Then stop.\n",
+    ".tex": r"""\begin{document}Trees grow in practice.\footnote{\cite{?}.} Cats purr.\footnote{See
+    \cite{?}. Then stop.} Dogs bark.\cite{?} We ask.\footnote{As \cite{?} do.}\end{document}""",
+    ".org": "Trees grow in practice.[fn:1] Cats purr.[fn:: See [cite:@?]. Then stop.] Dogs bark.[cite:@?] "
+    "We ask.[fn:2]\n\n[fn:1] [cite:@?].\n[fn:2] As [cite:@?] do.",
+    ".typ": "Trees grow in practice.#footnote[@?.] Cats purr.#footnote[See #cite(<?>). Then stop.] "
+    "Dogs bark.@? We ask.#footnote[As @? do.]",
+}
+
+
+@pytest.mark.parametrize("suffix", CALLED)
+def test_a_note_is_read_in_the_sentence_that_calls_it(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_text(CALLED[suffix])
+    places = read_draft(path).places
+    assert {place.sentence.rstrip(".") for place in places} == {
+        "Trees grow in practice ([CITE])",
+        "Cats purr (See [CITE]; Then stop)",
+        "Dogs bark [CITE]",
+        "We ask (As [CITE] do)",
+    }
+    whole = "Trees grow in practice (). Cats purr (See ; Then stop). Dogs bark . We ask (As  do)."
+    for place in places:
+        assert re.sub(r"\[?(TARGET|OTHER)CIT\]?", "", place.context) == whole
+
+
 @pytest.fixture(scope="module")
 def recommender(tmp_path_factory: pytest.TempPathFactory) -> Recommender:
     path = tmp_path_factory.mktemp("library") / "mine"
@@ -157,7 +185,7 @@ def test_sentences_and_the_keys_they_cite(folder: Path) -> None:
     assert "BERT [?]" in gpt.sentence and "[improving, CITE]" in gpt.sentence
     assert adam.sentence == "Steps are those of Adam [CITE]." and adam.beside == ()
     assert caption.context == "Gradients [TARGETCIT] at work.", "captions and footnotes are read apart"
-    assert footnote.sentence.endswith("Its parser is greedy [CITE]..")
+    assert footnote.sentence == "The treebank is old (Its parser is greedy [CITE])."
     assert "treebank is old" in footnote.context
 
 
