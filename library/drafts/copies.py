@@ -205,7 +205,8 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sur
     draft, ids = suggestions.draft, suggestions.ids
     language = draft_language(draft.path)
     bibliography = exact_text(draft.bibs[-1]) if draft.bibs else ""
-    keys = _KeyAssigner(ids, [bibliography, *map(exact_text, draft.bibs[:-1])])
+    own = {paper.id: paper.key for papers in suggestions.papers for paper in papers if paper.key in ids}
+    keys = _KeyAssigner(ids, [bibliography, *map(exact_text, draft.bibs[:-1])], own)
     for key, entry in draft.cited.items():
         if entry is None and key in ids:  # only the library has the entry of this key
             keys.new[key] = ids[key]
@@ -306,10 +307,11 @@ def _write_all(folder: Path, contents: Mapping[Path, bytes], others: Mapping[Pat
 class _KeyAssigner:
     """Assigns keys to papers: the draft's key if it has one, else a new unique key."""
 
-    def __init__(self, ids: Mapping[str, str], bibliographies: Sequence[str]) -> None:
+    def __init__(self, ids: Mapping[str, str], bibliographies: Sequence[str], own: Mapping[str, str]) -> None:
+        """ids: of papers that the draft cites by its keys. own: keys that were chosen for papers, by id."""
         self.new: dict[str, str] = {}
         """Ids of papers whose entries must be added to the bibliography, by key."""
-        self._keys = {paper: key for key, paper in ids.items()}
+        self._keys = {paper: key for key, paper in reversed(ids.items())} | own
         self._bibliographies = bibliographies
         self._taken = {key for text in bibliographies for key in BibtexText(text).all_keys()} | set(ids)
         self._missing: set[str] = set()

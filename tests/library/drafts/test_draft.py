@@ -838,3 +838,25 @@ def test_papers_cited_elsewhere_are_marked_beside_k_others(folder: Path, recomme
     out = io.StringIO()
     report(made, Console(file=out, width=100))
     assert "already cited in this draft" in out.getvalue()
+
+
+def test_a_key_belongs_to_its_own_entry(tmp_path: Path) -> None:
+    same = {"title": "Deep Sampling of Graphs", "authors": ("Wei Zhang",)}
+    papers = [
+        LibraryPaper("pre", "zhang2017", year=2017, venue="arXiv", **same),
+        LibraryPaper("pub", "zhang2021", year=2021, venue="Journal", doi="10.1/z", **same),
+    ]
+    Library.create(tmp_path / "mine", papers, model="bm25")
+    recommender = Recommender.open(tmp_path / "mine")
+    entry = "@article{%s, title={Deep sampling of graphs}, author={Zhang, Wei}, year=%s}\n"
+    for cited, year in (("zhang2021", 2021), ("mine", 2021), ("zhang2017", 2017)):
+        (tmp_path / "a.bib").write_text(entry % (cited, year))
+        (tmp_path / "a.tex").write_text(
+            rf"Graphs \cite{{{cited}}}. Sampling of graphs \cite{{?}}.\bibliography{{a}}"
+        )
+        [found] = suggest(read_draft(tmp_path / "a.tex"), recommender, 5).papers
+        keys = {paper.year: (paper.key, paper.cited) for paper in found}
+        others = {"zhang2017": 2017, "zhang2021": 2021}
+        assert keys == {
+            other: (cited if other == year else key, other == year) for key, other in others.items()
+        }
