@@ -118,8 +118,10 @@ def test_several_processes_see_each_others_papers(tmp_path: Path) -> None:
         lambda content: content[:-3],
         lambda content: content + b"0",
         lambda content: content[:-3] + bytes([content[-3] ^ 1]) + content[-2:],
+        lambda content: content.replace(b'"network":"a"', b'"network":"c"'),
+        lambda content: content.replace(b'"network"', b'"netwosk"'),
     ],
-    ids=["cut", "longer", "a bit flipped"],
+    ids=["cut", "longer", "a bit flipped", "of the network", "of its name"],
 )
 def test_damaged_files_are_named_and_their_papers_are_encoded_again(
     damage: Callable[[bytes], bytes], tmp_path: Path, caplog: pytest.LogCaptureFixture
