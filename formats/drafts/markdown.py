@@ -24,6 +24,7 @@ import yaml
 
 from citerec.base.errors import InputError
 from citerec.base.files import real_path
+from citerec.formats.bibliography.reading.csl import load_yaml
 from citerec.formats.documents import Metadata
 from citerec.formats.drafts.bibliographies import References
 from citerec.formats.drafts.entries import csl_entries
@@ -412,8 +413,8 @@ def _split_front_matter(text: str, path: Path) -> tuple[dict[str, Any], str]:
 
 def _read_yaml(text: str, what: str) -> dict[str, Any]:
     try:
-        fields = yaml.load(text, _Loader)
-    except (yaml.YAMLError, ValueError) as error:
+        fields = next(load_yaml(text, _Loader), None)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         mark = getattr(error, "problem_mark", None)
         line = f" (line {mark.line + 1})" if mark else ""
@@ -429,7 +430,7 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
     for folder in dict.fromkeys((path.parent, path.parent.parent)):
         for name in _PROJECTS:
             file = folder / name
-            if not file.is_file() or (root and not real_path(file).is_relative_to(real_path(root))):
+            if not os.path.isfile(file) or (root and not real_path(file).is_relative_to(real_path(root))):
                 continue
             settings = _read_yaml(decode_text(file), str(file))
             book = settings.get("book")

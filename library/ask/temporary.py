@@ -66,7 +66,7 @@ def _read_missing(library: Library, most: int) -> None:
 
 def is_temporary(place: str) -> bool:
     """True if `place` is a source instead of a library."""
-    return is_place(place) or expand_user(place).is_file()
+    return is_place(place) or os.path.isfile(expand_user(place))
 
 
 def library_folder(place: str) -> Path:
@@ -98,7 +98,7 @@ def cache() -> Path:
 
 def _make(source: str, folder: Path) -> None:
     """Build the library of a source, or update it."""
-    if (folder / MANIFEST).exists():
+    if os.path.exists(folder / MANIFEST):
         with suppress(InputError):  # it is damaged, or the source is, which is then said below
             encode(refresh(folder, force=True).library, most=MOST_READ)
             return

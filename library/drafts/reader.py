@@ -10,6 +10,7 @@ notes of a masked citation are not read, as if its author had not cited yet.
 
 from __future__ import annotations
 
+import os
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -155,9 +156,9 @@ def read_source(
     it names. masked: all its citations are missing; else those without keys. Raises InputError if a file
     cannot be read or is not UTF-8.
     """
-    if root is not None and not (root.is_dir() and path.is_relative_to(real_path(root))):
+    if root is not None and not (os.path.isdir(root) and path.is_relative_to(real_path(root))):
         raise InputError(f"root={root}: is not a folder that contains the draft")
-    if missing := [bib for bib in bibs if not bib.is_file()]:
+    if missing := [bib for bib in bibs if not os.path.isfile(bib)]:
         raise InputError(f"bib={missing[0]}: no such file")
     language = draft_language(path)
     reader = PlaceholderReader(language, masked)

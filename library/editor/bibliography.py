@@ -6,6 +6,7 @@ are not followed.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
@@ -159,7 +160,7 @@ def _including(path: Path, text: str, language: Language, root: Path) -> Path | 
 
 def _readable(path: Path, root: Path) -> bool:
     """True if a file may be read: it is below the folder, also after links."""
-    return real_path(path).is_relative_to(root) and path.is_file()
+    return real_path(path).is_relative_to(root) and os.path.isfile(path)
 
 
 def find_bibs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -69,7 +70,7 @@ class Office(Language):
 
     def open(self, path: Path) -> OfficeText:
         """Read a document. Raises InputError if it cannot be read."""
-        return _open(self, path, tuple(file_stamp(path)) if path.is_file() else ())
+        return _open(self, path, tuple(file_stamp(path)) if os.path.isfile(path) else ())
 
     def text(self, path: Path) -> str:
         return self.open(path).text
