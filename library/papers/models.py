@@ -23,7 +23,7 @@ from citerec.rerank.ranker.model import Ranker, RankingModel
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.networks.encoder import ENCODER, NetworkRetriever
-from citerec.retrieval.networks.networks import Networks
+from citerec.retrieval.networks.networks import MANIFEST, Networks
 from citerec.retrieval.networks.store import VectorStore
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.checkpoint import find_saved
@@ -56,6 +56,8 @@ def install_model(model: str, ranker: str, folder: Path) -> None:
     of a ranker over it, if it does not include one. Raises InputError if there is no such model.
     """
     files, kind = model_files(model, ranker)
+    if manifest := files.get(f"{NETWORKS}/{MANIFEST}"):
+        Networks.open(manifest.parent).check()
     folder.mkdir()
     for name, source in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
