@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from base64 import b64decode
 from collections import Counter
 from dataclasses import replace
@@ -492,6 +493,41 @@ def test_any_text_is_a_draft_or_a_one_line_error(tmp_path: Path, text: str, kind
         assert "\n" not in str(error)
     else:
         assert all(place.context.count("TARGETCIT") == 1 for place in found.places)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "piece"),
+    [
+        (".md", "Trees grow [CITE]. "),
+        (".md", "[@?;"),
+        (".md", "Trees grow.^[See [@?].] "),
+        (".tex", r"Trees grow \cite{?}. "),
+        (".tex", r"\item Trees \cite{?}, "),
+        (".tex", r"\cite[a]["),
+        (".org", "Trees grow.[fn:: See [cite:@?].] "),
+        (".typ", "Trees grow.#footnote[See @?.] "),
+    ],
+)
+def test_twice_the_text_is_twice_the_work(suffix: str, piece: str, tmp_path: Path) -> None:
+    path, mark = tmp_path / f"a{suffix}", draft_language(Path(f"a{suffix}")).cite("?")
+
+    def work(times: int) -> int:
+        path.write_text(f"Trees {mark}. {piece * times}")
+        calls = 0
+
+        def count(*_: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        sys.setprofile(count)
+        try:
+            read_draft(path)
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    work(1)  # what is read or made once
+    assert work(200) < 3 * work(100)
 
 
 def test_the_example() -> None:
