@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import sqlite3
+import stat
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -220,10 +221,20 @@ def open_bytes(path: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 
 def _open(path: str | Path) -> IO[bytes]:
     if not is_url(path):
-        return Path(path).open("rb")
+        return open_file(path)
     import fsspec
 
     return cast(IO[bytes], fsspec.open(path, "rb").open())
+
+
+def open_file(path: str | Path) -> IO[bytes]:
+    """Open a file to read. Raises OSError also for a pipe or device, which might never end."""
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if stat.S_ISDIR(mode := os.fstat(number).st_mode) or not stat.S_ISREG(mode):
+        os.close(number)
+        kind = "is a folder" if stat.S_ISDIR(mode) else "is a pipe or device"
+        raise OSError(errno.EINVAL, f"{kind}, not a file", str(path))
+    return os.fdopen(number, "rb")
 
 
 def read_limited(path: Path, largest: int) -> bytes:
@@ -265,7 +276,7 @@ def content_hash(path: Path, memo_folder: Path) -> str:
 def digest_file(path: Path, algorithm: str = "") -> str:
     """Return the hex digest of a file's content, by default 16 bytes of BLAKE2b."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             kind = algorithm or (lambda: hashlib.blake2b(digest_size=16))
             return hashlib.file_digest(file, kind).hexdigest()
     except OSError as error:

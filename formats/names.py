@@ -34,8 +34,10 @@ _IN_BRACES = re.compile(rf"\{{{_WITH_INITIALS.pattern}\}}(?:\s*,\s*\{{{_WITH_INI
 _ONE_NAME = re.compile(r"[A-ZÀ-Þ][\w'’-]+")
 _INITIALS_FIRST = re.compile(r"(?:[^\W\d_]\.[ -]*)+[^\W\d_][\w'’-]+")
 _FULL = re.compile(r"[A-ZÀ-Þ][\w'’.-]*(?: [\w'’.-]+){0,2} [A-ZÀ-Þ][\w'’-]+")
-_MORE = re.compile(r"[,;&\s]+(?:and )?\b(?:et\.? al(?:\.|ii\b|\b)|and others\b)[\s,.]*$", re.IGNORECASE)
-_BETWEEN = re.compile(r"\s*\\?&\s*|[\s,]+(?:and|und|et)\s+", re.IGNORECASE)
+_MORE = re.compile(
+    r"(?<![,;&\s])[,;&\s]++(?:and )?\b(?:et\.? al(?:\.|ii\b|\b)|and others\b)[\s,.]*$", re.IGNORECASE
+)
+_BETWEEN = re.compile(r"(?<!\s)\s*+\\?&\s*|(?<![\s,])[\s,]++(?:and|und|et)\s+", re.IGNORECASE)
 _INSTITUTION = re.compile(
     r"\b(?:universi|institu|departm|minist|agenc|council|commit|commiss|associ|societ|foundat|administ|servic"
     r"|cent(?:er|re)\b|group|collab|consort|team|office|bureau|bank|board|compan|corpor|press|academ|organi[sz]at"

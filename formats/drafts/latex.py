@@ -28,6 +28,7 @@ from citerec.formats.drafts.language import (
     Citation,
     Key,
     Language,
+    Note,
     Source,
     identified,
     replaced,
@@ -91,6 +92,7 @@ _ENVIRONMENT = re.compile(r"\\(?:begin|end)\s*\{[^{}]*\}(?:\s*\[[^\[\]]*\])?")
 _ASIDE = re.compile(
     r"\\(?:footnote|footnotetext|caption|todo|marginpar|thanks|abstract)\*?(?:\[[^\[\]]*\])?(?=\{)"
 )
+_FOOTNOTE = re.compile(r"\\(?:foot|end|side|margin)note\*?(?:\[[^\[\]]*\])?(?=\{)")
 _EMBEDDED = re.compile(
     r"\\begin\s*\{filecontents(\*?)\}\s*(?:\[[^\[\]]*\]\s*)?\{([^{}]+\.bib)\}(.*?)\\end\s*\{filecontents\1\}",
     re.DOTALL,
@@ -255,6 +257,11 @@ class Latex(Language):
 
     def plain(self, text: str) -> str:
         return plain_text(text)
+
+    def notes(self, text: str) -> Iterator[Note]:
+        return (
+            Note(match.start(), end, argument) for match, argument, end in macro_arguments(_FOOTNOTE, text)
+        )
 
     def headings(self, text: str) -> Iterator[tuple[int, str, int, int]]:
         for match, argument, end in macro_arguments(_SECTION, text):

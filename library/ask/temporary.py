@@ -21,8 +21,9 @@ from citerec.base.progress import spinner
 from citerec.library import MANIFEST
 from citerec.library.ask.recommender import Recommender
 from citerec.library.papers.building import create, refresh
-from citerec.library.papers.encoding import encode
+from citerec.library.papers.encoding import encode, state
 from citerec.library.papers.folder import LOCK
+from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.finding import absolute_names
@@ -46,12 +47,26 @@ def open_recommender(place: str, reranker: str | None = None, serves: bool = Fal
         recommender = Recommender.open(library_folder(place), reranker)
     if serves:
         recommender.encode_in_background()
+    else:
+        _read_missing(recommender.library, 0 if is_temporary(place) else MOST_READ)
     return recommender
+
+
+def _read_missing(library: Library, most: int) -> None:
+    """Let the networks of a library read at most so many papers that they lack, and tell what they have read
+    if they lack some: they rank better when they have read all."""
+    reading = state(library)
+    if reading is None or reading.complete:
+        return
+    with suppress(InputError, OSError):  # another process does it, or nothing may be written
+        reading = encode(library, wait=False, most=most) or reading
+    more = "" if reading.complete else f"; {library.encodes} goes on"
+    log.warning("%s: %s%s", library.path, reading, more)
 
 
 def is_temporary(place: str) -> bool:
     """True if `place` is a source instead of a library."""
-    return is_place(place) or expand_user(place).is_file()
+    return is_place(place) or os.path.isfile(expand_user(place))
 
 
 def library_folder(place: str) -> Path:
@@ -83,7 +98,7 @@ def cache() -> Path:
 
 def _make(source: str, folder: Path) -> None:
     """Build the library of a source, or update it."""
-    if (folder / MANIFEST).exists():
+    if os.path.exists(folder / MANIFEST):
         with suppress(InputError):  # it is damaged, or the source is, which is then said below
             encode(refresh(folder, force=True).library, most=MOST_READ)
             return

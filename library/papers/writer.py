@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
@@ -166,12 +167,12 @@ def context_files(name: str) -> list[Path]:
     Raises InputError if there are none.
     """
     path = expand_user(name)
-    if not path.exists():
+    if not os.path.exists(path):
         raise InputError(
             f"contexts={name}: no such file or folder; give a draft (.tex, .md), a folder of drafts, or a "
             "folder with papers.json, contexts.json and train.json"
         )
-    if path.is_file() or not [*path.glob("papers.json*"), *path.glob("contexts.json*")]:
+    if os.path.isfile(path) or not [*path.glob("papers.json*"), *path.glob("contexts.json*")]:
         from citerec.datasets.building.readers import find_files
 
         try:

@@ -111,7 +111,8 @@ def test_a_text_is_kept_verbatim(text: str) -> None:
         (["library=x", "format=xml"], "format=xml: choose table or json"),
         (["library=x", "library=y"], "library: given twice"),
         (["library=x", "one", "two"], "text: given twice"),
-        (["--library"], "--library: give a value, as library=..."),
+        (["--library"], "--library: write library=..."),
+        (["-library", "x"], "-library: write library=x"),
         (["library=x", "weight=nan"], "weight=nan: must not be below 0"),
     ],
 )

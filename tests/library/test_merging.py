@@ -175,6 +175,20 @@ def test_merged_records_keep_the_fuller_fields() -> None:
     assert merge_records([merge_records([one, two]), two]) == merge_records([one, two])
 
 
+def test_a_published_version_comes_first_and_keeps_the_ids_of_its_preprint() -> None:
+    preprint = paper(
+        "doi:10.1101/1", key="lee20", year=2020, venue="bioRxiv", doi="10.1101/1", arxiv="2001.1"
+    )
+    published = paper(
+        "doi:10.1/a", key="lee21", year=2021, venue="Nature", doi="10.1/a", bibtex="@article{lee21}"
+    )
+    merged = merge_records([preprint, published])
+    assert merged == published._replace(id=preprint.id, arxiv="2001.1", aliases=("doi:10.1/a", "lee20"))
+    assert merge_records([published, preprint]) == merged._replace(
+        id=published.id, aliases=("doi:10.1101/1", "lee20")
+    )
+
+
 def test_papers_keep_their_order_and_get_unique_ids(tmp_path: Path) -> None:
     with Deduplicator(tmp_path) as records:
         for one in (paper("a", "First"), paper("b"), paper("a", "Third"), paper("c"), paper("a", "Fourth")):

@@ -10,6 +10,8 @@ import pytest
 from citerec.base.errors import InputError
 from citerec.datasets.building.readers import find_files
 from citerec.formats.documents import FullText, Metadata, Reference
+from citerec.formats.drafts.inputs import Inputs
+from citerec.formats.drafts.markdown import MARKDOWN
 from citerec.tests.formats.articles.test_layouts import documents
 
 ARTICLE = r"""---
@@ -220,3 +222,17 @@ def test_inputs_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     write(tmp_path, {"a.md": "{{< include b.md >}}" * 6, "b.md": "b"})
     with pytest.raises(InputError, match=r"\.md: the document has more than 5 inputs"):
         documents(tmp_path / "a.md")
+
+
+def test_aliases_of_yaml_are_written_out_up_to_a_size(tmp_path: Path) -> None:
+    lines = ["l0: &l0 [a, a, a, a, a, a, a, a, a, a]"]
+    lines += [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 10)]
+    path = tmp_path / "a.md"
+    for front, why in (("\n".join(lines), "stand for too much"), ("a: &a [*a]", "stands for itself")):
+        path.write_text(f"---\n{front}\n---\nTrees [@a].")
+        with pytest.raises(InputError, match=why):
+            MARKDOWN.read(path, Inputs())
+    path.write_text(
+        "---\nbase: &b {id: a, title: Trees}\nreferences: [{<<: *b, id: c}, *b]\n---\nTrees [@c]."
+    )
+    assert MARKDOWN.read(path, Inputs()).references.entries(["c"])["c"].title == "Trees"
