@@ -24,7 +24,7 @@ COMMANDS = {
     "data drafts": ("citerec.datasets.published.drafts", "fetch public drafts with their bibliographies"),
     "data embed": ("citerec.retrieval.encoders.embed", "encode all papers with an article encoder"),
     "data export": ("citerec.datasets.files.export", "write a corpus in BEIR's layout"),
-    "data inspect": ("citerec.datasets.inspect.__main__", "report duplicates, leaks and empty fields"),
+    "data inspect": ("citerec.datasets.inspect.report", "report duplicates, leaks and empty fields"),
     "data mdcr": (
         "citerec.evaluation.benchmarks.papers.build_mdcr",
         "build a benchmark like MDCR from papers",
