@@ -19,7 +19,6 @@ COMMANDS = {
     "data build": ("citerec.datasets.building.build", "build a corpus from full texts"),
     "data cloze": ("citerec.datasets.cloze", "make a corpus from papers without citations"),
     "data convert": ("citerec.datasets.files.convert", "convert dumps of papers"),
-    "data count": ("citerec.datasets.citations.count", "count papers, citations and queries"),
     "data download": ("citerec.datasets.published.downloads", "download published data and models"),
     "data drafts": ("citerec.datasets.published.drafts", "fetch public drafts with their bibliographies"),
     "data embed": ("citerec.retrieval.encoders.embed", "encode all papers with an article encoder"),
