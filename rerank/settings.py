@@ -271,8 +271,6 @@ class ScoringSettings(Settings):
     encoder: str | None = None
     """folder with the config and tokeniser of a published checkpoint (rerank.cross_encoder.published); null:
     SciBERT's"""
-    query_tokens: int | None = None
-    """overrides the reranker's pairs.query_tokens; null: as trained"""
 
 
 LLM = "llm"
