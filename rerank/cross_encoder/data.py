@@ -79,9 +79,9 @@ class Prefetcher:
 
     def key(self, contexts: NDArray[np.int64], depth: int, own: OwnPapers | None = None) -> str:
         """Return the cache key: a hash of corpus, retriever, contexts, depth and papers searched."""
-        about = {"retriever": self.retriever.name, "corpus": self.corpus.fingerprint, "depth": depth}
+        search = {"retriever": self.retriever.name, "corpus": self.corpus.fingerprint, "depth": depth}
         query_settings = self.retriever.query_settings()
-        parts = [about, self.retriever.settings(), *([query_settings] if query_settings else [])]
+        parts = [search, self.retriever.settings(), *([query_settings] if query_settings else [])]
         text = json.dumps(parts, sort_keys=True).encode()
         if own is not None:
             text += own.of_queries.tobytes() + own.of_papers.tobytes()
