@@ -124,10 +124,6 @@ class WordTable:
         ]
         return self._look_up([piece.encode() for piece in pieces], plain & by_rules)
 
-    def add_words(self, words: pa.LargeStringArray) -> NDArray[np.int32]:
-        """Add words that are not in the table yet; return the ids of all given words [words]."""
-        return self._look_up(words.cast(pa.large_binary()).to_pylist(), np.zeros(len(words), np.bool_)).values
-
     def words(self) -> pa.LargeStringArray:
         """Return all words by id."""
         ends = pa.py_buffer(self._ends[: self._count + 1])

@@ -315,8 +315,8 @@ def check_features(names: Sequence[str] | None, parts: Collection[str]) -> tuple
     names = (names,) if isinstance(names, str) else tuple(names)
     for name in names or [""]:
         if name not in FEATURES and name not in parts:
-            known = ", ".join([*parts, *FEATURES])
-            raise InputError(f"retriever.features: {name!r} is not one of {known}")
+            choices = ", ".join([*parts, *FEATURES])
+            raise InputError(f"retriever.features: {name!r} is not one of {choices}")
     return names
 
 

@@ -127,9 +127,9 @@ class Names:
         for length in range(1, MAX_NAME_WORDS + 1):
             rows = np.flatnonzero(read.lengths == length)
             rarest[rows] = rarity[read.values[read.offsets[rows, None] + np.arange(length)]].max(axis=1)
-        known = rarest > 0
-        paper = np.repeat(np.arange(len(lengths)), lengths)[known]
-        hashes, rarest = hashes[known], rarest[known]
+        occurs = rarest > 0
+        paper = np.repeat(np.arange(len(lengths)), lengths)[occurs]
+        hashes, rarest = hashes[occurs], rarest[occurs]
         different, place, times = np.unique(hashes, return_inverse=True, return_counts=True)
         if corpus.whole is not None:
             times = corpus.whole.count_hashes(kind, different)
@@ -149,9 +149,9 @@ def hash_texts(
     """
     table, rest = WordTable(TOKENIZERS[corpus.settings["tokenizer"]]), map(find, texts)
     numbers, parts = list[int](), [Ragged.from_rows([])]
-    while found := list(islice(rest, PAPERS_PER_BATCH)):
-        numbers += [len(names) for names in found]
-        parts.append(table.ids([name for names in found for name in names]))
+    while batch := list(islice(rest, PAPERS_PER_BATCH)):
+        numbers += [len(names) for names in batch]
+        parts.append(table.ids([name for names in batch for name in names]))
     read, words = Ragged.concat(parts), table.words().to_pylist()
     of_words = word_hashes(words)[read.values] if len(words) else np.empty(0, np.uint64)
     hashes = np.zeros(len(read), np.uint64)

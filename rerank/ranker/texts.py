@@ -138,7 +138,7 @@ def best_products(queries: Any, texts: Any, scratch: Any, papers: Any, citing: A
     queries, texts: TermRows. citing: CitingTexts of each paper. excluded: citing paper to skip, [Q].
     """
     out = np.full((papers.shape[0], papers.shape[1], TOP), np.float32(-np.inf), np.float32)
-    found = np.full(out.shape, -1, np.int32)
+    places = np.full(out.shape, -1, np.int32)
     for q in range(papers.shape[0]):
         for i in range(queries.offsets[q], queries.offsets[q + 1]):
             scratch[queries.terms[i]] += queries.weights[i]
@@ -151,7 +151,7 @@ def best_products(queries: Any, texts: Any, scratch: Any, papers: Any, citing: A
                 if excluded[q] >= 0 and citing.source[row] == excluded[q]:
                     continue
                 product = _dot_product(texts, row, scratch)
-                _insert(out[q, k], found[q, k], product, row)
+                _insert(out[q, k], places[q, k], product, row)
         for i in range(queries.offsets[q], queries.offsets[q + 1]):
             scratch[queries.terms[i]] = 0
-    return out, found
+    return out, places

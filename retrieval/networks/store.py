@@ -262,13 +262,13 @@ def read_encoded(path: Path, network: str | None = None) -> Encoded | None:
     """Read a file; None if it is gone, or another network's than this. DamagedFile if damaged."""
     try:
         with safe_open(path, "np") as file:
-            about = file.metadata() or {}
-            if about.get(HEADER) != _header(about):
+            metadata = file.metadata() or {}
+            if metadata.get(HEADER) != _header(metadata):
                 raise ValueError("its header has changed")
-            if network not in (None, about.get(NETWORK)):
+            if network not in (None, metadata.get(NETWORK)):
                 return None
             part = Encoded(**{name: file.get_tensor(name) for name in Encoded.__dataclass_fields__})
-        if _checksum(part.arrays) != about.get(CHECKSUM):
+        if _checksum(part.arrays) != metadata.get(CHECKSUM):
             raise ValueError("its content has changed")
         _check(part)
     except FileNotFoundError:
