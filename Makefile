@@ -18,7 +18,8 @@ help: ## list the targets
 
 .venv: $(INSTALLED) ## create the virtual environment with the dependencies of pyproject.toml
 
-# torch is installed first, so that pip picks a CPU build where available.
+# torch is installed first, so that pip picks a CPU build where available. faiss-cpu and faiss-gpu install the same
+# module, so the first one leaves when the second comes.
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Requires Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
@@ -27,9 +28,11 @@ $(INSTALLED): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --upgrade pip
 	@$(BIN)/python -m pip install --quiet "$$(grep -o '"torch>=[^"]*' pyproject.toml | tr -d '"')"
 	@$(BIN)/python -m pip install --quiet --editable ".[$(subst $(space),$(comma),$(strip $(EXTRAS)))]"
+	@case " $(EXTRAS) " in *" gpu "*) $(BIN)/python -m pip uninstall --quiet --yes faiss-cpu faiss-gpu \
+		&& $(BIN)/python -m pip install --quiet "$$(grep -o 'faiss-gpu[^"]*' pyproject.toml)";; esac
 	@touch $@
 
-install: ## reinstall with other extras: make install EXTRAS="dev joblib submitit"
+install: ## reinstall with other extras: make install EXTRAS="dev gpu joblib submitit"
 	@rm -f $(INSTALLED)
 	@$(MAKE) --no-print-directory $(INSTALLED)
 

@@ -54,8 +54,9 @@ from citerec.retrieval.encoders.nets import (
     precision,
     to_device,
 )
+from citerec.retrieval.indexes import index as indexes
 from citerec.retrieval.indexes.cpu import FlatIndex
-from citerec.retrieval.indexes.gpu import TorchIndex, full_precision
+from citerec.retrieval.indexes.gpu import full_precision
 from citerec.retrieval.indexes.index import search_exact
 from citerec.retrieval.settings import ArticleConfig
 from citerec.retrieval.vectors import Reader, encode
@@ -342,11 +343,14 @@ def test_searching_on_a_device_is_exact_and_not_in_tf32(monkeypatch: pytest.Monk
     exclude = np.arange(20, dtype=np.int32)
     used: list[torch.device] = []
 
-    def index_on(index: FlatIndex, device: torch.device) -> TorchIndex:
+    def on_device(index: FlatIndex, device: torch.device, filtered: bool) -> Any:
+        from citerec.retrieval.indexes.gpu import TorchIndex
+
         used.append(device)
         return TorchIndex(index, torch.device("cpu"))
 
-    monkeypatch.setattr("citerec.retrieval.indexes.gpu.TorchIndex", index_on)
+    monkeypatch.setattr("citerec.retrieval.indexes.gpu.on_device", on_device)
+    assert indexes.search_exact is search_exact
     found = search_exact(queries, papers, 10, exclude, allowed, torch.device("cuda"))
     expected = search_exact(queries, papers, 10, exclude, allowed)
     assert used == [torch.device("cuda")]

@@ -37,19 +37,21 @@ def search_exact(
     index = FlatIndex(check_vectors(papers, "papers"))
     if str(device) == "cpu":
         return index.search(queries, k, candidates, exclude)
-    from citerec.retrieval.indexes.gpu import TorchIndex  # imports torch
+    from citerec.retrieval.indexes.gpu import on_device  # imports torch
 
-    return TorchIndex(index, device).search(queries, k, candidates, exclude)
+    filtered = candidates is not None and not candidates.all()
+    return on_device(index, device, filtered).search(queries, k, candidates, exclude)
 
 
 def check_index(config: IndexConfig, papers: int | None = None) -> None:
     """InputError if the device is missing, or there are too few papers to train the index."""
     if config.device == "gpu":
-        import torch
+        from citerec.retrieval.indexes.gpu import gpu_library  # imports torch
 
-        if not torch.cuda.is_available():
+        if gpu_library(config.kind) is None:
             raise InputError(
-                "index.device=gpu: no usable GPU; install torch with CUDA, or choose index.device=cpu"
+                "index.device=gpu: no usable GPU; install torch with CUDA (or, for exact search, faiss-gpu), "
+                "or choose index.device=cpu"
             )
     if papers is None or config.kind != "ivf":
         return
@@ -65,11 +67,9 @@ def to_device(config: IndexConfig, index: FlatIndex | FaissIndex) -> PaperIndex:
     """Move an index to a GPU if there is one and the settings allow it."""
     if config.device == "cpu" or config.kind not in ("exact", "half"):
         return index
-    import torch
+    from citerec.retrieval.indexes.gpu import to_gpu  # imports torch
 
-    from citerec.retrieval.indexes.gpu import TorchIndex
-
-    return TorchIndex(index, torch.device("cuda")) if torch.cuda.is_available() else index
+    return to_gpu(config.kind, index)
 
 
 def build_index(config: IndexConfig, vectors: Floats | VectorTable) -> PaperIndex:

@@ -17,7 +17,7 @@ from citerec.base.errors import InputError
 from citerec.retrieval.indexes import cpu as cpu_index
 from citerec.retrieval.indexes import gpu as gpu_index
 from citerec.retrieval.indexes.cpu import CHUNK, FlatIndex, PaperIndex, faiss
-from citerec.retrieval.indexes.gpu import TorchIndex
+from citerec.retrieval.indexes.gpu import FaissGPUIndex, TorchIndex
 from citerec.retrieval.indexes.index import build_index, load_index, search_exact
 from citerec.retrieval.settings import IndexConfig
 
@@ -277,8 +277,37 @@ def test_torch_saves_what_the_cpu_loads(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.papers, host.search(queries(9), 4).papers)
 
 
+def test_faiss_on_gpus_falls_back_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    class OnGPUs(faiss.IndexFlatIP):
+        def search(self, queries: NDArray[np.float32], k: int) -> Any:
+            asked.append(k)
+            return super().search(queries, k)
+
+    def moved(index: Any) -> Any:
+        gpus = OnGPUs(index.d)
+        gpus.add(index.reconstruct_n(0, index.ntotal))
+        return gpus
+
+    monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", moved)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    index = build_index(IndexConfig("exact", device="gpu"), papers())
+    assert isinstance(index, FaissGPUIndex)
+    allowed = np.arange(N) % 2 == 0
+    monkeypatch.setattr(gpu_index, "FAISS_DEPTH", 20)
+    for k, may in ((5, None), (5, allowed), (21, None)):
+        expected = built("exact").search(queries(3), k, may)
+        np.testing.assert_array_equal(index.search(queries(3), k, may).papers, expected.papers)
+    assert asked == [5]
+    with pytest.raises(InputError, match=r"index\.device=gpu: no usable GPU"):
+        build_index(IndexConfig("half", device="gpu"), papers())
+
+
 def test_a_missing_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
     index = build_index(IndexConfig("exact"), papers())
     assert type(index) is FlatIndex
     index.save(tmp_path)
