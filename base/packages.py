@@ -27,6 +27,11 @@ def compiled(**options: Any) -> Callable[[F], F]:
     return decorate
 
 
+def cores() -> int:
+    """Return the number of cores that this process may use, or has where the system does not tell."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def disable_telemetry() -> None:
     """Let ONNX Runtime send nothing and keep no number of this machine; call it before importing it.
 

@@ -9,7 +9,6 @@ YAML, and entries in the front matter.
 
 from __future__ import annotations
 
-import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -23,7 +22,7 @@ from typing import Any
 import yaml
 
 from citerec.base.errors import InputError
-from citerec.base.files import real_path
+from citerec.base.files import real_path, relative_path
 from citerec.formats.documents import Metadata
 from citerec.formats.drafts.bibliographies import References
 from citerec.formats.drafts.entries import csl_entries
@@ -59,7 +58,7 @@ _CROSS_REFERENCE = re.compile(
     re.IGNORECASE,
 )
 _BOOK_REFERENCE = re.compile(r"\\@ref\([^()\n]*\)")
-_FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_FRONT_MATTER = re.compile(r"\A\s*---[ \t\r]*\n(.*?)\n(?:---|\.\.\.)[ \t\r]*(?:\n|\Z)", re.DOTALL)
 _FORMULA = re.compile(r"(?<![\\$\w])\$(?![\s$])((?:[^$\\\n]|\\.|\n(?!\s*\n)){1,500}?)(?<!\s)\$(?![\d$])")
 # Images whose captions have brackets, tables and footnotes.
 _ASIDE = re.compile(
@@ -435,7 +434,7 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
             else:
                 chapters = [fields.get("chapters"), fields.get("appendices")] if book else []
             places = [folder / bib for bib in _names(fields.get("bibliography"))]
-            bibliography = {"bibliography": [os.path.relpath(place, path.parent) for place in places]}
+            bibliography = {"bibliography": [relative_path(place, path.parent) for place in places]}
             if index and real_path(path) == real_path(index):
                 files = [name for name in _names(chapters) if Path(name).suffix and name != index.name]
                 return folder, {**fields, **bibliography, "chapters": files}
