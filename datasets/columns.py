@@ -106,6 +106,19 @@ def concat_ranges(
     return numbers, offsets
 
 
+def sums_of_ranges(values: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[Any]:
+    """Sum values [total, ...] over n ranges, given by their offsets [n + 1]: [n, ...]; 0 for empty ones.
+
+    >>> sums_of_ranges(np.array([1, 2, 3]), np.array([0, 2, 2, 3])).tolist()
+    [3, 0, 3]
+    """
+    sums = np.zeros((len(offsets) - 1, *values.shape[1:]), values.dtype)
+    filled = offsets[:-1] < offsets[1:]
+    if filled.any():
+        sums[filled] = np.add.reduceat(values, offsets[:-1][filled])
+    return sums
+
+
 BATCH_ROWS = 8192
 BATCH_CHARACTERS = 1 << 23
 CHUNK = 1 << 20

@@ -111,7 +111,7 @@ class Queries:
     @classmethod
     def from_list(cls, corpus: Corpus, queries: Sequence[Query]) -> Queries:
         """Queries from `Query` values; KeyError for an unknown id in `known` or `own`."""
-        from citerec.datasets.tokenize import TOKENIZERS  # imports numba, which takes a second
+        from citerec.datasets.tokenize import TOKENIZERS
 
         tokenize, ids = TOKENIZERS[corpus.settings["tokenizer"]], corpus.word_ids
         new = {} if TARGET_WORD in ids else {TARGET_WORD: len(ids)}  # as in `target_marker_id`
@@ -220,7 +220,7 @@ def marked_sentence(context: str) -> str:
     >>> marked_sentence("Trees are parsed. Graphs are not. TARGETCIT We ask why.")
     'Graphs are not. TARGETCIT '
     """
-    from citerec.datasets.tokenize import sentence_starts  # imports numba, which takes a second
+    from citerec.datasets.tokenize import sentence_starts
 
     bounds = [0, *sentence_starts(context), len(context)]
     mark = max(context.find(TARGET_MARKER), 0)

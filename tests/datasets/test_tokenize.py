@@ -98,8 +98,3 @@ def test_added_words_are_not_split() -> None:
     words = ["b", "1.5", "state-of", "\u00e9t\u00e9", "b"]
     assert table.add_words(pa.array(words, pa.large_string())).tolist() == [1, 2, 3, 4, 1]
     assert table.words().to_pylist() == ["a", *words[:4]]
-
-
-def test_rules_that_are_not_compiled_are_refused() -> None:
-    with pytest.raises(ValueError, match="not compiled"):
-        WordTable(str.split)
