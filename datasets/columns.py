@@ -85,7 +85,7 @@ class Ragged:
         return mask
 
 
-def offsets_of(lengths: Ints) -> NDArray[np.int64]:
+def offsets_of(lengths: Ints | Sequence[int]) -> NDArray[np.int64]:
     """Convert row lengths [rows] to offsets [rows + 1]."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])

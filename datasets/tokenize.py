@@ -6,13 +6,16 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-
-from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from citerec.datasets.columns import Ragged
 
 Tokenizer = Callable[[str], list[str]]
 
@@ -93,9 +96,14 @@ class WordTable:
 
     def ids(self, texts: Sequence[str]) -> Ragged:
         """Tokenise texts: the word ids of each text [rows]."""
+        from citerec.datasets.columns import (
+            Ragged,  # NumPy and Arrow, without which texts are split
+            offsets_of,
+        )
+
         rows = [*map(self._tokenize, texts)]
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        return Ragged(self._ids(chain.from_iterable(rows), int(lengths.sum())), offsets_of(lengths))
+        lengths = [*map(len, rows)]
+        return Ragged(self._ids(chain.from_iterable(rows), sum(lengths)), offsets_of(lengths))
 
     def add_words(self, words: pa.LargeStringArray) -> NDArray[np.int32]:
         """Return the ids of words [words]; those that are not in the table are added."""
@@ -103,7 +111,11 @@ class WordTable:
 
     def words(self, first: int = 0) -> pa.LargeStringArray:
         """Return the words from an id on."""
+        import pyarrow as pa
+
         return pa.array(islice(self._numbers, first, None), pa.large_string())
 
     def _ids(self, words: Iterable[str], count: int) -> NDArray[np.int32]:
+        import numpy as np
+
         return np.fromiter(map(self._numbers.__getitem__, words), np.int32, count)

@@ -15,15 +15,10 @@ from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.records import TARGET_MARKER, TARGET_WORD
+from citerec.datasets.records import SURROUNDINGS, TARGET_MARKER, TARGET_WORD
 from citerec.retrieval.arrays import Mask, Rows
 from citerec.retrieval.passages import CitedElsewhere, CitingPassages
 from citerec.retrieval.settings import QUERY_FIELDS
-
-WINDOW = 200
-"""Characters on each side of the mark that a context has, as in the published data sets."""
-SURROUNDINGS = {"paragraph": 600, "section": 2000}
-"""Fields of the text around a context, and the characters on each side of the mark that they have."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from citerec.base.files import expand_user
 from citerec.base.progress import spinner
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.letters import normalise_title
+from citerec.library import MARK
 from citerec.library.ask.display import Labelled, table
 from citerec.library.ask.question import Filters, Request
 from citerec.library.ask.recommendation import note_on
@@ -23,7 +24,6 @@ from citerec.library.ask.recommender import Recommender
 from citerec.library.ask.temporary import open_recommender
 from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, read_draft
-from citerec.library.evidence.explanation import MARK
 from citerec.library.papers.library import Library
 from citerec.library.settings import DraftSettings
 from citerec.retrieval.passages import CitingPassages
