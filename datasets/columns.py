@@ -85,7 +85,7 @@ class Ragged:
         return mask
 
 
-def offsets_of(lengths: Ints) -> NDArray[np.int64]:
+def offsets_of(lengths: Ints | Sequence[int]) -> NDArray[np.int64]:
     """Convert row lengths [rows] to offsets [rows + 1]."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
@@ -104,6 +104,19 @@ def concat_ranges(
     numbers = np.repeat(starts - offsets[:-1], np.diff(offsets))
     numbers += np.arange(len(numbers))
     return numbers, offsets
+
+
+def sums_of_ranges(values: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[Any]:
+    """Sum values [total, ...] over n ranges, given by their offsets [n + 1]: [n, ...]; 0 for empty ones.
+
+    >>> sums_of_ranges(np.array([1, 2, 3]), np.array([0, 2, 2, 3])).tolist()
+    [3, 0, 3]
+    """
+    sums = np.zeros((len(offsets) - 1, *values.shape[1:]), values.dtype)
+    filled = offsets[:-1] < offsets[1:]
+    if filled.any():
+        sums[filled] = np.add.reduceat(values, offsets[:-1][filled])
+    return sums
 
 
 BATCH_ROWS = 8192

@@ -515,7 +515,7 @@ def new_store(folder: Path, manifest: dict[str, Any]) -> Iterator[Path]:
 
 
 def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDWR)  # Windows writes out no file that is only read
     try:
         os.fsync(descriptor)
     finally:

@@ -42,7 +42,7 @@ class _Words(NamedTuple):
 
 
 def _read_words(context: str) -> _Words:
-    from citerec.datasets.tokenize import default_tokenize  # imports numba, which takes a second
+    from citerec.datasets.tokenize import default_tokenize
 
     tokens = default_tokenize(context)
     mark = tokens.index(TARGET_WORD) if TARGET_WORD in tokens else len(tokens)

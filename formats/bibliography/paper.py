@@ -295,3 +295,12 @@ def retraction(source: str, date: str, doi: str) -> str:
     'Crossref, 2010-02-06, doi:10.1016/s0140-6736(10)60175-4'
     """
     return ", ".join(filter(None, (source, date, f"doi:{notice}" if (notice := clean_doi(doi)) else "")))
+
+
+def retraction_note(retracted: str) -> str:
+    """Return what to say of a paper that was retracted (LibraryPaper.retracted); "" of others.
+
+    >>> retraction_note("Crossref, 2010-02-06")
+    'retracted (Crossref, 2010-02-06)'
+    """
+    return f"retracted ({retracted})" if retracted else ""

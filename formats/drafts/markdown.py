@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 
 from citerec.base.errors import InputError
-from citerec.base.files import real_path
+from citerec.base.files import real_path, relative_path
 from citerec.formats.bibliography.reading.csl import load_yaml
 from citerec.formats.documents import Metadata
 from citerec.formats.drafts.bibliographies import References
@@ -62,7 +62,7 @@ _CROSS_REFERENCE = re.compile(
     re.IGNORECASE,
 )
 _BOOK_REFERENCE = re.compile(r"\\@ref\([^()\n]*\)")
-_FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_FRONT_MATTER = re.compile(r"\A\s*---[ \t\r]*\n(.*?)\n(?:---|\.\.\.)[ \t\r]*(?:\n|\Z)", re.DOTALL)
 _FORMULA = re.compile(r"(?<![\\$\w])\$(?![\s$])((?:[^$\\\n]|\\.|\n(?!\s*\n)){1,500}?)(?<!\s)\$(?![\d$])")
 # Images whose captions have brackets, tables and footnotes.
 _ASIDE = re.compile(
@@ -447,7 +447,7 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
             else:
                 chapters = [fields.get("chapters"), fields.get("appendices")] if book else []
             places = [folder / bib for bib in _names(fields.get("bibliography"))]
-            bibliography = {"bibliography": [os.path.relpath(place, path.parent) for place in places]}
+            bibliography = {"bibliography": [relative_path(place, path.parent) for place in places]}
             if index and real_path(path) == real_path(index):
                 files = [name for name in _names(chapters) if Path(name).suffix and name != index.name]
                 return folder, {**fields, **bibliography, "chapters": files}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import shutil
 import time
 from contextlib import suppress
@@ -81,11 +82,12 @@ def library_folder(place: str) -> Path:
         file.stat().st_mtime_ns for file in BUILT_IN.rglob("*")
     )  # a library keeps that of its building
     digest = hashlib.blake2b(f"{version('citerec')} {model} {source}".encode(), digest_size=8).hexdigest()
-    folder = cache() / f"{Path(source).stem}-{digest}"
+    stem = re.sub(r'[<>:"/\\|?*]', "_", Path(source).stem)  # Windows refuses these
+    folder = cache() / f"{stem}-{digest}"
     with disk_errors(folder.parent, "the temporary library", "XDG_CACHE_HOME"):
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _make(source, folder)
-    os.utime(folder / LOCK)
+    (folder / LOCK).touch()
     with suppress(OSError):  # others may remove the same ones
         _evict(folder)
     return folder
@@ -116,4 +118,6 @@ def _evict(used: Path) -> None:
         size += folder_bytes(lock.parent)
         if (number >= MOST or size > MOST_BYTES) and lock.parent != used:
             with suppress(InputError, OSError), file_lock(lock, "changes the library", wait=False):
-                shutil.rmtree(lock.parent)
+                shutil.rmtree(lock.parent, ignore_errors=True)
+            with suppress(OSError):
+                lock.parent.rmdir()  # Windows kept it for its lock

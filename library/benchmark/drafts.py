@@ -25,7 +25,7 @@ import numpy as np
 from citerec.base.files import atomic_write, digest_file
 from citerec.base.progress import count_progress
 from citerec.datasets.published.drafts import draft_folder
-from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.datasets.records import OTHER_MARKER, SURROUNDINGS, TARGET_MARKER, WINDOW
 from citerec.evaluation.benchmark import Benchmark, Data, Output, RetrieverFactory
 from citerec.evaluation.report import METRICS, PER_QUERY, Column, Metrics, Part, Provenance, Report
 from citerec.evaluation.settings import DRAFT
@@ -62,7 +62,7 @@ from citerec.library.papers.encoding import encode
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import PLAIN, model_files
 from citerec.retrieval.base import Ranking
-from citerec.retrieval.queries import SURROUNDINGS, WINDOW, Query
+from citerec.retrieval.queries import Query
 
 log = logging.getLogger(__name__)
 

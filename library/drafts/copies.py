@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from citerec.base.errors import InputError, count_noun
-from citerec.base.files import atomic_write, disk_errors, real_path
+from citerec.base.files import atomic_write, disk_errors, real_path, relative_path
 from citerec.formats.bibliography.csl import write_csl
 from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.neighbours import new_entry
@@ -373,7 +373,7 @@ def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Ed
 def _place_bibliographies(draft: Draft, text: str) -> str:
     """Name .bib files where the copy has them, if the draft names other places, as of another computer."""
     for name, file in draft.named_bibs.items():
-        stem, place = name.removesuffix(".bib"), Path(os.path.relpath(file, draft.path.parent)).as_posix()
+        stem, place = name.removesuffix(".bib"), relative_path(file, draft.path.parent)
         if not os.path.isabs(stem) and os.path.isfile(Path(draft.path.parent, f"{stem}.bib")):
             continue
         named = rf"(?<![^\s,{{\[\"']){re.escape(stem)}(\.bib)?(?![^\s,}}\]\"'])"

@@ -24,7 +24,7 @@ from pathlib import Path
 from citerec.base.errors import InputError
 from citerec.base.files import real_path
 from citerec.datasets.building.contexts import cut_window, find_citations
-from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.datasets.records import OTHER_MARKER, SURROUNDINGS, TARGET_MARKER, WINDOW, target_mark
 from citerec.datasets.tokenize import sentence_starts
 from citerec.formats.articles.markers import Bibliography
 from citerec.formats.documents import FullText, Paragraph, Reference
@@ -32,9 +32,7 @@ from citerec.formats.drafts.inputs import Inputs, clean_text
 from citerec.formats.drafts.language import MISSING, PLACEHOLDER, Citation, Language, Source
 from citerec.formats.drafts.languages import LANGUAGES, language_of
 from citerec.formats.drafts.markdown import MARKDOWN
-from citerec.library.ask.question import target_mark
-from citerec.library.evidence.explanation import MARK
-from citerec.retrieval.queries import SURROUNDINGS, WINDOW
+from citerec.library import MARK
 
 PLAIN = ".txt"
 """Suffix of drafts that are read as Markdown, too."""

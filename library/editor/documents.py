@@ -19,14 +19,13 @@ from lsprotocol import types
 from numpy.typing import NDArray
 from pygls.uris import to_fs_path
 
-from citerec.datasets.records import TARGET_MARKER
+from citerec.datasets.records import TARGET_MARKER, WINDOW
 from citerec.datasets.tokenize import sentence_starts
 from citerec.formats.documents import Reference
 from citerec.formats.drafts.inputs import clean_text
 from citerec.formats.drafts.language import PLACEHOLDER, Key, Language, Open
 from citerec.formats.drafts.languages import language_of
 from citerec.library.drafts.reader import PlaceholderReader, find_contexts, find_passages, find_sentences
-from citerec.retrieval.queries import WINDOW
 
 HEAD = 100_000
 """Characters at the beginning of a document that have its title and abstract."""

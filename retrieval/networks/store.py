@@ -13,6 +13,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -158,7 +159,8 @@ class VectorStore:
                 self._remember(Encoded.concat(parts))
                 self._write(self.folder, self._parts[0])
             for path in files:  # one that was written meanwhile has not been read, and stays
-                path.unlink(missing_ok=True)
+                with suppress(PermissionError):  # Windows: another process reads it; the next call removes it
+                    path.unlink(missing_ok=True)
                 self._files.discard(path.name)
                 self._own.discard(path.name)
 

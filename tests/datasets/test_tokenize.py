@@ -89,8 +89,3 @@ def test_the_table_grows() -> None:
         text.split() for text in texts
     ]  # more words in one call than the table had room for
     assert len(table) == len(np.unique(numbers))
-
-
-def test_rules_that_are_not_compiled_are_refused() -> None:
-    with pytest.raises(ValueError, match="not compiled"):
-        WordTable(str.split)

@@ -24,6 +24,7 @@ from rich.console import Console
 
 from citerec.base.errors import InputError
 from citerec.datasets.building.contexts import cut_window, find_citations
+from citerec.datasets.records import SURROUNDINGS, WINDOW
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.drafts.latex import LATEX
 from citerec.formats.drafts.org import ORG as ORG_MODE
@@ -33,7 +34,6 @@ from citerec.library.drafts.reader import Draft, draft_language, read_draft
 from citerec.library.drafts.suggest import draft, report, suggest
 from citerec.library.papers.library import Library
 from citerec.library.settings import DraftSettings
-from citerec.retrieval.queries import SURROUNDINGS, WINDOW
 
 SHELF = [
     ("bert", "devlin2019bert", "BERT: Pre-training of Deep Transformers", "Language models BERT."),
