@@ -33,7 +33,9 @@ FREE = -1
 # In order: decimal numbers, words, the clitics that GloVe's tokeniser splits off ("model's" -> model 's), any
 # other single character.
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)+(?![^\W_])|[^\W_]+|'(?:s|re|ll|ve|d|m|t)\b|[^\w\s]|_")
-_SENTENCE_END = re.compile(r"[.!?][\"')\]]*\s+(?=[A-Z0-9(\[\"'])|[。！？｡][」』”’）)]*\s*(?=\S)")
+_SENTENCE_END = re.compile(
+    r"[.!?][\"')\]]*\s+(?=[A-Z0-9(\[\"'])|[\u3002\uff01\uff1f\uff61][\u300d\u300f\u201d\u2019\uff09)]*\s*(?=\S)"
+)
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\[])(?:(?i:al|approx|cf|e\.g|eqs?|etc|figs?|i\.e|no|refs?|resp|secs?|vs)|[A-Z])\.\s+$"
 )

@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from hashlib import blake2b
-from itertools import pairwise
 
 LONG_TITLE = 20
 _UNSPACED = (
@@ -84,10 +83,8 @@ def with_pairs(text: str) -> str:
 
 
 def _pairs(run: str, start: int) -> Iterator[tuple[str, int, int]]:
-    letters = [
-        (letter, place) for place, letter in enumerate(run, start) if unicodedata.category(letter)[0] != "M"
-    ]
-    if len(letters) < 2:
-        yield from ((letter, start, start + len(run)) for letter, _ in letters)
-    for (first, begin), (second, place) in pairwise(letters):
-        yield first + second, begin, place + 1
+    places = [place for place, letter in enumerate(run) if unicodedata.category(letter)[0] != "M"]
+    if len(places) == 1:
+        yield run[places[0]], start, start + len(run)
+    for first, second, end in zip(places, places[1:], [*places[2:], len(run)], strict=False):
+        yield run[first] + run[second], start + first, start + end

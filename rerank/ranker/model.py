@@ -334,6 +334,10 @@ class Ranker(Retriever):
             found = self.model.networks.log_probabilities(
                 self.model.model, self.encoder, queries, papers[mask], lists
             )
+            unread = np.repeat(~self.encoder.reads(queries), lists.lengths)
+            if unread.any():
+                plain = self.model.confidence.log_probabilities(lists, self.model.model.scores(lists))
+                found = np.where(unread, plain, found)
         scores[mask] = found
         return scores
 
