@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.formats.letters import with_pairs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +23,9 @@ Tokenizer = Callable[[str], list[str]]
 # In order: decimal numbers, words, the clitics that GloVe's tokeniser splits off ("model's" -> model 's), any
 # other single character.
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)+(?![^\W_])|[^\W_]+|'(?:s|re|ll|ve|d|m|t)\b|[^\w\s]|_")
-_SENTENCE_END = re.compile(r"[.!?][\"')\]]*\s+(?=[A-Z0-9(\[\"'])")
+_SENTENCE_END = re.compile(
+    r"[.!?][\"')\]]*\s+(?=[A-Z0-9(\[\"'])|[\u3002\uff01\uff1f\uff61][\u300d\u300f\u201d\u2019\uff09)]*\s*(?=\S)"
+)
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\[])(?:(?i:al|approx|cf|e\.g|eqs?|etc|figs?|i\.e|no|refs?|resp|secs?|vs)|[A-Z])\.\s+$"
 )
@@ -40,13 +43,15 @@ def reference_tokenize(text: str) -> list[str]:
 def default_tokenize(text: str) -> list[str]:
     """Lower-case and split words from punctuation and at hyphens; a citation marker is one token.
 
-    Ligatures and mathematical letters become plain letters (NFKC).
+    Ligatures and mathematical letters become plain letters (NFKC). Scripts without spaces between words are
+    split into pairs of letters (formats.letters).
 
     >>> default_tokenize("State-of-the-art nets (TARGETCIT) reach 0.95.")
     ['state', '-', 'of', '-', 'the', '-', 'art', 'nets', '(', 'targetcit', ')', 'reach', '0.95', '.']
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).replace("\u2019", "'").replace("\u00ad", "")
+        text = with_pairs(text)
     return _TOKEN.findall(_normalise(text))
 
 

@@ -30,6 +30,8 @@ _WITH_INITIALS = re.compile(
 """A family name and initials, as in PubMed: Penkov MA, Roe C.D., Moss RJ 3rd."""
 _TWO_CAPITALS = re.compile(r"\s*[A-Z]{2}\s*")
 _INITIALS_LAST = re.compile(r", (?:[A-Z][. -]*){1,4}$")
+_HAN = re.compile(r"[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3041-\u30ff\uac00-\ud7a3]{2,8}")
+"""Names in Chinese, Japanese and Korean, where the family name comes first."""
 _IN_BRACES = re.compile(rf"\{{{_WITH_INITIALS.pattern}\}}(?:\s*,\s*\{{{_WITH_INITIALS.pattern}\}})+")
 _ONE_NAME = re.compile(r"[A-ZÀ-Þ][\w'’-]+")
 _INITIALS_FIRST = re.compile(r"(?:[^\W\d_]\.[ -]*)+[^\W\d_][\w'’-]+")
@@ -62,9 +64,11 @@ class Name(NamedTuple):
     def full(self) -> str:
         """The name in its usual order.
 
-        >>> Name("Berg", "Anna", "van der", "Jr.").full
-        'Anna van der Berg Jr.'
+        >>> Name("Berg", "Anna", "van der", "Jr.").full, Name("王", "小明").full
+        ('Anna van der Berg Jr.', '王小明')
         """
+        if self.given and _HAN.fullmatch(self.family + self.given):
+            return self.family + self.given
         parts = (self.given, self.particle, self.family, self.suffix)
         return self.literal or " ".join(filter(None, parts))
 
@@ -185,7 +189,8 @@ def _without_braces(text: str) -> str:
 
 
 def _is_suffix(word: str) -> bool:
-    return word.replace(".", "").strip(", ").lower() in _SUFFIXES
+    word = word.replace(".", "").strip(", ")
+    return word.lower() in _SUFFIXES and word != "Md"  # Mohammad, not a doctor
 
 
 def parse_names(text: str) -> list[Name]:

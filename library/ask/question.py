@@ -50,9 +50,9 @@ def _citations(text: str) -> list[Citation]:
     if not _COMMAND.search(CITE_MARK.sub("", text)):
         spans = (mark.span() for mark in CITE_MARK.finditer(text))
         return [Citation(*span, (Key("", *span),)) for span in spans]
-    from citerec.formats.drafts.languages import LANGUAGES  # plain text needs none
+    from citerec.formats.drafts.languages import languages  # plain text needs none
 
-    return [citation for language in LANGUAGES for citation in language.citations(text)]
+    return [citation for language in languages() for citation in language.citations(text)]
 
 
 def _missing(text: str, citations: Iterable[Citation]) -> list[tuple[int, int]]:

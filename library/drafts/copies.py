@@ -23,7 +23,7 @@ from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.references import paper_item
 from citerec.formats.drafts.bibliographies import OTHER_FILES
 from citerec.formats.drafts.entries import bib_entries
-from citerec.formats.drafts.inputs import decode_text, exact_text
+from citerec.formats.drafts.inputs import decode_text, encoded_like, exact_text
 from citerec.formats.drafts.language import replaced
 from citerec.formats.drafts.languages import language_of
 from citerec.formats.drafts.office.language import Office
@@ -243,7 +243,10 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sur
         texts[copies.bib] = written
     for target in texts.keys() - {copies.bib}:
         texts[target] = _name_in_own_bibliographies(draft, texts[target], filled.commands)
-    contents |= {target: text.encode() for target, text in texts.items()}
+    originals = {target: file for file, target in copies.texts.items()}
+    if draft.bibs:
+        originals[copies.bib] = draft.bibs[-1]
+    contents |= {target: encoded_like(originals.get(target), text) for target, text in texts.items()}
     others = {
         file: target
         for file, target in copies.others.items()

@@ -30,7 +30,7 @@ from citerec.formats.articles.markers import Bibliography
 from citerec.formats.documents import FullText, Paragraph, Reference
 from citerec.formats.drafts.inputs import Inputs, clean_text
 from citerec.formats.drafts.language import MISSING, PLACEHOLDER, Citation, Language, Source
-from citerec.formats.drafts.languages import LANGUAGES, language_of
+from citerec.formats.drafts.languages import language_of, languages
 from citerec.formats.drafts.markdown import MARKDOWN
 from citerec.library import MARK
 
@@ -145,7 +145,7 @@ def draft_language(path: Path) -> Language:
     if language := MARKDOWN if path.suffix.lower() == PLAIN else language_of(path.suffix):
         return language
     kinds = []
-    for language in LANGUAGES:
+    for language in languages():
         suffixes = [*language.suffixes, PLAIN] if language is MARKDOWN else language.suffixes
         kinds.append(f"{language.name} ({', '.join(suffixes)})")
     readable = f"{', '.join(kinds[:-1])} or {kinds[-1]}"

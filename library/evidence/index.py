@@ -32,7 +32,7 @@ from citerec.retrieval.arrays import Floats, Rows
 from citerec.retrieval.lexical.postings import Formula, Postings
 from citerec.retrieval.lexical.terms import Terms
 
-VERSION = 3
+VERSION = 4
 CONTRIBUTIONS = np.dtype(np.uint16)
 """Type of the contributions: half of float32 on disk."""
 FORMULA = Formula("lucene", 1.2, 0.75)

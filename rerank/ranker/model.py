@@ -338,6 +338,10 @@ class Ranker(Retriever):
             probabilities = self.model.networks.log_probabilities(
                 self.model.model, self.encoder, queries, papers[mask], lists
             )
+            unread = np.repeat(~self.encoder.reads(queries), lists.lengths)
+            if unread.any():
+                plain = self.model.confidence.log_probabilities(lists, self.model.model.scores(lists))
+                probabilities = np.where(unread, plain, probabilities)
         scores[mask] = probabilities
         return scores
 

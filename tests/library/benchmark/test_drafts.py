@@ -461,7 +461,7 @@ def test_a_list_says_which_files(folder: Path, tmp_path: Path) -> None:
         (None, {}, r"needs drafts=FOLDER; citerec data drafts"),
         ("missing", {}, r"missing: no such folder; citerec data drafts output=.*missing fetches some"),
         ("empty", {}, r"empty: no LaTeX or Markdown draft that cites its \.bib files"),
-        ("latin", {}, r"no LaTeX or Markdown draft.*a\.tex: is not UTF-8 \(line 3\)"),
+        ("mixed", {}, r"no LaTeX or Markdown draft.*a\.tex: is not UTF-8 \(line 3\)"),
         ("unnamed", {}, r"no LaTeX or Markdown draft.*names no \.bib file that is in its folder"),
         ("mine", {"protocols": ()}, r"benchmark\.protocols: list at least one value"),
         ("mine", {"commands": ("guess",)}, r"commands.*guess"),
@@ -473,10 +473,11 @@ def test_a_list_says_which_files(folder: Path, tmp_path: Path) -> None:
 )
 def test_bad_input(folder: Path, drafts: str | None, options: dict[str, Any], message: str) -> None:
     place = folder.parent
-    for name, text in {"latin": PAPER, "unnamed": PAPER.replace(r"\bibliography{refs}", "")}.items():
+    unnamed = PAPER.replace(r"\bibliography{refs}", "")
+    mixed = PAPER.replace("Parsing", "Pars\xe9").encode("latin-1") + "% é".encode()
+    for name, content in {"mixed": mixed, "unnamed": unnamed.encode()}.items():
         (place / name).mkdir()
-        encoding = "latin-1" if name == "latin" else "utf-8"
-        (place / name / "a.tex").write_text(text.replace("Parsing", "Pars\xe9"), encoding)
+        (place / name / "a.tex").write_bytes(content)
     (place / "empty").mkdir()
     settings = {"drafts": drafts and str(place / drafts), "model": "bm25"} | options
     with pytest.raises(InputError, match=message) as error:

@@ -479,7 +479,7 @@ def test_marks_in_markdown(text: str, contexts: list[str], tmp_path: Path) -> No
         ("a.doc", b"PK\0", "convert it first, e.g. with pandoc"),
         ("a.tex", b"%PDF-1.5 \x00", "is a PDF"),
         ("a.tex", b"\x7fELF\0\0", "is not text"),
-        ("a.tex", "é".encode("latin-1"), r"is not UTF-8 \(line 1\)"),
+        ("a.tex", "é\n".encode("latin-1") + "ü".encode(), r"is not UTF-8 \(line 1\)"),
         ("a.tex", b"", "no missing citations"),
         ("a.md", b"---\ntitle: [a\n---\n[@?] trees", "is not YAML"),
         ("a.tex", None, "no such file"),
