@@ -17,7 +17,8 @@ from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
-from citerec.formats.names import surname
+from citerec.formats.letters import latin_names
+from citerec.formats.names import ET_AL, surname
 from citerec.rerank.ranker.paper_names import (
     Names,
     SortedNames,
@@ -49,7 +50,7 @@ LEAST_TITLE, TITLE_CASE = 3, 0.6
 _WORD = re.compile(r"[^\W_]+")
 _LINE_END = re.compile(r"\n\s*")
 _AT_MARK = rf"\s*[\[(]*(?:{TARGET_MARKER}|{OTHER_MARKER})"
-_CITED = rf"{_AT_MARK}|,?\s*[\[(]?(?:1[6-9]|20)\d\d[a-z]?\b|,?\s+et\s+al\b"
+_CITED = rf"{_AT_MARK}|,?\s*[\[(]?(?:1[6-9]|20)\d\d[a-z]?\b|,?\s+{ET_AL}"
 _NAMED_AFTER = re.compile(
     rf"(?:{_CITED}|,\s*(?:[A-Z]\.\s*-?)+|\s+and\s+(?:colleagues|co-?workers|collaborators|others)\b"
     rf"|(?:,\s*[A-Z][\w'’-]+){{0,3}},?\s+(?:and|&|\\&)\s+[A-Z][\w'’-]+(?:{_CITED}))"
@@ -145,8 +146,14 @@ def capitalised_words(
 
 
 def surnames_near(context: str, usual: Set[int] = frozenset()) -> list[tuple[int, int, str]]:
-    """The words of one context for `capitalised_words`: hash, distance, and the word; nearest last."""
-    words = ((word_hash(word), distance, word, sure) for word, distance, sure in _capitals_near(context))
+    """The words of one context for `capitalised_words`: hash, distance, and the word; nearest last.
+
+    Those in Cyrillic or Greek letters also as they may be spelt in Latin ones."""
+    words = (
+        (word_hash(spelt), distance, word, sure)
+        for word, distance, sure in _capitals_near(context)
+        for spelt in (word, *latin_names(word))
+    )
     common = _words_as_surnames()
     return [
         (hashed, distance, word)
@@ -178,7 +185,11 @@ def named_papers(
         names, short, dates = names_beside(context)
         hashes = ngram_hashes(word_hashes(short), np.arange(len(short)), 1)
         acronyms = dict(zip(hashes.tolist(), short.values(), strict=True))
-        near_names = {word_hash(name): distance for name, distance in names.items()}
+        near_names = {
+            word_hash(spelt): distance
+            for name, distance in names.items()
+            for spelt in (name, *latin_names(name))
+        }
         scores = dict[int, float]()
         for by_hash, near in ((first_authors, near_names), (initials, acronyms)):
             texts, rows = by_hash.names, by_hash.rows(np.array(list(near), np.uint64))

@@ -7,6 +7,7 @@ them by their features (rerank.ranker.features).
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import logging
@@ -211,6 +212,12 @@ class Ranker(Retriever):
     def encoder(self) -> NetworkRetriever | None:
         """The networks among the parts, if any."""
         return first_network(self.parts or self.all_parts)
+
+    def with_encoder(self, encoder: NetworkRetriever) -> Self:
+        """Return the same ranker with another encoder, indexed, in the place of its own."""
+        other = copy.copy(self)
+        other.parts = {name: encoder if part is self.encoder else part for name, part in self.parts.items()}
+        return other
 
     def settings(self) -> dict[str, Any]:
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.all_parts.items()}
