@@ -196,6 +196,8 @@ def known_keys() -> set[str]:
         chosen: list[list[str]] = [[]]
         for group in groups.get(entry, ()):
             chosen += [[f"{group}={path.stem}"] for path in sorted((CONF / group).glob("*.yaml"))]
+        if entry == "train":
+            chosen.append(["data=papers", "splitting@data.splitting=year_shares"])
         for overrides in chosen:
             found |= set(keys(OmegaConf.to_container(compose_config(entry, overrides))))
     return found
