@@ -95,7 +95,7 @@ results: $(INSTALLED) ## run reproduce/retrieval.yaml and write its page (hours;
 	$(BIN)/citerec results reproduce/retrieval.yaml $(ARGS)
 
 # Without bytecode, each of the processes that tests start would compile all modules again.
-PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal
+PYTEST := OMP_NUM_THREADS=1 PYTHONWARNDEFAULTENCODING=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal
 test: $(INSTALLED) ## run all but the slow tests: make test ARGS="-k vectors"
 	$(PYTEST) -m "not slow" $(ARGS)
 

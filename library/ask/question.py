@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from citerec.base.errors import InputError
 from citerec.base.settings import listed
-from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, WINDOW, target_mark
 from citerec.formats.drafts.language import CITE_MARK, Citation, Key, replaced
 from citerec.formats.names import AND, ET_AL
 from citerec.library.limits import MAX_TEXT
@@ -19,7 +19,7 @@ from citerec.library.papers.storage import Storage
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.lexical.terms import ENGLISH, STOP_WORDS
 from citerec.retrieval.passages import CitingPassages
-from citerec.retrieval.queries import WINDOW, Query, cut_around_mark
+from citerec.retrieval.queries import Query, cut_around_mark
 
 _PLAIN_MARK = re.compile(rf"\[\?\]|\b{TARGET_MARKER}\b|(?<![\w\\@])(?:TODO|FIXME|XXX):\w(?:[\w:.-]*\w)?")
 """Marks that are of no language."""
@@ -52,9 +52,9 @@ def _citations(text: str) -> list[Citation]:
     if not _COMMAND.search(CITE_MARK.sub("", text)):
         spans = (mark.span() for mark in CITE_MARK.finditer(text))
         return [Citation(*span, (Key("", *span),)) for span in spans]
-    from citerec.formats.drafts.languages import LANGUAGES  # plain text needs none
+    from citerec.formats.drafts.languages import languages  # plain text needs none
 
-    return [citation for language in LANGUAGES for citation in language.citations(text)]
+    return [citation for language in languages() for citation in language.citations(text)]
 
 
 def _missing(text: str, citations: Iterable[Citation]) -> list[tuple[int, int]]:
@@ -264,19 +264,3 @@ def named_papers(papers: Storage, context: str) -> tuple[list[int], str]:
                 named = citation["names"].partition(names[start])
                 return rows, f"{named[1]}{named[2]}{citation['more'] or ''} {citation['year']}"
     return [], ""
-
-
-_PARTS = re.compile(r"[{}\[\]<>\",;@]")
-_SUFFIX = re.compile(r"(?:TODO|FIXME|XXX)(?=\W)(.*)", re.IGNORECASE | re.DOTALL)
-_WORDS = re.compile(r"[^\W\d_]{2,}|\d+")
-
-
-def target_mark(command: str) -> str:
-    r"""Return TARGET_MARKER after the words of the suffixes of missing keys, as rankers read names and years.
-
-    >>> target_mark(r"\citep{TODO:blei2003latent, lee2020}"), target_mark("[see @TODO:srivastava; @?]")
-    ('Blei 2003 Latent TARGETCIT', 'Srivastava TARGETCIT')
-    """
-    keys = (_SUFFIX.fullmatch(part.strip()) for part in _PARTS.split(command))
-    words = (word for key in keys if key for word in _WORDS.findall(key[1]))
-    return " ".join([*(word[0].upper() + word[1:] for word in words), TARGET_MARKER])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import threading
 from collections.abc import Iterable, Sequence
@@ -98,7 +99,7 @@ class Recommender:
     @classmethod
     def from_pretrained(cls, path: str | Path) -> Recommender:
         """Open a library by its folder or hub id. Raises InputError if it cannot be downloaded."""
-        if Path(path).exists() or not is_hub_id(path):
+        if os.path.exists(Path(path)) or not is_hub_id(path):
             return cls.open(path)
         from huggingface_hub import snapshot_download
 

@@ -77,6 +77,14 @@ class Networks:
             raise InputError(f"{path}: damaged ({error_text(error)})") from None
         return cls(folder, dim, InputReader.open(folder / TOKENIZER, lengths, prefixes), hashes, means, scale)
 
+    def check(self) -> None:
+        """Raise InputError if a file is not the one that was written with its manifest."""
+        for name, digest in self.hashes.items():
+            if digest_file(self.folder / name) != digest:
+                raise InputError(f"{self.folder / name}: is not the file that {MANIFEST} names; get it again")
+        if (dim := self.encoder.open().get_outputs()[0].shape[-1]) != self.dim:
+            raise InputError(f"{self.folder / MANIFEST}: dim is {self.dim}, but the encoder's is {dim}")
+
     @staticmethod
     def write(
         folder: Path,
