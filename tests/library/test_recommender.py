@@ -22,7 +22,7 @@ from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.documents import Vocabulary
 from citerec.hatten.encoder import StaticEncoder
 from citerec.hatten.static.model import StaticModel
-from citerec.library.ask.question import Filters, Request, cited_near, mark_context, mark_query
+from citerec.library.ask.question import Filters, Request, cited_near, is_english, mark_context, mark_query
 from citerec.library.ask.recommender import NAMED, Recommender, _both_groups
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import open_model
@@ -47,6 +47,27 @@ SHELF = [
 ]  # fmt: skip
 WORDS = sorted({word.strip(".,").lower() for p in SHELF for word in f"{p.title} {p.abstract}".split()})
 QUESTION = "A parser of dependency trees [CITE] reads sentences."
+
+
+@pytest.mark.parametrize(
+    ("text", "english"),
+    [
+        ("We train graph networks on molecules [CITE].", True),
+        ("Zhou et al. OTHERCIT; Shen et al. OTHERCIT; Zhu et al. OTHERCIT; Tétard et al. [CITE]", True),
+        ("The map $\\phi: Ω → Σ$ of β, δ and λ is smooth, see Müller and García [CITE].", True),
+        ("Les réseaux de neurones d'après Hinton et al. [CITE] sont profonds.", False),
+        ("Sieci neuronowe osiągają najwyższą dokładność w zadaniach klasyfikacji obrazów [CITE].", False),
+        (
+            "Neuroverkot syrjäyttivät käsin määritellyt piirteet kuvien luokittelussa viime vuosina [CITE].",
+            False,
+        ),
+        ("شبکه‌های عصبی [CITE]", False),
+        ("用图神经网络 GNN 预测分子性质 [CITE]。", False),
+        ("ニューラルネットワーク [CITE]", False),
+    ],
+)
+def test_languages_of_passages(text: str, english: bool) -> None:
+    assert is_english(mark_context(text)) == english
 
 
 @pytest.fixture(scope="module")
