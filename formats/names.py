@@ -14,7 +14,7 @@ _GENERATIONS = frozenset(("jr", "sr", "ii", "iii", "iv"))
 _SUFFIXES = frozenset(("jr", "sr", "jnr", "snr", "ii", "iii", "iv", "2nd", "3rd", "4th", "phd", "md"))
 _COMPANIES = frozenset(("inc", "ltd", "llc", "corp", "co", "gmbh", "ag", "plc", "kg", "ev", "lp", "pty ltd"))
 """What follows the comma in a company's name."""
-AND = r"(?:and|und|et|y|e|og|och|ja|en|i|и|та|και|\\?&)"
+AND = r"(?:\\?&|(?<!\w)(?:and|und|et|y|e|og|och|ja|en|i|и|та|και)(?!\w))"
 ET_AL = (
     r"(?:et\s+(?:al|coll)\b\.?|u\.\s?a\.|y\s+otros\b|e\s+outros\b|и\s+др\b\.?|та\s+ін\b\.?|i\s+in\.|a\s+kol\."
     r"|m\.\s?fl\.|ym\.|ve\s+ark\.|κ\.\s?ά\.|等)"

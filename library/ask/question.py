@@ -238,7 +238,7 @@ _CITATION = re.compile(
     rf"(?P<names>{_NAME}(?:\s*,\s*{_NAME})*(?:\s*,?\s*{AND}\s*{_NAME})?)(?P<more>\s*,?\s*{ET_AL})?"
     rf"\s*,?\s*[(\[]?(?P<year>\d{{4}})[a-z]?[)\]]*[\s.,;]*{TARGET_MARKER}"
 )
-_SEPARATOR = re.compile(rf"\s*(?:,|(?<!\w){AND}(?!\w))\s*")
+_SEPARATOR = re.compile(rf"\s*(?:,|{AND})\s*")
 _KEY = re.compile(r"\s*(?:\[?@|\\\w*cite\w*\{)?([^\s{}\[\]]+)[\]}]?\s*")
 
 
