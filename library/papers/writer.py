@@ -28,6 +28,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import existing_file, expand_user, link_or_copy, real_path
 from citerec.base.progress import spinner
 from citerec.datasets.columns import (
+    BATCH_ROWS,
     TableWriter,
     save_arrays,
     table_batches,
@@ -103,19 +104,20 @@ class GenerationWriter:
         queries: list[QueryRecord] = []
         digest, content = hashlib.blake2b(digest_size=16), dict[str, str]()
 
-        def record(paper: LibraryPaper) -> PaperRecord:
-            table.append(*(getattr(paper, name) for name in SCHEMA.names))
-            written = record_of(paper)
-            digest.update(repr(written).encode())
-            return written
-
         def records() -> Iterator[PaperRecord]:
-            yield from (record(old.paper(row)) for row in kept.tolist() if old)
+            if old:
+                digest.update(old.corpus.fingerprint.encode() + kept.tobytes())
+                for batch in old.metadata.take(pa.array(kept)).combine_chunks().to_batches(BATCH_ROWS):
+                    table.extend(batch.columns)
+                yield from _kept_papers(old.corpus, kept)
             for paper in papers:
+                table.append(*(getattr(paper, name) for name in SCHEMA.names))
                 identities.add(paper)
+                record = record_of(paper)
+                digest.update(repr(record).encode())
                 if files:
                     ids.append(paper.id)
-                yield record(paper)
+                yield record
             content["papers"] = digest.hexdigest()
 
         def contexts() -> Iterator[ContextRecord]:
@@ -228,6 +230,14 @@ def find_contexts(
         made = [Path(place) / name for name in MADE]
         contexts, queries = _find_in_data(made, identities, ids)
         return list(contexts), queries  # the files are removed
+
+
+def _kept_papers(corpus: Corpus, papers: Rows) -> Iterator[PaperRecord]:
+    """Yield the papers of a corpus that stay."""
+    names = list(corpus.field_names)
+    for row in papers.tolist():
+        texts = corpus.paper_ids[row], corpus.titles[row], corpus.abstracts[row]
+        yield PaperRecord(*texts, int(corpus.years[row]), tuple(names[code] for code in corpus.fields[row]))
 
 
 def _kept_contexts(corpus: Corpus, papers: Rows) -> tuple[Iterable[ContextRecord], Iterable[QueryRecord]]:
