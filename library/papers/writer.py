@@ -240,16 +240,17 @@ def _kept_papers(corpus: Corpus, papers: Rows) -> Iterator[PaperRecord]:
         yield PaperRecord(*texts, int(corpus.years[row]), tuple(names[code] for code in corpus.fields[row]))
 
 
-def _kept_contexts(corpus: Corpus, papers: Rows) -> tuple[Iterable[ContextRecord], Iterable[QueryRecord]]:
+def _kept_contexts(corpus: Corpus, papers: Rows) -> tuple[list[ContextRecord], list[QueryRecord]]:
     """Return the training contexts of a corpus among the papers that stay, as `find_contexts` does."""
     stays = np.zeros(len(corpus.paper_ids), np.bool_)
     stays[papers] = True
-    contexts, queries = [], []
-    split = corpus.splits.get(TRAIN, ())
-    for query in range(len(split)):
-        row = int(split.contexts[query])
+    contexts: list[ContextRecord] = []
+    queries: list[QueryRecord] = []
+    if (split := corpus.splits.get(TRAIN)) is None:
+        return contexts, queries
+    for row, positives in zip(split.contexts.tolist(), split.positives, strict=True):
         citing = int(corpus.citing[row])
-        cited = [corpus.paper_ids[paper] for paper in split.positives[query].tolist() if stays[paper]]
+        cited = [corpus.paper_ids[paper] for paper in positives.tolist() if stays[paper]]
         if cited and (citing < 0 or stays[citing]):
             id, by = corpus.context_ids[row], str(citing) if citing < 0 else corpus.paper_ids[citing]
             contexts.append(ContextRecord(id, corpus.context_texts[row], by, outside=citing < 0))
