@@ -142,7 +142,7 @@ def read_job(folder: Path) -> SweepJob:
     pairs = [str(override).lstrip("+~").partition("=") for override in overrides or []]
     job = SweepJob(folder, {key: value for key, _, value in pairs})
     config = folder / ".hydra" / "config.yaml"
-    if config.is_file() and (benchmark := OmegaConf.load(config).get("benchmark")):
+    if config.is_file() and (benchmark := OmegaConf.select(OmegaConf.load(config), "benchmark")):
         settings: Any = OmegaConf.to_container(benchmark, resolve=True)
         job.kind, job.settings = get_class(settings["_target_"]), settings
     try:

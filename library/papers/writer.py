@@ -29,6 +29,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import existing_file, expand_user, link_or_copy, real_path
 from citerec.base.progress import spinner
 from citerec.datasets.columns import (
+    BATCH_ROWS,
     TableWriter,
     save_arrays,
     table_batches,
@@ -104,19 +105,20 @@ class GenerationWriter:
         queries: list[QueryRecord] = []
         digest, content = hashlib.blake2b(digest_size=16), dict[str, str]()
 
-        def record(paper: LibraryPaper) -> PaperRecord:
-            table.append(*(getattr(paper, name) for name in SCHEMA.names))
-            written = record_of(paper)
-            digest.update(repr(written).encode())
-            return written
-
         def records() -> Iterator[PaperRecord]:
-            yield from (record(old.paper(row)) for row in kept.tolist() if old)
+            if old:
+                digest.update(old.corpus.fingerprint.encode() + kept.tobytes())
+                for batch in old.metadata.take(pa.array(kept)).combine_chunks().to_batches(BATCH_ROWS):
+                    table.extend(batch.columns)
+                yield from _kept_papers(old.corpus, kept)
             for paper in papers:
+                table.append(*(getattr(paper, name) for name in SCHEMA.names))
                 identities.add(paper)
+                record = record_of(paper)
+                digest.update(repr(record).encode())
                 if files:
                     ids.append(paper.id)
-                yield record(paper)
+                yield record
             content["papers"] = digest.hexdigest()
 
         def contexts() -> Iterator[ContextRecord]:
@@ -231,16 +233,25 @@ def find_contexts(
         return list(contexts), queries  # the files are removed
 
 
-def _kept_contexts(corpus: Corpus, papers: Rows) -> tuple[Iterable[ContextRecord], Iterable[QueryRecord]]:
+def _kept_papers(corpus: Corpus, papers: Rows) -> Iterator[PaperRecord]:
+    """Yield the papers of a corpus that stay."""
+    names = list(corpus.field_names)
+    for row in papers.tolist():
+        texts = corpus.paper_ids[row], corpus.titles[row], corpus.abstracts[row]
+        yield PaperRecord(*texts, int(corpus.years[row]), tuple(names[code] for code in corpus.fields[row]))
+
+
+def _kept_contexts(corpus: Corpus, papers: Rows) -> tuple[list[ContextRecord], list[QueryRecord]]:
     """Return the training contexts of a corpus among the papers that stay, as `find_contexts` does."""
     stays = np.zeros(len(corpus.paper_ids), np.bool_)
     stays[papers] = True
-    contexts, queries = [], []
-    split = corpus.splits.get(TRAIN, ())
-    for query in range(len(split)):
-        row = int(split.contexts[query])
+    contexts: list[ContextRecord] = []
+    queries: list[QueryRecord] = []
+    if (split := corpus.splits.get(TRAIN)) is None:
+        return contexts, queries
+    for row, positives in zip(split.contexts.tolist(), split.positives, strict=True):
         citing = int(corpus.citing[row])
-        cited = [corpus.paper_ids[paper] for paper in split.positives[query].tolist() if stays[paper]]
+        cited = [corpus.paper_ids[paper] for paper in positives.tolist() if stays[paper]]
         if cited and (citing < 0 or stays[citing]):
             id, by = corpus.context_ids[row], str(citing) if citing < 0 else corpus.paper_ids[citing]
             contexts.append(ContextRecord(id, corpus.context_texts[row], by, outside=citing < 0))

@@ -91,21 +91,3 @@ def test_too_few_papers_raise_before_encoding(tiny_corpus: Corpus) -> None:
     with pytest.raises(InputError, match=r"index\.kind=ivf: needs 12 papers to train on, has 11"):
         retriever.index(tiny_corpus)
     assert retriever.encoded == 0
-
-
-def test_cached_queries_are_encoded_once(tiny_corpus: Corpus) -> None:
-    plain, remembering = Bags(), Bags()
-    asked: list[int] = []
-    for retriever in (plain, remembering):
-        retriever.index(tiny_corpus)
-    made = remembering.encode_queries
-    remembering.encode_queries = lambda some: (asked.extend(some.contexts.tolist()), made(some))[1]  # type: ignore
-    remembering.cache_queries()
-    for contexts in ([3, 1, 3], [1, 5], [5, 3, 1]):
-        expected, found = (one.search(np.array(contexts), 4) for one in (plain, remembering))
-        assert found.papers.tolist() == expected.papers.tolist()
-        np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6)
-    assert asked == [3, 1, 5]
-    remembering.index(tiny_corpus)  # clears the cache
-    remembering.search(np.array([3]), 4)
-    assert asked == [3, 1, 5, 3]

@@ -12,6 +12,7 @@ import pytest
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.hatten.model import HAttenRetriever
+from citerec.rerank.ranker.model import Ranker, RankingModel
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.citations import Citations
 from citerec.retrieval.encoders.article import article_retriever
@@ -27,6 +28,7 @@ from citerec.retrieval.run import CachedRun
 from citerec.retrieval.settings import ArticleConfig, IndexConfig
 from citerec.tests.conftest import write_tiny
 from citerec.tests.hatten.made import random_model
+from citerec.tests.rerank.made import linear
 from citerec.tests.retrieval.made import assert_same, indexed, write_runs
 
 ALL = np.arange(12)
@@ -57,6 +59,11 @@ def run(corpus: Corpus, folder: Path, *_: Path) -> Retriever:
     return CachedRun(write_runs(indexed(BM25(), corpus), corpus, folder, ["train", "val", "test"]))
 
 
+def ranker(*_: Any) -> Retriever:
+    model = RankingModel(linear({"bm25": 1.0, "title_share": 0.5, "citing_words": 0.7, "name_near": 1.0}))
+    return Ranker(model, {"bm25": BM25(), "bm25_contexts": BM25(contexts=100)}, depth=15)
+
+
 MAKERS: dict[str, Maker] = {
     "bm25": lambda *_: BM25(query=FIELDS, threads=2),
     "bm25_contexts": lambda *_: BM25(contexts=2),
@@ -74,6 +81,7 @@ MAKERS: dict[str, Maker] = {
     "rrf": lambda *_: Fusion({"bm25": BM25(), "popularity": Popularity()}, "rrf", weights="equal"),
     "citations": lambda *_: Citations(BM25(), similar=5, depth=10),
     "run": run,
+    "ranker": ranker,
 }
 
 

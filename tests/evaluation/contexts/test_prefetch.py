@@ -13,7 +13,7 @@ from citerec.evaluation.report import Provenance
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
-from citerec.retrieval.run import CachedRun, Run
+from citerec.retrieval.run import CachedRun
 
 CUTOFFS = [1, 2, 10]
 
@@ -143,21 +143,6 @@ def test_training_queries_carry_a_warning(
         Prefetch(cutoffs=CUTOFFS)(BM25(), tiny_corpus, split, tmp_path)
         assert ("has seen the answers" in caplog.text) is warned
         assert ("These are training queries" in (tmp_path / "report.md").read_text()) is warned
-
-
-def test_the_batch_size_does_not_matter(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    for batch in (1, 3, 100):
-        Prefetch(cutoffs=CUTOFFS, batch=batch)(BM25(), tiny_corpus, "train", tmp_path / str(batch))
-    runs = [(tmp_path / str(batch) / "run.trec").read_bytes() for batch in (1, 3, 100)]
-    assert runs[0] == runs[1] == runs[2]
-
-
-def test_no_query_finds_its_citing_paper(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    Prefetch(cutoffs=[20])(BM25(), tiny_corpus, "train", tmp_path)
-    run = Run.read(tmp_path / "run.trec")
-    for query, found in next(run.batches(100)).items():
-        row = list(tiny_corpus.context_ids).index(query)
-        assert tiny_corpus.paper_ids[int(tiny_corpus.citing[row])] not in found and "bare" not in found
 
 
 def test_a_run_is_measured_up_to_its_depth_with_one_protocol(tiny_corpus: Corpus, tmp_path: Path) -> None:

@@ -30,7 +30,6 @@ from citerec.rerank.ranker.model import MODEL, Ranker, RankingModel
 from citerec.rerank.ranker.training import read_lists, training_split
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.base import Ranking, Retriever
-from citerec.retrieval.filters import Filters
 from citerec.retrieval.fusion import normalise_scores
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.passages import CitedElsewhere, CitingPassages
@@ -75,11 +74,6 @@ def test_a_model_of_one_score_ranks_like_its_retriever(
     np.testing.assert_array_equal(made.search(rows, 10).papers, alone.search(rows, 10).papers)
 
 
-def test_a_batch_is_ranked_like_its_single_queries(demo_corpus: Corpus) -> None:
-    made, rows = ranker(demo_corpus), contexts(demo_corpus)
-    same(made.search(rows, 12), Ranking.concat([made.search(rows[[i]], 12) for i in range(len(rows))]))
-
-
 def test_top_papers_do_not_depend_on_k_and_no_found_paper_is_lost(
     demo_corpus: Corpus,
 ) -> None:
@@ -120,21 +114,6 @@ def test_papers_of_similar_passages_are_candidates(
     assert len(added) == 2 and added[0] == others[2] and set(added) < set(others)
 
 
-def test_score_agrees_with_search(demo_corpus: Corpus) -> None:
-    made, rows = ranker(demo_corpus), contexts(demo_corpus)
-    found = made.search(rows, 10)
-    np.testing.assert_allclose(made.score(rows, found.papers), found.scores, rtol=1e-5, atol=1e-5)
-    own = demo_corpus.citing[rows][:, None].astype(np.int32)
-    assert np.isneginf(made.score(rows, own)).all()
-
-
-def test_filters_are_respected(demo_corpus: Corpus) -> None:
-    made, rows = ranker(demo_corpus), contexts(demo_corpus)
-    found = made.search(rows, 40, Filters(unseen=True))
-    there = found.papers[found.papers >= 0]
-    assert len(there) and not demo_corpus.seen[there].any()
-
-
 def test_retrievers_without_their_training_contexts_are_skipped(tiny_corpus: Corpus) -> None:
     del tiny_corpus.splits["train"]
     made = ranker(tiny_corpus)
@@ -152,16 +131,6 @@ def test_a_question_is_answered_and_explained(demo_corpus: Corpus) -> None:
     columns = made.explain(asked, found.papers)
     assert {"bm25", "name_near", "citing_words"} < set(columns)
     assert all(values.shape == (1, 5) for values in columns.values())
-
-
-def test_an_index_is_saved_and_loaded(demo_corpus: Corpus, tmp_path: Path) -> None:
-    made, rows = ranker(demo_corpus), contexts(demo_corpus)
-    made.save(tmp_path / "index")
-    loaded = Ranker(made.model, made.all_parts, made.depth)
-    loaded.load(tmp_path / "index", demo_corpus)
-    same(loaded.search(rows, 20), made.search(rows, 20))
-    with pytest.raises(InputError, match="the index was built with depth="):
-        Ranker(made.model, made.all_parts, 3).load(tmp_path / "index", demo_corpus)
 
 
 # Models and their training.
