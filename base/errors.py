@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import io
 import os
 import re
 import sys
@@ -50,6 +51,9 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
         os.environ["HYDRA_FULL_ERROR"] = "1"
         for prepare in BEFORE_MAIN:
             prepare()
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # of a terminal that has not all letters
+                stream.reconfigure(errors="backslashreplace")
         try:
             for word in sys.argv[1:]:
                 if not is_utf8(word):

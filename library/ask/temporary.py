@@ -15,7 +15,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
-from citerec.base.errors import InputError, count_noun
+from citerec.base.errors import InputError, StorageError, count_noun
 from citerec.base.files import disk_errors, expand_user, file_lock, user_cache
 from citerec.base.progress import spinner
 from citerec.library import MANIFEST
@@ -84,7 +84,10 @@ def library_folder(place: str) -> Path:
     folder = cache() / f"{Path(source).stem}-{digest}"
     with disk_errors(folder.parent, "the temporary library", "XDG_CACHE_HOME"):
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _make(source, folder)
+    try:
+        _make(source, folder)
+    except StorageError as error:  # which names the option of a library
+        raise StorageError(f"{str(error).partition(';')[0]}; set XDG_CACHE_HOME to another folder") from None
     os.utime(folder / LOCK)
     with suppress(OSError):  # others may remove the same ones
         _evict(folder)

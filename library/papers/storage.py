@@ -49,6 +49,10 @@ SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLU
 """The fields of LibraryPaper that are not in the corpus."""
 
 
+class UnknownPaper(InputError):
+    """A paper that is asked for and not in the library."""
+
+
 class HasRows(Protocol):
     """Papers that names stand for."""
 
@@ -220,5 +224,6 @@ class Storage:
 def known_row(papers: HasRows, name: str, option: str) -> int:
     """Return the row of a paper by id, key or alias. Raises InputError for an unknown one."""
     if (row := papers.row(name)) is None:
-        raise InputError(f"{option}={quoted(name)[1:-1]}: no paper of {papers.library} has this id or key")
+        kind = UnknownPaper if option in ("id", "key") else InputError
+        raise kind(f"{option}={quoted(name)[1:-1]}: no paper of {papers.library} has this id or key")
     return row

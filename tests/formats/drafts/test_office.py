@@ -128,7 +128,7 @@ def test_notes_follow_their_paragraphs(suffix: str, tmp_path: Path) -> None:
         f"Trees\x041\x04 grow\x042\x04.\n{first}Old [CITE].\n{second}Dry.\n{second}Dry.\nAnd die.\n"
     )
     [shown] = language.paragraphs(text.replace("[CITE]", "[@a]"))[0]
-    assert shown.text == "Trees (Old [1]) grow. Dry. Dry. And die."
+    assert shown.text == "Trees (Old [1]) grow.\nDry.\nDry.\nAnd die."
     at = text.index("[")
     copy = tmp_path / f"b{suffix}"
     copy.write_bytes(language.written(path, [(at, at + 6, "[@ABCD2345]")], ITEMS, False))

@@ -133,6 +133,30 @@ def test_a_note_is_read_in_the_sentence_that_calls_it(suffix: str, tmp_path: Pat
         assert re.sub(r"\[?(TARGET|OTHER)CIT\]?", "", place.context) == whole
 
 
+ITEMS = {
+    ".tex": r"""\newacronym{hmc}{HMC}{Hamiltonian Monte Carlo}\begin{document}Samplers are old:
+    \begin{itemize}\item \ac{hmc} is fast \cite{?}\item see cf. Moss, p. 5 \cite{?}\end{itemize}
+    Next words \cite{?}.\end{document}""",
+    ".md": "Samplers are old:\n- Hamiltonian Monte Carlo (HMC) is fast [@?]\n- see cf. Moss, p. 5 [@?]\n\n"
+    "Next words [@?].",
+    ".org": "Samplers are old:\n- Hamiltonian Monte Carlo (HMC) is fast [cite:@?]\n- see cf. Moss, p. 5 "
+    "[cite:@?]\n\nNext words [cite:@?].",
+    ".typ": "Samplers are old:\n+ Hamiltonian Monte Carlo (HMC) is fast @?\n+ see cf. Moss, p. 5 @?\n\n"
+    "Next words @?.",
+}
+
+
+@pytest.mark.parametrize("suffix", ITEMS)
+def test_list_items_and_paragraphs_are_sentences(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_text(ITEMS[suffix])
+    assert [place.sentence for place in read_draft(path).places] == [
+        "Hamiltonian Monte Carlo (HMC) is fast [CITE].",
+        "see cf. Moss, p. 5 [CITE].",
+        "Next words [CITE].",
+    ]
+
+
 @pytest.fixture(scope="module")
 def recommender(tmp_path_factory: pytest.TempPathFactory) -> Recommender:
     path = tmp_path_factory.mktemp("library") / "mine"
