@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError, error_text
-from citerec.base.settings import listed
+from citerec.base.files import expand_user
+from citerec.base.settings import check_count, listed
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.ask.question import (
     Filters,
@@ -35,6 +36,7 @@ from citerec.library.papers.folder import damage_told
 from citerec.library.papers.library import Library
 from citerec.library.papers.search import IN_PART, count_words, plain_words, query_words, spellings
 from citerec.library.papers.storage import Storage
+from citerec.library.sources.zotero_places import is_place
 from citerec.rerank.ranker.model import encoder_of
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Ranking, empty_rankings
@@ -77,12 +79,16 @@ class Recommender:
     def open(
         cls, path: str | Path, reranker: str | Path | None = None, scoring: ScoringSettings | None = None
     ) -> Recommender:
-        """Open the library in a folder.
+        """Open the library in a folder, or of a file of papers or Zotero, as `citerec ask` does.
 
         reranker: folder of a cross-encoder (rerank.cross_encoder.reranker). scoring: None means the fastest
         settings.
         Raises InputError if a folder does not contain a library or a cross-encoder.
         """
+        if is_place(str(path)) or os.path.isfile(expand_user(path)):
+            from citerec.library.ask.temporary import library_folder  # which builds libraries
+
+            path = library_folder(str(path))
         library = Library.open(path)
         if reranker is None:
             return cls(library)
@@ -130,6 +136,8 @@ class Recommender:
         k: int = 10,
         *,
         known: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        years: str | None = None,
         filters: Filters | None = None,
         rerank: bool | None = None,
         explain: bool = False,
@@ -137,17 +145,23 @@ class Recommender:
         """Return the k best papers to cite at the mark of a text (`mark_context`), best first.
 
         title, abstract: of the paper being written. known: ids or keys of papers that it cites elsewhere, of
-        which CITED or CITED_SHARE of k are recommended beside k others. filters: which papers may be.
+        which CITED or CITED_SHARE of k are recommended beside k others. exclude: ids or keys; years: such as
+        2015-2020; filters: all that says which papers may be, instead of these two.
         rerank: use the cross-encoder; None means if there is one. explain: add the ranker's features.
         Raises InputError for a text without words and for invalid filters.
         """
-        request = Request(Query(text, title, abstract, known=listed(known, "known")), filters or Filters())
+        for option, value in (("text", text), ("title", title), ("abstract", abstract)):
+            if not isinstance(value, str):
+                raise InputError(f"{option}={value!r}: must be a text")
+        filters = filters or Filters(exclude, years=years)
+        request = Request(Query(text, title, abstract, known=listed(known, "known")), filters)
         return self.recommend_batch([request], k, rerank=rerank, explain=explain)[0]
 
     def recommend_batch(
         self, requests: Sequence[Request], k: int = 10, *, rerank: bool | None = None, explain: bool = False
     ) -> list[list[Recommendation]]:
         """Return what `recommend` does, for several requests."""
+        check_count("k", k)
         with damage_told(self.library.path):
             rankings = [self.ranked(request, k, rerank) for request in requests]
             return [ranked.best(k, explain) for ranked in rankings]
@@ -191,6 +205,7 @@ class Recommender:
         Papers with all of them in key, authors, year, title and venue; if there is none, papers with as many
         as possible there and in the abstract. Raises InputError for a query without words.
         """
+        check_count("k", k)
         if not re.search(r"[^\W_]", query):
             raise InputError("query: has no words; give some of a title, authors, year or key")
         with damage_told(self.library.path):
@@ -214,6 +229,18 @@ class Recommender:
         sought = map(papers.paper, dict.fromkeys([*rows, *more[more >= 0].tolist()]))
         return sorted(sought, key=partial(count_words, query_words(query)), reverse=True)[:k]
 
+    def lacking(self, query: str, papers: Sequence[LibraryPaper]) -> list[str]:
+        """Return a line for each word of a query that none of the papers found for it has."""
+        lines, storage = [], self.library.storage
+        words = [word for word in query_words(query) if not any(count_words([word], one) for one in papers)]
+        for word in words if papers else ():
+            near = ""
+            if isinstance(storage, Storage):
+                with storage.lock:
+                    near = storage.search_index.near(word)
+            lines.append(f"nothing has “{word}”" + (f"; did you mean {near}?" if near else ""))
+        return lines
+
     def passages(self, claim: str, name: str, k: int = 3) -> tuple[LibraryPaper, list[tuple[str, TextPlace]]]:
         """Return a paper by id or key, and the k passages of its full text that fit a claim best, best first:
         the sentence that fits best ("" for none), and where it stands.
@@ -221,6 +248,7 @@ class Recommender:
         claim: may mark where it cites the paper. Raises InputError for an unknown paper, and if the library
         or the paper has no full text.
         """
+        check_count("k", k)
         if not re.search(r"\w", claim):
             raise InputError("claim: has no words")
         papers, texts, row = self._full_text(name)

@@ -139,6 +139,9 @@ class Features(Workspace):
         for rank, (key, paper) in enumerate([*listed, *self._only_in_bib(bibliography, typed)]):
             start, end, new = place.replaced(document.language, document.text, key)
             title, by, year = terminal_text(paper.title), _by(paper), str(paper.year or "")
+            sure = paper.probability if isinstance(paper, Recommendation) else None
+            if sure is not None:
+                by = " · ".join(filter(None, (by, percentage(sure))))
             item = types.CompletionItem(
                 label=(by if self.label_details else " · ".join(filter(None, (by, title)))) or key,
                 kind=types.CompletionItemKind.Reference,

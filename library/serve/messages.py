@@ -16,6 +16,7 @@ from citerec.formats.bibliography.reading.bibtex import parse_bibtex
 from citerec.formats.bibliography.references import ENTRIES, bibtex
 from citerec.formats.json_lines import raise_bad
 from citerec.library import limits
+from citerec.library.ask.display import short_authors
 from citerec.library.ask.question import Filters
 from citerec.library.ask.recommendation import Recommendation, note_on
 from citerec.library.evidence.explanation import MARK
@@ -131,6 +132,7 @@ class Details(BaseModel):
     venue: str
     url: str
     bibtex: str
+    citation: str = Field(description="authors and year in brackets, as in a text")
     evidence: list[HighlightedText]
     passage: PassageText | None = Field(default=None, description="of the full text, if that says why")
 
@@ -311,6 +313,7 @@ def paper_details(recommendation: Recommendation, paper: LibraryPaper, link: Lin
     ]
     parts = [HighlightedText(kind=kind, text=text, spans=spans) for kind, text, spans in texts if text]
     opens = link(paper.id, evidence.place) if evidence.place else ""
+    authors = short_authors(paper.names or paper.authors)
     for part in parts:
         if evidence.place and part.text == evidence.sentence:
             part.place, part.link = evidence.place.label, opens
@@ -319,6 +322,7 @@ def paper_details(recommendation: Recommendation, paper: LibraryPaper, link: Lin
         venue=recommendation.venue,
         url=paper_link(paper),
         bibtex=bibtex([paper]),
+        citation=f"({', '.join(filter(None, (authors or paper.title, str(paper.year or 'n.d.'))))})",
         evidence=parts or [HighlightedText(kind=recommendation.why, text="", spans=[])],
         passage=PassageText.at(evidence.sentence, evidence.place, opens) if evidence.place else None,
     )

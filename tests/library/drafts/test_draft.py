@@ -920,3 +920,21 @@ def test_a_key_belongs_to_its_own_entry(tmp_path: Path) -> None:
         assert keys == {
             other: (cited if other == year else key, other == year) for key, other in others.items()
         }
+
+
+def test_a_copy_takes_fonts_along_and_says_what_it_lacks(recommender: Recommender, tmp_path: Path) -> None:
+    (tmp_path / "fonts").mkdir()
+    (tmp_path / "fonts" / "A.otf").touch()
+    (tmp_path / "fonts" / "notes.doc").touch()
+    (tmp_path / "a.png").touch()
+    (tmp_path / "d.tex").write_text(
+        r"""\setmainfont{A}[Path = fonts/, Extension = .otf]\begin{document}
+        BERT \cite{?} \includegraphics{a} \includegraphics[width=1cm]{gone} \includegraphics{../far.png}
+        \end{document}"""
+    )
+    parsed = read_draft(tmp_path / "d.tex")
+    copies = plan_copies(parsed, tmp_path / "copy" / "d.tex", None)
+    *_, line = write_copies(suggest(parsed, recommender, 1), recommender.library, copies)
+    assert line == "not in the draft's folder, and so not in the copy: gone, ../far.png"
+    copied = (str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*.*"))
+    assert sorted(copied) == ["a.png", "d.bib", "d.tex", "fonts/A.otf"]
