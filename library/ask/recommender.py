@@ -7,6 +7,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -37,7 +38,7 @@ from citerec.library.papers.library import Library
 from citerec.library.papers.search import IN_PART, count_words, plain_words, query_words, spellings
 from citerec.library.papers.storage import Storage
 from citerec.library.sources.zotero_places import is_place
-from citerec.rerank.ranker.model import encoder_of
+from citerec.rerank.ranker.model import Ranker, encoder_of
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Ranking, empty_rankings
 from citerec.retrieval.fusion import fuse_scores
@@ -166,8 +167,10 @@ class Recommender:
             rankings = [self.ranked(request, k, rerank) for request in requests]
             return [ranked.best(k, explain) for ranked in rankings]
 
-    def ranked(self, request: Request, depth: int, rerank: bool | None = False) -> Ranked:
-        """Rank at most `depth` papers for a request, to recommend some of them."""
+    def ranked(
+        self, request: Request, depth: int, rerank: bool | None = False, quick: bool = False
+    ) -> Ranked:
+        """Rank at most `depth` papers for a request, to recommend some of them. quick: without networks."""
         if rerank and self.reranker is None:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
         reranks = self.reranker is not None and rerank is not False
@@ -180,16 +183,20 @@ class Recommender:
         queries = Queries.from_list(corpus, [replace(query, known=tuple(id for id in ids if id is not None))])
         if not len(papers):
             return Ranked(papers, queries, Ranking(*empty_rankings(1, 0)), {}, 0)
-        with papers.lock:
+        retriever = papers.retriever
+        if quick and isinstance(retriever, Ranker):
+            retriever = retriever.without_networks()
+        with papers.lock if not quick else nullcontext():
             allowed = request.filters.mask(papers)
-            ranking = papers.retriever.search_allowed(queries, _depth(depth, len(queries.known[0])), allowed)
+            ranking = retriever.search_allowed(queries, _depth(depth, len(queries.known[0])), allowed)
+        with papers.search_lock:
             rows, name = named_papers(papers, query.context)
         named = {row: name for row in rows if allowed is None or allowed[row]}
         if reranks:
             ranking = self._rerank(queries, ranking)
         ranking = _named_first(ranking, list(named), papers.retriever.log_probabilities)
         count = corpus.total_papers if allowed is None else int(np.count_nonzero(allowed))
-        return Ranked(papers, queries, ranking, named, count)
+        return Ranked(papers, queries, ranking, named, count, quick)
 
     def _candidates(self, library: Library, request: Request, depth: int) -> Storage:
         """Return papers in memory to rank for a request: all, or nearly all of the best among them."""
@@ -220,10 +227,11 @@ class Recommender:
             papers = papers.search_candidates(query)
             if not len(papers):
                 return []
-        with papers.lock:
+        with papers.search_lock:
             rows, has_all = papers.search_index.search(query, max(k, IN_PART))
-            if has_all:
-                return [papers.paper(row) for row in rows[:k]]
+        if has_all:
+            return [papers.paper(row) for row in rows[:k]]
+        with papers.lock:
             queries = Queries.from_list(papers.corpus, [Query(query)])
             more = papers.text_search.search(queries, max(k, IN_PART)).papers[0]
         sought = map(papers.paper, dict.fromkeys([*rows, *more[more >= 0].tolist()]))
@@ -236,7 +244,7 @@ class Recommender:
         for word in words if papers else ():
             near = ""
             if isinstance(storage, Storage):
-                with storage.lock:
+                with storage.search_lock:
                     near = storage.search_index.near(word)
             lines.append(f"nothing has “{word}”" + (f"; did you mean {near}?" if near else ""))
         return lines
@@ -320,7 +328,7 @@ class Ranked:
     """Papers ranked for one request (`Recommender.ranked`). Recommending some of them is quick.
 
     ranking: their rows, [1, depth] and some more that the question names. named: rows of these, and their
-    names in it. count: papers that may be recommended.
+    names in it. count: papers that may be recommended. quick: ranked without networks.
     """
 
     papers: Storage
@@ -328,6 +336,7 @@ class Ranked:
     ranking: Ranking
     named: dict[int, str]
     count: int
+    quick: bool = False
 
     def best(self, k: int, explain: bool = False) -> list[Recommendation]:
         """Return what `Recommender.recommend_batch` returns."""
@@ -354,7 +363,7 @@ class Ranked:
     def _note(self) -> str:
         """What to say above the papers."""
         retriever, rows = self.papers.retriever, self._rows[:TOGETHER]
-        if not retriever.log_probabilities or not len(rows):
+        if not retriever.log_probabilities or not len(rows) or self.quick:
             return ""
         cosine = None
         if (encoder := encoder_of(retriever)) is not None:

@@ -50,7 +50,7 @@ class _Memory:
     outline: tuple[Document, Outline] | None = None
     main: Main | None = None
     bibliography: tuple[object, Bibliography] = (None, Bibliography((), None, {}))
-    ranked: tuple[object, Ranked | None] = (None, None)
+    ranked: tuple[object, Future[Ranked]] = field(default_factory=lambda: (None, Future()))
     passages: tuple[tuple[object, ...], CitingPassages] = ((None,) * 3, CitingPassages((), ()))
     lock: threading.Lock = field(default_factory=threading.Lock)
 

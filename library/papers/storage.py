@@ -66,7 +66,7 @@ class Storage:
     """The papers [P] of a generation, one per row of `corpus`, and what ranks them.
 
     identities: formats.same_work.Identity of each paper [P, F]. metadata: a table of SCHEMA. lock: to be held
-    while `retriever`, `search_index` or `text_search` searches.
+    while `retriever` or `text_search` searches, search_lock while `search_index` does.
     """
 
     def __init__(self, library: Path, folder: Path) -> None:
@@ -85,7 +85,7 @@ class Storage:
             raise InputError("corpus and metadata differ in their number of papers")
         self._starts = np.cumsum([0, *map(len, self._batches)])
         self.places = self.corpus.places
-        self.lock = threading.Lock()
+        self.lock, self.search_lock = threading.Lock(), threading.Lock()
 
     def check(self, trust: bool = True) -> None:
         """Raise InputError if a file differs from its checksum. trust: as for `check_checksums`."""

@@ -7,6 +7,7 @@ them by their features (rerank.ranker.features).
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import logging
@@ -211,6 +212,13 @@ class Ranker(Retriever):
     def encoder(self) -> NetworkRetriever | None:
         """The networks among the parts, if any."""
         return first_network(self.parts or self.all_parts)
+
+    def without_networks(self) -> Self:
+        """Return this ranker without its networks: quick, also while another thread asks this one."""
+        quick = copy.copy(self)
+        quick.parts = {name: copy.copy(part) for name, part in self.parts.items() if part is not self.encoder}
+        quick.all_parts = quick.parts
+        return quick
 
     def settings(self) -> dict[str, Any]:
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.all_parts.items()}
