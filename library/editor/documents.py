@@ -103,9 +103,7 @@ class Document:
         return int(np.searchsorted(self.starts, offset, side="right")) - 1
 
     def offset(self, position: types.Position) -> int:
-        """Return the offset of a position; the end of its line or of the text if it is beyond, and the
-        beginning if it is below 0."""
-        position = types.Position(max(position.line, 0), max(position.character, 0))
+        """Return the offset of a position; the end of its line or of the text if it is beyond."""
         if position.line >= len(self.starts):
             return len(self.text)
         start = int(self.starts[position.line])

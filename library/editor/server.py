@@ -74,6 +74,15 @@ class Protocol(LanguageServerProtocol):
 
     _server: Server
 
+    def structure_message(self, data: dict[str, Any]) -> Any:
+        """Answer what is no question, such as one about a line below 0, with an error; pygls is silent."""
+        try:
+            return super().structure_message(data)
+        except JsonRpcException as error:
+            if "method" in data and "id" in data:
+                self._send_response(data["id"], error=error.to_response_error())
+            raise
+
     @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
     def lsp_text_document__did_open(self, params: types.DidOpenTextDocumentParams) -> None:
         new = params.text_document

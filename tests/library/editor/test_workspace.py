@@ -111,7 +111,7 @@ def test_malformed_messages_are_a_few_lines(tmp_path: Path) -> None:
         command, input=b"".join([*sent, request("shutdown", 2), request("exit")]), capture_output=True
     )
     lines = done.stderr.decode().splitlines()
-    assert done.returncode == 0 and b'"id": 2, ' in done.stdout
+    assert done.returncode == 0 and b'"id": 2, ' in done.stdout and b'"id": 5' in done.stdout
     assert not any(line.startswith((" ", "Traceback")) for line in lines)
     assert MOST_COMPLAINTS <= len(lines) < MOST_COMPLAINTS + 5
 
