@@ -59,7 +59,8 @@ class Complaints(logging.Filter):
         text, error = record.getMessage(), record.exc_info[1] if record.exc_info else None
         if error is not None:
             text = "\n".join([text, *format_exception(error)])
-        if _TRACEBACK not in text or _PACKAGE in text:
+        ours = (line for line in text.splitlines() if _PACKAGE in line and "structure_message" not in line)
+        if _TRACEBACK not in text or any(ours):
             return True
         first, *_, last = (line.strip(" |+-") for line in text.splitlines() if line.strip(" |+-"))
         record.msg, record.args, record.exc_info, record.exc_text = f"{first}: {last}", (), None, None
