@@ -68,11 +68,11 @@ def run(arguments: Sequence[str]) -> None:
     kind, target = COMMANDS[name]
     options = with_library(name, options)
 
-    def call(given: settings.LibrarySettings) -> None:
+    def call(chosen: settings.LibrarySettings) -> None:
         for logger in SAID:
             logging.getLogger(logger).setLevel(logging.INFO)
         module, _, function = target.partition(":")
-        getattr(import_module(module), function)(given)
+        getattr(import_module(module), function)(chosen)
 
     run_command(name, kind, call, options, logging.WARNING)
 
@@ -113,9 +113,9 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
     if options and "=" not in options[0] and (len(options) > 1 or not hasattr(kind, "positional")):
         raise InputError(f"{options[0]}: no such library; build it with citerec build, or correct its name")
     asks = kind.asks
-    found = Nearby.look(asks)
-    if command := found.command(name, draft):
-        raise InputError(f"library is required; found {found.describe()}; go on with: {command}")
+    nearby = Nearby.look(asks)
+    if command := nearby.command(name, draft):
+        raise InputError(f"library is required; found {nearby.describe()}; go on with: {command}")
     example = "papers.bib: a file of papers, zotero or a" if asks else "my-library: a"
     raise InputError(f"library is required, as in citerec {name} {example} folder from citerec build")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import gzip
 import hashlib
 import json
@@ -14,6 +13,7 @@ import re
 import shutil
 import sqlite3
 import stat
+import sys
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -36,6 +36,8 @@ SETTLED = 5.0
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 CHUNK = 1 << 22
 """Bytes copied at a time."""
+PATIENCE = 2.0
+"""Seconds in which another process may finish reading a file; Windows does not let us replace it before."""
 
 
 def user_cache() -> Path:
@@ -63,7 +65,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield unfinished
-        unfinished.replace(path)
+        _rename(unfinished, path)
     except OSError as error:
         if error.errno is None and is_full(error):
             error.errno = errno.ENOSPC  # with a name, the message that tells it is lost
@@ -75,9 +77,26 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically."""
+    """Write a text file atomically, the same on all systems."""
     with atomic_write(path) as unfinished:
-        unfinished.write_text(text, encoding="utf-8")
+        unfinished.write_bytes(text.encode())
+
+
+def _rename(new: Path, to: Path) -> None:
+    """Rename a file, which replaces another, or a folder; StorageError if another process has it open for
+    longer than PATIENCE, which only Windows minds."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            new.replace(to)
+            return
+        except PermissionError:
+            if not os.access(to.parent, os.W_OK):
+                raise
+            if time.monotonic() > until:
+                what = "is open in another program; close it, and run again"
+                raise StorageError(f"{to if to.exists() else new}: {what}") from None
+            time.sleep(0.02)
 
 
 def new_folder(output: str | Path) -> Path:
@@ -101,7 +120,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         unfinished.mkdir()
         yield unfinished
         if not _exchange(unfinished, folder):
-            unfinished.rename(folder)
+            _rename(unfinished, folder)
     except OSError as error:
         if Path(error.filename or "").is_relative_to(unfinished):
             error.filename = str(folder / Path(error.filename).relative_to(unfinished))
@@ -115,13 +134,13 @@ def _exchange(new: Path, old: Path) -> bool:
     if not old.exists():
         return False
     here, both = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     if rename is None or rename(here, os.fsencode(new), here, os.fsencode(old), both):
         aside = old.with_name(f".{old.name}.{os.getpid()}.aside")
-        old.rename(aside)
+        _rename(old, aside)
         try:
-            new.rename(old)
-        except OSError:
+            _rename(new, old)
+        except (OSError, StorageError):
             aside.rename(old)
             raise
         aside.rename(new)
@@ -135,22 +154,26 @@ def file_lock(lock: Path, work: str, wait: bool = True) -> Iterator[None]:
     The system frees it when its holder dies.
     work: what the holder does, for messages, e.g. "prepares the same corpus".
     """
-    with lock.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if not wait:
-                raise InputError(f"{lock.parent}: another process {work}; run again later") from None
-            log.info("waiting for another process that %s", work)
-            fcntl.flock(file, fcntl.LOCK_EX)
+    from filelock import FileLock, Timeout
+
+    held = FileLock(lock, thread_local=False)
+    try:
+        held.acquire(timeout=0)
+    except Timeout:
+        if not wait:
+            raise InputError(f"{lock.parent}: another process {work}; run again later") from None
+        log.info("waiting for another process that %s", work)
+        held.acquire()
+    try:
         yield
+    finally:
+        held.release()
 
 
 def remove_abandoned(folder: Path, suffix: str) -> None:
     """Remove folders NAME+suffix left by dead processes; live ones hold NAME.lock (file_lock)."""
     for unfinished in folder.glob(f"*{suffix}"):
-        with unfinished.with_suffix(".lock").open("w") as file, suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(InputError), file_lock(unfinished.with_suffix(".lock"), "is at work", wait=False):
             shutil.rmtree(unfinished, ignore_errors=True)
 
 
@@ -176,6 +199,14 @@ def database_disk_error(error: sqlite3.Error, path: Path) -> OSError | None:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     number = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}.get(code)
     return None if number is None else OSError(number, os.strerror(number), str(path))
+
+
+def relative_path(file: Path, folder: Path) -> str:
+    """Return the path of a file from a folder, with slashes; the whole path if it is on another drive."""
+    try:
+        return Path(os.path.relpath(file, folder)).as_posix()
+    except ValueError:
+        return file.as_posix()
 
 
 def real_path(path: str | Path) -> Path:

@@ -182,7 +182,7 @@ def _join_paragraphs(
     texts: list[str] = []
     spans: list[CitationSpan] = []
     length = 0
-    for text, own, _ in paragraphs:
+    for text, own, *_ in paragraphs:
         for start, end, ref in own:
             if not 0 <= start < end <= len(text):
                 counts["outside of the paragraph, dropped"] += 1

@@ -18,7 +18,10 @@ _MAX_OPTION = 1000
 
 _DOCUMENT = re.compile(rb"^[^%\n]*\\document(?:class|style)\b", re.MULTILINE)
 _COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)%[^\n]*(?:\n[ \t]*)?")
-_VERBATIM = re.compile(r"\\(?:verb|lstinline)\*?([^\sA-Za-z*{\[])(.{0,1000}?)\1")
+_VERBATIM = re.compile(
+    r"\\(?:verb\*?|lstinline\*?(?:\[[^\[\]\n]*\])?|mintinline(?:\[[^\[\]\n]*\])?\{\w+\})"
+    r"(?:([^\sA-Za-z*{\[])(.{0,1000}?)\1|(?<!verb)(?<!verb\*)\{([^{}\n]{0,1000})\})"
+)
 _SPECIAL = re.compile(r"[^\w\s.,:;()/-]|_")
 _COMMENTED_OUT = (
     (re.compile(r"\\begin\{comment\}"), re.compile(r"\\end\{comment\}")),
@@ -50,6 +53,10 @@ _DEFINITION = re.compile(
 )
 _LET = re.compile(r"\\let\s*\\([A-Za-z@]+)\s*=?\s*(\\[A-Za-z]*[cC]ite[A-Za-z]*)(?![A-Za-z@])")
 _ARGUMENT = re.compile(r"\s*+\+?(?:(?P<optional>o)|O\{(?P<default>[^{}]*)\}|(?P<star>s)|(?P<braced>m))\s*+")
+_OWN = re.compile(
+    r"(?:no)?bibliography|addbibresource|(?:title)?section|chapter|caption|footnote|input|include"
+)
+"""Commands of LaTeX that a style redefines, and that are read by their names."""
 _FOLDER = re.compile(
     r"\\(?:newcommand|providecommand|def)\*?\s*(?:\{\s*\\([A-Za-z]+)\s*\}|\\([A-Za-z]+))\s*\{([^{}\\]{1,200})\}"
 )
@@ -103,7 +110,9 @@ class _Source:
 
     def read(self, file: Path, parents: tuple[Path, ...], folder: Path) -> str:
         """Return the text of a file with its inputs. folder: of the inputs (import), beside its own."""
-        text = _VERBATIM.sub(lambda match: _SPECIAL.sub(" ", match[2]), self.inputs.open(file, parents))
+        text = _VERBATIM.sub(
+            lambda match: _SPECIAL.sub(" ", match[2] or match[3] or ""), self.inputs.open(file, parents)
+        )
         text = _COMMENT.sub(r"\1", text)
         self.names.update((match[1] or match[2], match[3]) for match in _FOLDER.finditer(text))
         return self.resolve(_STYLE.sub(self._read_style, text), (*parents, file), folder)
@@ -140,7 +149,9 @@ class _Source:
                 text = _COMMENT.sub(r"\1", decode_text(file))
                 above = (*parents, file)
                 pieces += (self._read_style(used, above) for used in _STYLE.finditer(text))
-                pieces += (match[0] for match in BIBLIOGRAPHY.finditer(text) if "#" not in match[0])
+                pieces += (
+                    match[0] for match in BIBLIOGRAPHY.finditer(text) if not {"#", "\\"} & set(match[0][1:])
+                )
                 for definition in _DEFINITION.finditer(text):
                     body, end = braced_argument(text, definition.end())
                     if _CITES.search(body) and not _CITES.search(f"{definition[0]}#"):  # known by its name
@@ -170,9 +181,10 @@ def _take_definitions(text: str, macros: dict[str, _Macro]) -> str:
             defaults[0] = match["default"]
         if match["specification"] is not None:
             defaults = _parse_specification(match["specification"])
-        if defaults is not None:
-            names = ("braced", "bare", "defined", "document", "command")
-            name = next(match[group] for group in names if match[group])
+        names = ("braced", "bare", "defined", "document", "command")
+        name = next(match[group] for group in names if match[group])
+        gone = "cite" in name.lower() and defaults and "#" not in body  # prints nothing in other settings
+        if defaults is not None and not gone and not _OWN.fullmatch(name):
             macros.setdefault(name, _Macro(tuple(defaults), body.replace("\\xspace", "")))
     text = "".join([*pieces, text[done:]])
     for name, command in _LET.findall(text):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import re
 import threading
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import expand_user
+from citerec.base.progress import spinner
 from citerec.base.settings import check_count, listed
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.ask.question import (
@@ -25,6 +27,7 @@ from citerec.library.ask.question import (
     Request,
     append_mark,
     cited_near,
+    is_english,
     mark_context,
     mark_query,
     named_key,
@@ -32,7 +35,7 @@ from citerec.library.ask.question import (
 )
 from citerec.library.ask.recommendation import TOGETHER, Recommendation, what_fits
 from citerec.library.evidence.passages import TextPlace
-from citerec.library.papers.encoding import BackgroundEncoding, encode
+from citerec.library.papers.encoding import BackgroundEncoding, encode, state
 from citerec.library.papers.folder import damage_told
 from citerec.library.papers.library import Library
 from citerec.library.papers.search import IN_PART, count_words, plain_words, query_words, spellings
@@ -40,7 +43,7 @@ from citerec.library.papers.storage import Storage
 from citerec.library.sources.zotero_places import is_place
 from citerec.rerank.ranker.model import Ranker, encoder_of
 from citerec.retrieval.arrays import Rows
-from citerec.retrieval.base import Ranking, empty_rankings
+from citerec.retrieval.base import Ranking, Retriever, empty_rankings
 from citerec.retrieval.fusion import fuse_scores
 from citerec.retrieval.queries import Queries, Query
 from citerec.training.hub import is_hub_id
@@ -49,6 +52,8 @@ if TYPE_CHECKING:
     from citerec.library.evidence.evidence import FullTexts
     from citerec.rerank.cross_encoder.reranker import Reranker
     from citerec.rerank.settings import ScoringSettings
+
+log = logging.getLogger(__name__)
 
 _KINDS = ("arrow", "npy", "json", "txt", "safetensors", "onnx", "sqlite")
 HUB_PATTERNS = [f"*.{kind}" for kind in _KINDS]
@@ -189,6 +194,8 @@ class Recommender:
             retriever = retriever.without_networks()
         with papers.lock if not quick else nullcontext():
             allowed = request.filters.mask(papers)
+            languages = None if quick or is_english(query.context) else papers.languages
+            retriever = languages or retriever
             ranking = retriever.search_allowed(queries, _depth(depth, len(queries.known[0])), allowed)
         with papers.search_lock:
             rows, name = named_papers(papers, query.context)
@@ -201,9 +208,9 @@ class Recommender:
             ranking = self._rerank(queries, ranking)
         own = np.exp(ranking.scores[0][np.isin(ranking.papers[0], first)]).sum()
         share = NAMED if named else max(SAID, min(float(own), NAMED))
-        ranking = _named_first(ranking, first, share if papers.retriever.log_probabilities else None)
+        ranking = _named_first(ranking, first, share if retriever.log_probabilities else None)
         count = corpus.total_papers if allowed is None else int(np.count_nonzero(allowed))
-        return Ranked(papers, queries, ranking, named, count, quick)
+        return Ranked(papers, queries, ranking, named, count, languages, quick)
 
     def _candidates(self, library: Library, request: Request, depth: int) -> Storage:
         """Return papers in memory to rank for a request: all, or nearly all of the best among them."""
@@ -330,12 +337,41 @@ class Recommender:
         return Ranking(np.concatenate([papers, ranking.papers[:, RERANK_DEPTH:]], axis=1), ranking.scores)
 
 
+def open_recommender(place: str, reranker: str | None = None, serves: bool = False) -> Recommender:
+    """Open the library in a folder, or the temporary one of a file or a place in Zotero.
+
+    serves: this process will stay, so its networks may read the papers in the background.
+    """
+    from citerec.library.ask.temporary import MOST_READ, is_temporary, library_folder
+
+    with spinner("opening the library (the first time may take a minute)"):
+        recommender = Recommender.open(library_folder(place), reranker)
+    if serves:
+        recommender.encode_in_background()
+    else:
+        _read_missing(recommender.library, 0 if is_temporary(place) else MOST_READ)
+    return recommender
+
+
+def _read_missing(library: Library, most: int) -> None:
+    """Let the networks of a library read at most so many papers that they lack, and tell what they have read
+    if they lack some: they rank better when they have read all."""
+    reading = state(library)
+    if reading is None or reading.complete:
+        return
+    with suppress(InputError, OSError):  # another process does it, or nothing may be written
+        reading = encode(library, wait=False, most=most) or reading
+    more = "" if reading.complete else f"; {library.encodes} goes on"
+    log.warning("%s: %s%s", library.path, reading, more)
+
+
 @dataclass(frozen=True)
 class Ranked:
     """Papers ranked for one request (`Recommender.ranked`). Recommending some of them is quick.
 
     ranking: their rows, [1, depth] and some more that the question names. named: rows of these, and their
-    names in it. count: papers that may be recommended. quick: ranked without networks.
+    names in it. count: papers that may be recommended. languages: the ranker for other languages than
+    English, if it ranked them. quick: ranked without networks.
     """
 
     papers: Storage
@@ -343,7 +379,13 @@ class Ranked:
     ranking: Ranking
     named: dict[int, str]
     count: int
+    languages: Ranker | None = None
     quick: bool = False
+
+    @property
+    def retriever(self) -> Retriever:
+        """The model that ranked them."""
+        return self.papers.retriever if self.languages is None else self.languages
 
     def best(self, k: int, explain: bool = False) -> list[Recommendation]:
         """Return what `Recommender.recommend_batch` returns."""
@@ -369,7 +411,7 @@ class Ranked:
     @cached_property
     def _note(self) -> str:
         """What to say above the papers."""
-        retriever, rows = self.papers.retriever, self._rows[:TOGETHER]
+        retriever, rows = self.retriever, self._rows[:TOGETHER]
         if not retriever.log_probabilities or not len(rows) or self.quick:
             return ""
         cosine = None
@@ -404,9 +446,10 @@ class Ranked:
         return self._recommend(Ranking(papers[None], scores[None].astype(np.float32)))
 
     def _recommend(self, ranking: Ranking, explain: bool = False) -> list[Recommendation]:
-        rows, known, retriever = ranking.papers[0], set(self.query.known[0].tolist()), self.papers.retriever
+        rows, known, retriever = ranking.papers[0], set(self.query.known[0].tolist()), self.retriever
         features = retriever.explain(self.query, rows[None]) if explain else {}
-        explanations = self.papers.explainer.explain(self.query, rows.tolist()) if len(rows) else []
+        explainer = self.papers.explainer if self.languages is None else self.papers.languages_explainer
+        explanations = explainer.explain(self.query, rows.tolist()) if len(rows) else []
         recommendations = []
         for index, (row, evidence) in enumerate(zip(rows.tolist(), explanations, strict=True)):
             paper, score = self.papers.paper(row), float(ranking.scores[0, index])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import shutil
 import time
 from contextlib import suppress
@@ -17,13 +18,10 @@ from pathlib import Path
 
 from citerec.base.errors import InputError, StorageError, count_noun
 from citerec.base.files import disk_errors, expand_user, file_lock, user_cache
-from citerec.base.progress import spinner
 from citerec.library import MANIFEST
-from citerec.library.ask.recommender import Recommender
 from citerec.library.papers.building import create, refresh
-from citerec.library.papers.encoding import encode, state
+from citerec.library.papers.encoding import encode
 from citerec.library.papers.folder import LOCK
-from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.finding import absolute_names
@@ -36,32 +34,6 @@ MOST, MOST_BYTES = 20, 1 << 31
 """Libraries in the cache, and their size."""
 MOST_READ = 256
 """Papers that its networks read before a question is answered: two seconds; the next question goes on."""
-
-
-def open_recommender(place: str, reranker: str | None = None, serves: bool = False) -> Recommender:
-    """Open the library in a folder, or the temporary one of a file or a place in Zotero.
-
-    serves: this process will stay, so its networks may read the papers in the background.
-    """
-    with spinner("opening the library (the first time may take a minute)"):
-        recommender = Recommender.open(library_folder(place), reranker)
-    if serves:
-        recommender.encode_in_background()
-    else:
-        _read_missing(recommender.library, 0 if is_temporary(place) else MOST_READ)
-    return recommender
-
-
-def _read_missing(library: Library, most: int) -> None:
-    """Let the networks of a library read at most so many papers that they lack, and tell what they have read
-    if they lack some: they rank better when they have read all."""
-    reading = state(library)
-    if reading is None or reading.complete:
-        return
-    with suppress(InputError, OSError):  # another process does it, or nothing may be written
-        reading = encode(library, wait=False, most=most) or reading
-    more = "" if reading.complete else f"; {library.encodes} goes on"
-    log.warning("%s: %s%s", library.path, reading, more)
 
 
 def is_temporary(place: str) -> bool:
@@ -81,14 +53,15 @@ def library_folder(place: str) -> Path:
         file.stat().st_mtime_ns for file in BUILT_IN.rglob("*")
     )  # a library keeps that of its building
     digest = hashlib.blake2b(f"{version('citerec')} {model} {source}".encode(), digest_size=8).hexdigest()
-    folder = cache() / f"{Path(source).stem}-{digest}"
+    stem = re.sub(r'[<>:"/\\|?*]', "_", Path(source).stem)  # Windows refuses these
+    folder = cache() / f"{stem}-{digest}"
     with disk_errors(folder.parent, "the temporary library", "XDG_CACHE_HOME"):
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         _make(source, folder)
     except StorageError as error:  # which names the option of a library
         raise StorageError(f"{str(error).partition(';')[0]}; set XDG_CACHE_HOME to another folder") from None
-    os.utime(folder / LOCK)
+    (folder / LOCK).touch()
     with suppress(OSError):  # others may remove the same ones
         _evict(folder)
     return folder
@@ -119,4 +92,6 @@ def _evict(used: Path) -> None:
         size += folder_bytes(lock.parent)
         if (number >= MOST or size > MOST_BYTES) and lock.parent != used:
             with suppress(InputError, OSError), file_lock(lock, "changes the library", wait=False):
-                shutil.rmtree(lock.parent)
+                shutil.rmtree(lock.parent, ignore_errors=True)
+            with suppress(OSError):
+                lock.parent.rmdir()  # Windows kept it for its lock

@@ -12,7 +12,7 @@ from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.library.ask.display import as_json, citation, paper_list, retraction_note, table
 from citerec.library.ask.question import Filters
 from citerec.library.ask.recommendation import note_on
-from citerec.library.ask.temporary import open_recommender
+from citerec.library.ask.recommender import open_recommender
 from citerec.library.settings import AskSettings, SearchSettings
 
 

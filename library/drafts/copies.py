@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from citerec.base.errors import InputError, count_noun
-from citerec.base.files import atomic_write, disk_errors, files_below, real_path
+from citerec.base.files import atomic_write, disk_errors, files_below, real_path, relative_path
 from citerec.formats.bibliography.csl import write_csl
 from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.neighbours import new_entry
@@ -23,7 +23,7 @@ from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.references import paper_item
 from citerec.formats.drafts.bibliographies import OTHER_FILES
 from citerec.formats.drafts.entries import bib_entries
-from citerec.formats.drafts.inputs import decode_text, exact_text
+from citerec.formats.drafts.inputs import decode_text, encoded_like, exact_text
 from citerec.formats.drafts.language import replaced
 from citerec.formats.drafts.languages import language_of
 from citerec.formats.drafts.office.language import Office
@@ -269,7 +269,10 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sur
         texts[copies.bib] = written
     for target in texts.keys() - {copies.bib}:
         texts[target] = _name_in_own_bibliographies(draft, texts[target], filled.commands)
-    contents |= {target: text.encode() for target, text in texts.items()}
+    originals = {target: file for file, target in copies.texts.items()}
+    if draft.bibs:
+        originals[copies.bib] = draft.bibs[-1]
+    contents |= {target: encoded_like(originals.get(target), text) for target, text in texts.items()}
     others = {
         file: target
         for file, target in copies.others.items()
@@ -401,7 +404,7 @@ def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Ed
 def _place_bibliographies(draft: Draft, text: str) -> str:
     """Name .bib files where the copy has them, if the draft names other places, as of another computer."""
     for name, file in draft.named_bibs.items():
-        stem, place = name.removesuffix(".bib"), Path(os.path.relpath(file, draft.path.parent)).as_posix()
+        stem, place = name.removesuffix(".bib"), relative_path(file, draft.path.parent)
         if not os.path.isabs(stem) and os.path.isfile(Path(draft.path.parent, f"{stem}.bib")):
             continue
         named = rf"(?<![^\s,{{\[\"']){re.escape(stem)}(\.bib)?(?![^\s,}}\]\"'])"

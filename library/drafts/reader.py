@@ -18,22 +18,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import chain, groupby
+from operator import attrgetter
 from pathlib import Path
 
 from citerec.base.errors import InputError
 from citerec.base.files import real_path
 from citerec.datasets.building.contexts import cut_window, find_citations
-from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.datasets.records import OTHER_MARKER, SURROUNDINGS, TARGET_MARKER, WINDOW, target_mark
 from citerec.datasets.tokenize import sentence_starts
 from citerec.formats.articles.markers import Bibliography
 from citerec.formats.documents import FullText, Paragraph, Reference
 from citerec.formats.drafts.inputs import Inputs, clean_text
 from citerec.formats.drafts.language import MISSING, PLACEHOLDER, Citation, Language, Source
-from citerec.formats.drafts.languages import LANGUAGES, language_of
+from citerec.formats.drafts.languages import language_of, languages
 from citerec.formats.drafts.markdown import MARKDOWN
-from citerec.library.ask.question import target_mark
-from citerec.library.evidence.explanation import MARK
-from citerec.retrieval.queries import SURROUNDINGS, WINDOW
+from citerec.library import MARK
 
 PLAIN = ".txt"
 """Suffix of drafts that are read as Markdown, too."""
@@ -67,21 +66,25 @@ class PlaceholderReader:
 
     def __call__(self, path: Path) -> str:
         if path not in self._marked:
-            text = self.texts[path] = self.language.exact_text(path)
-            pieces, done = [], 0
-            for citation in self.language.joined(text) if self.masked else self.language.citations(text):
-                thousands, ones = divmod(len(self.spans), 1000)
-                key = f"{PLACEHOLDER}{chr(0xF001 + thousands)}{chr(0xF401 + ones)}"
-                command = text[citation.start : citation.end]
-                if filled := self._replaced(command, citation, key):
-                    self.spans[key] = path, citation.start, citation.end
-                    self.replaced[key] = tuple(citation.cited) if self.masked else ()
-                    self.marks[key] = target_mark(command)
-                    before, after = filled.split(key, 1)
-                    pieces += [clean_text(text[done : citation.start] + before), key, clean_text(after)]
-                    done = citation.end
-            self._marked[path] = "".join([*pieces, clean_text(text[done:])]).removeprefix("\ufeff")
+            self.texts[path] = self.language.exact_text(path)
+            self._marked[path] = self.mark(path, self.texts[path])
         return self._marked[path]
+
+    def mark(self, path: Path, text: str) -> str:
+        """Return the text of a file, cleaned, with placeholders."""
+        pieces, done = [], 0
+        for citation in self.language.joined(text) if self.masked else self.language.citations(text):
+            thousands, ones = divmod(len(self.spans), 1000)
+            key = f"{PLACEHOLDER}{chr(0xF001 + thousands)}{chr(0xF401 + ones)}"
+            command = text[citation.start : citation.end]
+            if filled := self._replaced(command, citation, key):
+                self.spans[key] = path, citation.start, citation.end
+                self.replaced[key] = tuple(citation.cited) if self.masked else ()
+                self.marks[key] = target_mark(command)
+                before, after = filled.split(key, 1)
+                pieces += [clean_text(text[done : citation.start] + before), key, clean_text(after)]
+                done = citation.end
+        return "".join([*pieces, clean_text(text[done:])]).removeprefix("\ufeff")
 
     def _replaced(self, command: str, citation: Citation, key: str) -> str | None:
         if self.masked:
@@ -142,7 +145,7 @@ def draft_language(path: Path) -> Language:
     if language := MARKDOWN if path.suffix.lower() == PLAIN else language_of(path.suffix):
         return language
     kinds = []
-    for language in LANGUAGES:
+    for language in languages():
         suffixes = [*language.suffixes, PLAIN] if language is MARKDOWN else language.suffixes
         kinds.append(f"{language.name} ({', '.join(suffixes)})")
     readable = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
@@ -269,11 +272,14 @@ def find_passages(
     """Return the context of each citation in the order of the text, and the keys that it cites."""
     passages: list[tuple[str, list[str]]] = []
     bibliography = Bibliography(references)
-    for _, section in groupby(paragraphs, key=lambda paragraph: paragraph.section):
+    read = {span.ref for paragraph in paragraphs if not paragraph.reread for span in paragraph.citations}
+    for (_, reread), section in groupby(paragraphs, key=attrgetter("section", "reread")):
         full_text = FullText(list(section), references)
         citations = find_citations(full_text, WINDOW + len(OTHER_MARKER), Counter(), bibliography)
         for (left, right), same in groupby(citations, key=lambda citation: (citation.left, citation.right)):
-            passages.append((cut_window(left, right, WINDOW, "whole"), [citation.ref for citation in same]))
+            keys = [citation.ref for citation in same if not (reread and citation.ref in read)]
+            if keys:
+                passages.append((cut_window(left, right, WINDOW, "whole"), keys))
     return passages
 
 

@@ -20,14 +20,13 @@ from citerec.formats.drafts.entries import bib_entries
 from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.letters import normalise_title
 from citerec.formats.names import surname
+from citerec.library import MARK
 from citerec.library.ask.display import Labelled, table
 from citerec.library.ask.question import Filters, Request
 from citerec.library.ask.recommendation import Recommendation, note_on
-from citerec.library.ask.recommender import Recommender
-from citerec.library.ask.temporary import open_recommender
+from citerec.library.ask.recommender import Recommender, open_recommender
 from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, read_draft
-from citerec.library.evidence.explanation import MARK
 from citerec.library.papers.library import Library
 from citerec.library.settings import DraftSettings
 from citerec.retrieval.passages import CitingPassages

@@ -9,6 +9,7 @@ model/   model.json   format, kind and origin
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from pathlib import Path
@@ -36,8 +37,10 @@ WITHOUT = "static"
 """`model` that names the built-in model without its networks."""
 NETWORKS = "networks"
 NO_ENCODER = "encode_texts needs a model with an encoder, such as the built-in one"
-ENCODED = "encoded"
-"""Folder of a library with what its networks have made of the papers (retrieval.networks.store)."""
+ENCODED, ENCODED_LANGUAGES = "encoded", "encoded-languages"
+"""Folders of a library with what its networks have made of the papers (retrieval.networks.store)."""
+LANGUAGES = "citerec_languages"
+"""Package with the encoder of passages that are not in English (library.builtin.languages)."""
 MOST_ENCODED = 50_000
 """Papers of a library that networks read as a whole; of a larger one, they read the first of an answer."""
 HATTEN = "hatten.json"
@@ -109,6 +112,17 @@ def _dense_files(path: Path) -> dict[str, Path]:
         if os.path.isfile(folder / CONFIG):
             return {static: folder}
     return {}
+
+
+def open_languages(library: Path) -> NetworkRetriever | None:
+    """Return the encoder of passages that are not in English, not yet indexed; None without its package."""
+    spec = importlib.util.find_spec(LANGUAGES)
+    if spec is None or spec.origin is None:
+        return None
+    networks = Networks.open(Path(spec.origin).parent / NETWORKS)
+    networks.load()
+    store = VectorStore(library / ENCODED_LANGUAGES, networks.identity, networks.dim)
+    return NetworkRetriever(networks, store, whole=False)
 
 
 def open_model(folder: Path, encoded: Path | None = None) -> Retriever:

@@ -190,7 +190,7 @@ class McpOverHttp:
 
 def run_stdio(settings: McpSettings) -> None:
     """Run `citerec mcp`: serve MCP over stdin and stdout until stdin ends."""
-    from citerec.library.ask.temporary import open_recommender
+    from citerec.library.ask.recommender import open_recommender
 
     recommender = open_recommender(settings.library, settings.reranker, serves=True)
     make_server(recommender, asyncio.to_thread).run("stdio")

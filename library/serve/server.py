@@ -402,7 +402,7 @@ def serve(settings: ServeSettings) -> None:
     """Run `citerec serve`: open the library and serve it until interrupted."""
     listening = listen(settings.host, settings.port)  # fail before the library is read, which may take long
     settings = replace(settings, token=settings.token or secrets.token_urlsafe(24))
-    from citerec.library.ask.temporary import open_recommender
+    from citerec.library.ask.recommender import open_recommender
 
     _run(open_recommender(settings.library, settings.reranker, serves=True), listening, settings)
 

@@ -13,6 +13,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -158,7 +159,8 @@ class VectorStore:
                 self._remember(Encoded.concat(parts))
                 self._write(self.folder, self._parts[0])
             for path in files:  # one that was written meanwhile has not been read, and stays
-                path.unlink(missing_ok=True)
+                with suppress(PermissionError):  # Windows: another process reads it; the next call removes it
+                    path.unlink(missing_ok=True)
                 self._files.discard(path.name)
                 self._own.discard(path.name)
 
@@ -262,13 +264,13 @@ def read_encoded(path: Path, network: str | None = None) -> Encoded | None:
     """Read a file; None if it is gone, or another network's than this. DamagedFile if damaged."""
     try:
         with safe_open(path, "np") as file:
-            about = file.metadata() or {}
-            if about.get(HEADER) != _header(about):
+            metadata = file.metadata() or {}
+            if metadata.get(HEADER) != _header(metadata):
                 raise ValueError("its header has changed")
-            if network not in (None, about.get(NETWORK)):
+            if network not in (None, metadata.get(NETWORK)):
                 return None
             part = Encoded(**{name: file.get_tensor(name) for name in Encoded.__dataclass_fields__})
-        if _checksum(part.arrays) != about.get(CHECKSUM):
+        if _checksum(part.arrays) != metadata.get(CHECKSUM):
             raise ValueError("its content has changed")
         _check(part)
     except FileNotFoundError:

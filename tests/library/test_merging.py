@@ -44,6 +44,7 @@ def leaders_of(*papers: LibraryPaper) -> list[int]:
             [paper(year=2010, arxiv="1"), paper("y", year=2012, venue="ICML"), paper("z", year=2015)],
             [0, 0, 2],
         ),
+        ([paper(year=2010, arxiv="1"), paper("y", year=2013, venue="ICML")], [0, 1]),
         (
             [entry("pages = {1--9}", 2010), entry("pages = 1-9", 2011), entry("pages = {2--9}", 2010)],
             [0, 0, 2],

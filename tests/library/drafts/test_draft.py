@@ -24,6 +24,7 @@ from rich.console import Console
 
 from citerec.base.errors import InputError
 from citerec.datasets.building.contexts import cut_window, find_citations
+from citerec.datasets.records import SURROUNDINGS, WINDOW
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.drafts.latex import LATEX
 from citerec.formats.drafts.org import ORG as ORG_MODE
@@ -33,7 +34,6 @@ from citerec.library.drafts.reader import Draft, draft_language, read_draft
 from citerec.library.drafts.suggest import draft, report, suggest
 from citerec.library.papers.library import Library
 from citerec.library.settings import DraftSettings
-from citerec.retrieval.queries import SURROUNDINGS, WINDOW
 
 SHELF = [
     ("bert", "devlin2019bert", "BERT: Pre-training of Deep Transformers", "Language models BERT."),
@@ -221,6 +221,20 @@ def test_passages_are_those_of_all_citations_in_order(folder: Path) -> None:
     for place in found.places:
         context, cited = found.passages[place.passage]
         assert context == place.context and not cited
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_paragraph_with_a_note_gives_its_passages_once(folder: Path, masked: bool) -> None:
+    """Else a masked citation stands among the passages, with its answer."""
+    text = (
+        r"Trees are parsed~\cite{%s} by stacks~\cite{stack}.\footnote{Greedily~\cite{?} or not~\cite{beam}.}"
+    )
+    (folder / "note.tex").write_text(f"{text % 'tree'}\n\n{text % 'forest'}\n")
+    (folder / "refs.bib").touch()
+    draft = read_draft(folder / "note.tex", bibs=[folder / "refs.bib"], masked=masked)
+    cited = [key for _, keys in draft.passages for key in keys if key != "?"]
+    assert sorted(cited) == sorted(["tree", "forest", *["stack", "beam"] * 2]), "each citation once"
+    assert [draft.passages[place.passage][0] for place in draft.places] == [p.context for p in draft.places]
 
 
 def test_a_context_equals_that_of_a_citation_with_a_key(folder: Path) -> None:
@@ -489,7 +503,7 @@ def test_marks_in_markdown(text: str, contexts: list[str], tmp_path: Path) -> No
         ("a.doc", b"PK\0", "convert it first, e.g. with pandoc"),
         ("a.tex", b"%PDF-1.5 \x00", "is a PDF"),
         ("a.tex", b"\x7fELF\0\0", "is not text"),
-        ("a.tex", "é".encode("latin-1"), r"is not UTF-8 \(line 1\)"),
+        ("a.tex", "é\n".encode("latin-1") + "ü".encode(), r"is not UTF-8 \(line 1\)"),
         ("a.tex", b"", "no missing citations"),
         ("a.md", b"---\ntitle: [a\n---\n[@?] trees", "is not YAML"),
         ("a.tex", None, "no such file"),
