@@ -52,9 +52,6 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
         _exchange_utf8()
         for prepare in BEFORE_MAIN:
             prepare()
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):  # of a terminal that has not all letters
-                stream.reconfigure(errors="backslashreplace")
         try:
             for word in sys.argv[1:]:
                 if not is_utf8(word):

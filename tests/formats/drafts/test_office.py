@@ -280,6 +280,15 @@ def test_odd_documents_are_refused(suffix: str, content: bytes, reason: str, tmp
     assert "\n" not in str(error.value) and str(error.value).startswith(f"{path}")
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_list_of_a_million_parts_is_not_read(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a{suffix}"
+    size = 47_000_000  # of the list, which its end tells
+    path.write_bytes(b"PK\x03\x04" + b"PK\x05\x06" + b"\0" * 8 + size.to_bytes(4, "little") + b"\0" * 6)
+    with pytest.raises(InputError, match="has too many parts"):
+        office(suffix).text(path)
+
+
 @given(st.sampled_from(SUFFIXES), st.integers(0, 10**6), st.integers(0, 10**6), st.binary(max_size=8))
 def test_damaged_documents_are_read_or_refused(suffix: str, start: int, length: int, new: bytes) -> None:
     with TemporaryDirectory() as folder:
