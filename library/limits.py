@@ -11,7 +11,7 @@ THREADS = 4
 QUEUE = 64
 """Requests that wait; further ones are refused (503)."""
 LONGEST_WAIT = 10.0
-"""Seconds that a request waits for its turn; one that would wait longer is refused (503)."""
+"""Seconds that a request waits for its answer; one that would wait longer is refused (503)."""
 MAX_BODY = 4_000_000
 """Bytes of a request's body (413)."""
 TIMEOUT = 10.0

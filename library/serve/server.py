@@ -177,10 +177,11 @@ class WorkQueue:
 
     @property
     def wait(self) -> float:
-        """Seconds until another request would get its turn."""
+        """Seconds until another request would have its answer; 0 if it gets its turn at once."""
         if self._turns.available_tokens >= 1:
             return 0.0
-        return self._seconds * (self._turns.statistics().tasks_waiting + 1) / self._turns.total_tokens
+        turns = (self._turns.statistics().tasks_waiting + 1) / self._turns.total_tokens
+        return self._seconds * (turns + 1)
 
     def _refuse(self) -> HTTPException:
         headers = {"Retry-After": str(max(1, math.ceil(self.wait)))}
@@ -194,7 +195,7 @@ class WorkQueue:
         waiting = self._turns.statistics().tasks_waiting
         if self.wait > limits.LONGEST_WAIT or (self._turns.available_tokens < 1 and waiting >= self._length):
             raise self._refuse()
-        with move_on_after(limits.LONGEST_WAIT) as waited:
+        with move_on_after(max(limits.LONGEST_WAIT - self._seconds, 1)) as waited:
             await self._turns.acquire()
         if waited.cancelled_caught:
             raise self._refuse()
