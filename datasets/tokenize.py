@@ -108,11 +108,11 @@ class WordTable:
         lengths = [*map(len, rows)]
         return Ragged(self._ids(chain.from_iterable(rows), sum(lengths)), offsets_of(lengths))
 
-    def words(self) -> pa.LargeStringArray:
-        """Return all words by id."""
+    def words(self, start: int = 0) -> pa.LargeStringArray:
+        """Return all words by id, from `start` on."""
         import pyarrow as pa
 
-        return pa.array([*self._numbers], pa.large_string())
+        return pa.array([*self._numbers][start:], pa.large_string())
 
     def _ids(self, words: Iterable[str], count: int) -> NDArray[np.int32]:
         import numpy as np

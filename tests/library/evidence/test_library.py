@@ -213,7 +213,7 @@ def test_http_and_mcp(mine: Recommender) -> None:
         claimed = httpx.post(f"{url}/passages", json={"claim": SENTENCE, "key": "made1", "k": 1}).json()
         assert claimed["passages"][0]["page"] == PAGE
         assert httpx.get(f"{url}/pdf?id=made2").status_code == 422
-        assert httpx.get(f"{url}/pdf?id=../../etc/passwd").status_code == 422
+        assert httpx.get(f"{url}/pdf?id=../../etc/passwd").status_code == 404
     [found] = call_tools(
         make_server(mine, asyncio.to_thread), ("find_passage", {"claim": SENTENCE, "key": "made1"})
     )
