@@ -75,6 +75,8 @@ sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != _HERE]
 
 def __getattr__(name: str) -> Any:
     """Import public names on first use, so that a question does not load what only training needs."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("citerec")
     if name in _PLACES:
         return getattr(import_module(f"citerec.{_PLACES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

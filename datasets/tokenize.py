@@ -24,10 +24,10 @@ Tokenizer = Callable[[str], list[str]]
 # other single character.
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)+(?![^\W_])|[^\W_]+|'(?:s|re|ll|ve|d|m|t)\b|[^\w\s]|_")
 _SENTENCE_END = re.compile(
-    r"[.!?][\"')\]]*\s+(?=[A-Z0-9(\[\"'])|[\u3002\uff01\uff1f\uff61][\u300d\u300f\u201d\u2019\uff09)]*\s*(?=\S)"
+    r"[.!?][\"')\]]*\s+(?=[A-Z0-9\[\"']|\((?!(?:1[6-9]|20)\d\d))|[\u3002\uff01\uff1f\uff61][\u300d\u300f\u201d\u2019\uff09)]*\s*(?=\S)"
 )
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(\[])(?:(?i:al|approx|cf|e\.g|eqs?|etc|figs?|i\.e|no|refs?|resp|secs?|vs)|[A-Z])\.\s+$"
+    r"(?:^|[\s(\[])(?:(?i:al|approx|cf|e\.g|eqs?|etc|figs?|i\.e|no|pp?|refs?|resp|secs?|vols?|vs)|[A-Z])\.\s+$"
 )
 
 
@@ -108,11 +108,11 @@ class WordTable:
         lengths = [*map(len, rows)]
         return Ragged(self._ids(chain.from_iterable(rows), sum(lengths)), offsets_of(lengths))
 
-    def words(self) -> pa.LargeStringArray:
-        """Return all words by id."""
+    def words(self, start: int = 0) -> pa.LargeStringArray:
+        """Return all words by id, from `start` on."""
         import pyarrow as pa
 
-        return pa.array([*self._numbers], pa.large_string())
+        return pa.array([*self._numbers][start:], pa.large_string())
 
     def _ids(self, words: Iterable[str], count: int) -> NDArray[np.int32]:
         import numpy as np

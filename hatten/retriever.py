@@ -120,14 +120,14 @@ class WordsRetriever(DenseRetriever):
     def _index(self, corpus: Corpus) -> None:
         super()._index(corpus)
         if corpus.whole is None:
-            self.tell_unknown(self.known_share(corpus), corpus.name)
+            self.tell_unknown(self.known_share(corpus))
 
-    def tell_unknown(self, share: float, corpus: str) -> None:
+    def tell_unknown(self, share: float) -> None:
         """Warn if the `known_share` of a corpus is low."""
         if share < KNOWN_SHARE:
             log.warning(
-                f"{self.name}: the model knows {share:.0%} of the words of {corpus}, which may be in "
-                "another language or field; compare BM25 alone, or train a model on such papers"
+                f"{1 - share:.0%} of the words of these papers are new to the model; they may be in another "
+                "language or field, and what is found for them less good"
             )
 
     def known_share(self, corpus: Corpus) -> float:

@@ -10,6 +10,8 @@ THREADS = 4
 """Requests answered at a time."""
 QUEUE = 64
 """Requests that wait; further ones are refused (503)."""
+LONGEST_WAIT = 10.0
+"""Seconds that a request waits for its answer; one that would wait longer is refused (503)."""
 MAX_BODY = 4_000_000
 """Bytes of a request's body (413)."""
 TIMEOUT = 10.0

@@ -33,6 +33,9 @@ MISSING = re.compile(r"\?*|(?:TODO|FIXME|XXX)(?:\W.*)?", re.IGNORECASE)
 CITE_MARK = re.compile(r"(?i:\[(?:cite|citation needed)\])")
 """A missing citation in every language."""
 _MARK = re.compile("\ue000(\\d+)\ue001")
+BREAK = "\ue002"
+"""The end of a paragraph or list item, until its text is converted."""
+_BREAKS = re.compile(rf"([.!?:;,…]?[\"'”’)\]]{{0,5}})\s*(?:{BREAK}\s*)+")
 _STOP = re.compile(r"(?<=[\w)\]}\"'”’])[.!?,;:…]+[\"'”’)\]}*_]*[ \t]*\Z")
 """Punctuation before a note's sign."""
 _NEXT = re.compile(r"(?:[\"'”’)\]}*_]*\s+(?!\d)[^\W_a-z]|[\"'”’)\]}]*\s*\Z|[ \t]*\n[ \t]*\n)")
@@ -239,6 +242,9 @@ class Language(ABC):
 
     # Documents.
 
+    _paragraph_end: ClassVar[re.Pattern[str]] = re.compile(r"\n(?=[ \t]*\n|[ \t]*(?:[-*+/]|\d+[.)])[ \t]+\S)")
+    """What ends a paragraph or list item: the line before an empty one or an item."""
+
     def text(self, path: Path) -> str:
         """Return the text of a file. Raises InputError if it cannot be read."""
         from citerec.formats.drafts.inputs import decode_text  # citations need no files
@@ -385,7 +391,15 @@ class Language(ABC):
         """Return one paragraph for each section of a text, and the cited keys. running: see `body`."""
         text = text if running else self.with_notes(text)
         sections, cites = self.sections(self.body(text, running))
+        if not running:
+            sections = [
+                part._replace(text=self._paragraph_end.sub(self._broken, part.text)) for part in sections
+            ]
         return self.convert(sections, cites), list(number_keys(cites))
+
+    @staticmethod
+    def _broken(end: re.Match[str]) -> str:
+        return f"{BREAK}{end[0]}"
 
     def convert(
         self, sections: Sequence[Section], cites: Sequence[Sequence[str]], only: Container[str] | None = None
@@ -396,9 +410,11 @@ class Language(ABC):
             section = f"{number} {name}"
             cited = (key for mark in _MARK.findall(content) for key in cites[int(mark)])
             if not _MARK.search(content) or (only is not None and not any(key in only for key in cited)):
-                paragraphs.append(Paragraph(content, [], section))  # so skip the slow conversion
+                unread = content.replace(BREAK, "")  # skips the slow conversion
+                paragraphs.append(Paragraph(unread, [], section))
             else:
-                paragraphs.append(_number_citations(self.plain(content), cites, numbers, section))
+                plain = _BREAKS.sub(_full_stop, self.plain(content).strip(f" {BREAK}"))
+                paragraphs.append(_number_citations(plain, cites, numbers, section))
         return paragraphs
 
     def sections(self, text: str) -> tuple[list[Section], list[list[str]]]:
@@ -440,6 +456,11 @@ class Language(ABC):
         if caret > start or MISSING.fullmatch(text, caret, end):
             return Open(start, end, end, "", lacking)
         return Open(start, caret, end, self.between if opened and not lacking else "", lacking)
+
+
+def _full_stop(end: re.Match[str]) -> str:
+    """Return the end of a line, as a sentence."""
+    return f"{end[1]}\n" if end[1][:1] and end[1][0] in ".!?:;,…" else f"{end[1]}.\n"
 
 
 def called_notes(pattern: re.Pattern[str], text: str) -> Iterator[Note]:

@@ -23,6 +23,7 @@ from citerec.formats.drafts.bibliographies import References
 from citerec.formats.drafts.entries import bib_entries
 from citerec.formats.drafts.inputs import MAX_FILE_BYTES, Inputs
 from citerec.formats.drafts.language import (
+    BREAK,
     CITE_MARK,
     PLACEHOLDER,
     Citation,
@@ -113,6 +114,14 @@ _ASIDE = re.compile(
     r"\\(?:footnote|footnotetext|caption|todo|marginpar|thanks|abstract)\*?\s*(?:\[(?:[^\[\]{}]|\{[^{}]*\})*\]\s*)?(?=\{)"
 )
 _FOOTNOTE = re.compile(r"\\(?:foot|end|side|margin)note\*?(?:\[[^\[\]]*\])?(?=\{)")
+_ACRONYM = re.compile(
+    r"\\newacronym\s*(?:\[[^\[\]]*\]\s*)?\{(?P<a>[^{}]*)\}\s*\{(?P<b>[^{}]*)\}\s*\{(?P<c>[^{}]*)\}"
+    r"|\\(?:acro|acrodef|newacro)\s*\{(?P<d>[^{}]*)\}\s*(?:\[(?P<e>[^\[\]]*)\]\s*)?\{(?P<f>[^{}]*)\}"
+    r"|\\DeclareAcronym\s*\{(?P<g>[^{}]*)\}\s*\{(?P<h>(?:[^{}]|\{[^{}]*\})*)\}"
+)
+"""Acronyms of the packages glossaries, acronym and acro: label, short and long form, or options."""
+_SHORT_AND_LONG = re.compile(r"\b(short|long)\s*=\s*(?:\{([^{}]*)\}|([^,{}]*))")
+_USED = re.compile(r"\\(?:[aA]c(?:rshort|rlong|rfull|[sfl])?p?|[gG]ls(?:pl)?)\*?\{([^{}]*)\}")
 _EMBEDDED = re.compile(
     r"\\begin\s*\{filecontents(\*?)\}\s*(?:\[[^\[\]]*\]\s*)?\{([^{}]+\.bib)\}(.*?)\\end\s*\{filecontents\1\}",
     re.DOTALL,
@@ -142,6 +151,9 @@ class Latex(Language):
         r"(?:[^{}]*[,\n\r])?[ \t]*(?P<key>[^{},\n\r]*)\Z"
     )
     after = re.compile(r"[^\s,{}\\\[\]%]*")
+    _paragraph_end = re.compile(
+        r"\\item\b(?:\s*\[([^\[\]]*)\])?|\\end\s*\{(?:itemize|enumerate|description)\}|\n[ \t]*\n"
+    )
     closed = re.compile(r"[^{}\\]*\}")
     closing = "}"
 
@@ -207,7 +219,7 @@ class Latex(Language):
         source = read_source(path, inputs)
         embedded = {block[2].strip(): bib_entries(block[3]) for block in _EMBEDDED.finditer(source)}
         embedded_entries = {key: entry for entries in embedded.values() for key, entry in entries.items()}
-        text = _CODE_CAPTION.sub(r"\\caption\1\g<0>", source)
+        text = _CODE_CAPTION.sub(r"\\caption\1\g<0>", _with_acronyms(source))
         text = remove_blocks(text, _BEGIN_CODE, _END_CODE)
         text = self._written_out(text)
         citations = [*self.citations(text)]
@@ -326,8 +338,25 @@ class Latex(Language):
             ]
         return paragraphs, keys
 
+    @staticmethod
+    def _broken(end: re.Match[str]) -> str:
+        return f"{BREAK}{end[1] or ''} " if end[0].startswith("\\item") else f"{BREAK}{end[0]}"
+
 
 LATEX = Latex()
+
+
+def _with_acronyms(text: str) -> str:
+    """Write out the acronyms that a text defines."""
+    forms = dict[str, str]()
+    for match in _ACRONYM.finditer(text):
+        label, short, long = (match["a"] or match["d"], match["b"] or match["e"], match["c"] or match["f"])
+        if match["g"]:
+            options = {option[1]: option[2] or option[3] for option in _SHORT_AND_LONG.finditer(match["h"])}
+            label, short, long = match["g"], options.get("short"), options.get("long")
+        if label and long:
+            forms[label.strip()] = f"{long} ({short or label})"
+    return _USED.sub(lambda use: forms.get(use[1].strip(), use[0]), text) if forms else text
 
 
 def _named_files(commands: Iterable[re.Match[str]]) -> Iterator[Key]:

@@ -16,15 +16,12 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
-from citerec.base.errors import InputError, count_noun
+from citerec.base.errors import InputError, StorageError, count_noun
 from citerec.base.files import disk_errors, expand_user, file_lock, user_cache
-from citerec.base.progress import spinner
 from citerec.library import MANIFEST
-from citerec.library.ask.recommender import Recommender
 from citerec.library.papers.building import create, refresh
-from citerec.library.papers.encoding import encode, state
+from citerec.library.papers.encoding import encode
 from citerec.library.papers.folder import LOCK
-from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.finding import absolute_names
@@ -37,32 +34,6 @@ MOST, MOST_BYTES = 20, 1 << 31
 """Libraries in the cache, and their size."""
 MOST_READ = 256
 """Papers that its networks read before a question is answered: two seconds; the next question goes on."""
-
-
-def open_recommender(place: str, reranker: str | None = None, serves: bool = False) -> Recommender:
-    """Open the library in a folder, or the temporary one of a file or a place in Zotero.
-
-    serves: this process will stay, so its networks may read the papers in the background.
-    """
-    with spinner("opening the library (the first time may take a minute)"):
-        recommender = Recommender.open(library_folder(place), reranker)
-    if serves:
-        recommender.encode_in_background()
-    else:
-        _read_missing(recommender.library, 0 if is_temporary(place) else MOST_READ)
-    return recommender
-
-
-def _read_missing(library: Library, most: int) -> None:
-    """Let the networks of a library read at most so many papers that they lack, and tell what they have read
-    if they lack some: they rank better when they have read all."""
-    reading = state(library)
-    if reading is None or reading.complete:
-        return
-    with suppress(InputError, OSError):  # another process does it, or nothing may be written
-        reading = encode(library, wait=False, most=most) or reading
-    more = "" if reading.complete else f"; {library.encodes} goes on"
-    log.warning("%s: %s%s", library.path, reading, more)
 
 
 def is_temporary(place: str) -> bool:
@@ -86,7 +57,10 @@ def library_folder(place: str) -> Path:
     folder = cache() / f"{stem}-{digest}"
     with disk_errors(folder.parent, "the temporary library", "XDG_CACHE_HOME"):
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _make(source, folder)
+    try:
+        _make(source, folder)
+    except StorageError as error:  # which names the option of a library
+        raise StorageError(f"{str(error).partition(';')[0]}; set XDG_CACHE_HOME to another folder") from None
     (folder / LOCK).touch()
     with suppress(OSError):  # others may remove the same ones
         _evict(folder)

@@ -12,7 +12,7 @@ from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.library.ask.display import as_json, citation, paper_list, retraction_note, table
 from citerec.library.ask.question import Filters
 from citerec.library.ask.recommendation import note_on
-from citerec.library.ask.temporary import open_recommender
+from citerec.library.ask.recommender import open_recommender
 from citerec.library.settings import AskSettings, SearchSettings
 
 
@@ -54,7 +54,10 @@ def ask(settings: AskSettings) -> None:
 def search(settings: SearchSettings) -> None:
     """Print papers with these words. Nothing else goes to stdout."""
     recommender = open_recommender(settings.library)
-    papers = recommender.search(" ".join(settings.words), settings.k)
+    query = " ".join(settings.words)
+    papers = recommender.search(query, settings.k)
+    for line in recommender.lacking(query, papers):
+        print(f"{settings.library}: {line}", file=sys.stderr)
     if settings.format == "json":
         print(as_json(papers))
     elif settings.format == "table":

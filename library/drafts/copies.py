@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from citerec.base.errors import InputError, count_noun
-from citerec.base.files import atomic_write, disk_errors, real_path, relative_path
+from citerec.base.files import atomic_write, disk_errors, files_below, real_path, relative_path
 from citerec.formats.bibliography.csl import write_csl
 from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.neighbours import new_entry
@@ -41,13 +41,25 @@ _NAMED = re.compile(
 )
 """What may name files: arguments of LaTeX commands, links, strings, fields of the front matter."""
 _GRAPHICS_PATH = re.compile(r"\\graphicspath\s*\{((?:\s*\{[^{}]*\})+)\s*\}")
+_SHOWN = re.compile(
+    r"\\(?:includegraphics|includesvg|includepdf|lstinputlisting|verbatiminput|VerbatimInput)\*?"
+    r"(?:\[[^\[\]]*\])?\{([^{}\n]{1,1000})\}|!\[[^\[\]\n]*\]\(<?([^()<>\s]{1,1000})>?[^()\n]*\)"
+    r"|\b(?:image|read|csv|json|yaml|toml|xml)\(\s*\"([^\"\n]{1,1000})\""
+)
+"""What names files that a document shows."""
+_FOLDER = re.compile(r"\b(?:Path|FontPath|ExternalLocation)\s*=\s*\{?\s*([^,{}\[\]\\\n]{1,1000})")
+"""Folders of fonts in LaTeX (fontspec)."""
 _BRACED = re.compile(r"\{([^{}]*)\}")
+_FONTS = (".otf", ".ttf", ".ttc", ".woff", ".woff2")
 _FIGURES = (".pdf", ".png", ".jpg", ".jpeg", ".eps", ".svg")
 _SUFFIXES = ("", ".tex", ".bib", ".sty", ".cls", ".bst", *_FIGURES, *map(str.upper, _FIGURES))
 _DASHES = re.compile("-{2,}")
 """Not allowed in HTML comments."""
 SHOWN = 3
 """Papers that a comment names."""
+BY_NAME = 0.7
+"""Least probability to fill a citation with a paper for which nothing but a name speaks: of these in 750
+citations of 30 drafts, 9 of 12 from .5 on were right, 8 of 9 from .7 on."""
 _NOT_IN_KEYS = re.compile(r"[^\w:.+/-]+")
 
 Edit = tuple[int, int, str]
@@ -78,7 +90,7 @@ class Copies:
 
     texts: the draft and its inputs. others: what they name, copied unchanged. bib: the .bib file with the new
     entries. rename_bib: it has a new name. folder: of the copies. plain: those of word processors have their
-    citations as text.
+    citations as text. lacking: names of what the draft shows and what is not there, or outside its folder.
     """
 
     texts: Mapping[Path, Path]
@@ -87,6 +99,7 @@ class Copies:
     rename_bib: bool
     folder: Path
     plain: bool = False
+    lacking: Sequence[str] = ()
 
 
 def plan_copies(draft: Draft, fill: Path, root: Path | None, plain: bool = False) -> Copies:
@@ -111,7 +124,7 @@ def plan_copies(draft: Draft, fill: Path, root: Path | None, plain: bool = False
     else:
         bib = fill / (draft.bibs[-1].relative_to(base) if draft.bibs else f"{draft.path.stem}.bib")
     office = draft_language(draft.path).holds_items
-    named = [] if office or real_path(folder) == base else named_files(draft, base)
+    named, lacking = ([], []) if office or real_path(folder) == base else named_files(draft, base)
     others = {file: folder / file.relative_to(base) for file in named if file not in texts}
     for target in texts.values() if office and not plain else (*texts.values(), bib):
         if os.path.exists(target):
@@ -123,30 +136,42 @@ def plan_copies(draft: Draft, fill: Path, root: Path | None, plain: bool = False
             raise InputError(
                 f"fill={fill}: {target} already exists and differs from {file}; choose another name"
             )
-    return Copies(texts, others, bib, alone or not draft.bibs, folder, plain)
+    return Copies(texts, others, bib, alone or not draft.bibs, folder, plain, lacking)
 
 
-def named_files(draft: Draft, base: Path) -> list[Path]:
-    """Return the files below `base` that a draft names: inputs, bibliographies, figures, styles, data.
+def named_files(draft: Draft, base: Path) -> tuple[list[Path], list[str]]:
+    """Return the files below `base` that a draft names: inputs, bibliographies, figures, styles, data, and
+    the fonts in folders that it names; and the names of figures and the like that are not there.
 
     Files that these name are included, if they are LaTeX.
     """
     files: dict[Path, None] = dict.fromkeys((*draft.files, *draft.bibs))
-    left, folders = list(draft.files.values()), [draft.path.parent]
+    left, folders, lacking = list(draft.files.values()), [draft.path.parent], dict[str, None]()
     while left:
         text = left.pop()
         for names in _GRAPHICS_PATH.findall(text):
             folders += [draft.path.parent / name for name in _BRACED.findall(names)]
-        named = (
+        shown = {name.strip().strip('"') for match in _SHOWN.findall(text) for name in match if name}
+        named = [
             name.strip().strip('"') for match in _NAMED.findall(text) for name in "".join(match).split(",")
-        )
-        for name in filter(None, named):
-            for file in _candidates(name, folders):
-                if file.is_relative_to(base) and file not in files:
+        ]
+        for name in filter(None, dict.fromkeys([*named, *shown])):
+            there = [file for file in _candidates(name, folders) if file.is_relative_to(base)]
+            if not there and name in shown and not re.search(r"[\\#]|://", name):
+                lacking[name] = None
+            for file in there:
+                if file not in files:
                     files[file] = None
                     if file.suffix in (".tex", ".sty", ".cls"):
                         left.append(decode_text(file))
-    return list(files)
+        for name in _FOLDER.findall(text):
+            inside = real_path(draft.path.parent / name.strip())
+            if inside.is_relative_to(base) and os.path.isdir(inside):
+                fonts = (file for file in files_below(inside) if file.suffix.lower() in _FONTS)
+                files |= dict.fromkeys(file for file in fonts if real_path(file).is_relative_to(base))
+            else:
+                lacking[name] = None
+    return list(files), list(lacking)
 
 
 def _candidates(name: str, folders: Sequence[Path]) -> Iterator[Path]:
@@ -186,9 +211,10 @@ def _fill_places(suggestions: Suggestions, keys: _KeyAssigner, sure: float) -> _
             filled.in_fields += 1
             continue
         best = others[:count]
-        certain = [paper.probability for paper in best if paper.probability is not None]
+        certain = [round(paper.probability, 2) for paper in best if paper.probability is not None]  # as shown
         edits = filled.edits.setdefault(place.file, [])
-        if certain and min(certain) * len(best) < sure:
+        least = max(sure, BY_NAME) if sure and any(paper.evidence.only_named for paper in best) else sure
+        if certain and min(certain) * len(best) < least:
             filled.unsure += 1
             edits.append(_comment(draft, place, others[:SHOWN]))
             continue
@@ -253,6 +279,8 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sur
         if target not in contents and not os.path.exists(target)
     }
     _write_all(copies.folder, contents, others)
+    if copies.lacking:
+        lines.append(f"not in the draft's folder, and so not in the copy: {', '.join(copies.lacking)}")
     return lines
 
 

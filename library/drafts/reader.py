@@ -289,7 +289,8 @@ def find_sentences(paragraph: Paragraph) -> Iterator[tuple[str, tuple[str, tuple
     Of a sentence without an end, LONGEST characters on each side count.
     """
     text = paragraph.text
-    bounds = [0, *sentence_starts(text), len(text)]
+    lines = (end.end() for end in re.finditer("\n", text))
+    bounds = [*sorted({0, *sentence_starts(text), *lines}), len(text)]
     spans = sorted(span for span in set(paragraph.citations) if span.ref is not None)
     starts = [span.start for span in spans]
     for mark in spans:

@@ -24,8 +24,7 @@ from citerec.library import MARK
 from citerec.library.ask.display import Labelled, table
 from citerec.library.ask.question import Filters, Request
 from citerec.library.ask.recommendation import Recommendation, note_on
-from citerec.library.ask.recommender import Recommender
-from citerec.library.ask.temporary import open_recommender
+from citerec.library.ask.recommender import Recommender, open_recommender
 from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, read_draft
 from citerec.library.papers.library import Library

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from citerec.formats.letters import normalise_title, title_key
 from citerec.library.ask.display import ALREADY_CITED, percentage, retraction_note, short_authors
 from citerec.library.ask.question import Filters, Request
 from citerec.library.ask.recommendation import Recommendation
+from citerec.library.ask.recommender import Ranked, Recommender
 from citerec.library.drafts import check
 from citerec.library.editor.bibliography import Bibliography
 from citerec.library.editor.documents import (
@@ -47,6 +49,8 @@ ADD_ENTRY = "citerec.addEntry"
 """Command that writes the entry of a paper: arguments document, id, key."""
 DEPTH = 500
 """Papers that are ranked for a passage."""
+PATIENCE = 0.2
+"""Seconds that a completion waits for the networks."""
 MATCHES = 100
 """Papers with the typed letters that follow those that are ranked."""
 MAX_DIAGNOSTICS = 1_000
@@ -65,15 +69,37 @@ class Features(Workspace):
 
     def __init__(self, settings: LspSettings) -> None:
         super().__init__(settings)
+        self._networks = ThreadPoolExecutor(1)
         self.markdown: set[str] = set()
         self.label_details = False
 
     # Papers for a place.
 
+    def _ranked(
+        self, document: Document, recommender: Recommender, request: Request, other: object, waits: bool
+    ) -> Ranked:
+        """Rank papers for a request, unless that was done before. If the networks need long, and unless
+        `waits`, return the ranking without them; they go on, for the next letter."""
+        memory, key = self.memory(document), (request.query, other)
+        if memory.ranked[0] != key:
+            memory.ranked[1].cancel()
+            memory.ranked = key, self._networks.submit(recommender.ranked, request, DEPTH)
+        try:
+            return memory.ranked[1].result(None if waits else PATIENCE)
+        except TimeoutError:
+            return recommender.ranked(request, DEPTH, quick=True)
+
     def _ask(
-        self, document: Document, passage: Passage, offset: int, typed: str, k: int
+        self,
+        document: Document,
+        passage: Passage,
+        offset: int,
+        typed: str,
+        k: int,
+        waits: bool = False,
     ) -> Sequence[Recommendation]:
-        """Return the best papers for the passage at an offset, of those with the typed letters."""
+        """Return the best papers for the passage at an offset, of those with the typed letters. waits: for
+        the networks."""
         outline, recommender = self.outline(document), self.recommender()
         if recommender is None:
             return []
@@ -97,11 +123,8 @@ class Features(Workspace):
             place=outline.place(offset),
         )
         try:
-            key, (made_for, ranked) = (query, passage.beside, library.folder), self.memory(document).ranked
-            if made_for != key or ranked is None:  # else more letters are typed
-                filters = Filters(exclude=self._ids(passage.beside, bibliography))
-                ranked = recommender.ranked(Request(query, filters), DEPTH)
-                self.memory(document).ranked = key, ranked
+            request = Request(query, Filters(exclude=self._ids(passage.beside, bibliography)))
+            ranked = self._ranked(document, recommender, request, (passage.beside, library.folder), waits)
             if not query_words(typed):
                 return ranked.best(k)
             ids = ranked.matching(typed)
@@ -139,6 +162,9 @@ class Features(Workspace):
         for rank, (key, paper) in enumerate([*listed, *self._only_in_bib(bibliography, typed)]):
             start, end, new = place.replaced(document.language, document.text, key)
             title, by, year = terminal_text(paper.title), _by(paper), str(paper.year or "")
+            sure = paper.probability if isinstance(paper, Recommendation) else None
+            if sure is not None:
+                by = " · ".join(filter(None, (by, percentage(sure))))
             item = types.CompletionItem(
                 label=(by if self.label_details else " · ".join(filter(None, (by, title)))) or key,
                 kind=types.CompletionItemKind.Reference,
@@ -264,7 +290,7 @@ class Features(Workspace):
             return filled[0] if filled else f"{language.lead}{language.cite(key)}"
 
         passage = passage_at(document, language, start, end, cite(PLACEHOLDER))
-        papers = self._ask(document, passage, start, "", self.settings.actions)
+        papers = self._ask(document, passage, start, "", self.settings.actions, waits=True)
         bibliography = self.bibliography(document)
         cited, actions = {key.key for key in self.outline(document).cited}, []
         for paper in papers[: self.settings.actions]:

@@ -59,7 +59,8 @@ class Complaints(logging.Filter):
         text, error = record.getMessage(), record.exc_info[1] if record.exc_info else None
         if error is not None:
             text = "\n".join([text, *format_exception(error)])
-        if _TRACEBACK not in text or _PACKAGE in text:
+        ours = (line for line in text.splitlines() if _PACKAGE in line and "structure_message" not in line)
+        if _TRACEBACK not in text or any(ours):
             return True
         first, *_, last = (line.strip(" |+-") for line in text.splitlines() if line.strip(" |+-"))
         record.msg, record.args, record.exc_info, record.exc_text = f"{first}: {last}", (), None, None
@@ -73,6 +74,15 @@ class Protocol(LanguageServerProtocol):
     """Keeps documents as `Document`, which changes large texts faster than pygls."""
 
     _server: Server
+
+    def structure_message(self, data: dict[str, Any]) -> Any:
+        """Answer what is no question, such as one about a line below 0, with an error; pygls is silent."""
+        try:
+            return super().structure_message(data)
+        except JsonRpcException as error:
+            if "method" in data and "id" in data:
+                self._send_response(data["id"], error=error.to_response_error())
+            raise
 
     @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
     def lsp_text_document__did_open(self, params: types.DidOpenTextDocumentParams) -> None:

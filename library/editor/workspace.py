@@ -18,8 +18,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import expand_user, real_path
 from citerec.formats.drafts.inputs import clean_text, decode_text
 from citerec.library import MANIFEST
-from citerec.library.ask.recommender import Ranked, Recommender
-from citerec.library.ask.temporary import open_recommender
+from citerec.library.ask.recommender import Ranked, Recommender, open_recommender
 from citerec.library.drafts.check import Entry
 from citerec.library.editor.bibliography import (
     Bibliography,
@@ -50,7 +49,7 @@ class _Memory:
     outline: tuple[Document, Outline] | None = None
     main: Main | None = None
     bibliography: tuple[object, Bibliography] = (None, Bibliography((), None, {}))
-    ranked: tuple[object, Ranked | None] = (None, None)
+    ranked: tuple[object, Future[Ranked]] = field(default_factory=lambda: (None, Future()))
     passages: tuple[tuple[object, ...], CitingPassages] = ((None,) * 3, CitingPassages((), ()))
     lock: threading.Lock = field(default_factory=threading.Lock)
 

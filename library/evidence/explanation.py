@@ -68,6 +68,11 @@ class Explanation:
     place: TextPlace | None = None
 
     @property
+    def only_named(self) -> bool:
+        """True if nothing but a name in the passage speaks for the paper."""
+        return bool(self.name) and not (self.in_title or self.matched or self.cited_as)
+
+    @property
     def why(self) -> str:
         """The explanation in one line."""
         reasons = [f"{self.name} is named here"] if self.name else []

@@ -354,7 +354,7 @@ class FoundPapers(Storage):
         for paper in papers:
             identities.add(paper)
         self.identities = identities.numbers()
-        self.lock, self._texts = threading.Lock(), storage.full_texts
+        self.lock, self.search_lock, self._texts = threading.Lock(), threading.Lock(), storage.full_texts
 
     @cached_property
     def retriever(self) -> Retriever:

@@ -11,6 +11,7 @@ import sqlite3
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,8 @@ MOST_NAMED = 20
 """Papers that authors and a year may mean."""
 IN_PART = 100
 """Papers with some words of a query in the index, and in texts, to look for its other words in."""
+LEAST_NEAR = 0.75
+"""Least share of the letters that a word and one that is spelt like it have in common."""
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR)
 LEAST_SPELT = 5
 """Least letters of a word whose "oe" may stand for "ö"."""
@@ -86,6 +89,14 @@ class SearchIndex:
         if rows := self._match(" AND ".join(parts), k):
             return rows, True
         return self._match(" OR ".join(parts), k), False
+
+    def near(self, word: str) -> str:
+        """Return the word of the index that is spelt most like one; "" without any."""
+        self._connection.execute(
+            "CREATE VIRTUAL TABLE IF NOT EXISTS temp.words USING fts5vocab('main', 'papers', 'row')"
+        )
+        words = (term for (term,) in self._connection.execute("SELECT term FROM temp.words"))
+        return next(iter(get_close_matches(_plain(word), words, 1, LEAST_NEAR)), "")
 
     def cited(self, first: str, others: Iterable[str], year: str) -> list[int]:
         """Return the rows of the papers of these authors (surnames) and this year, best first."""

@@ -49,6 +49,10 @@ SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLU
 """The fields of LibraryPaper that are not in the corpus."""
 
 
+class UnknownPaper(InputError):
+    """A paper that is asked for and not in the library."""
+
+
 class HasRows(Protocol):
     """Papers that names stand for."""
 
@@ -62,7 +66,7 @@ class Storage:
     """The papers [P] of a generation, one per row of `corpus`, and what ranks them.
 
     identities: formats.same_work.Identity of each paper [P, F]. metadata: a table of SCHEMA. lock: to be held
-    while `retriever`, `search_index` or `text_search` searches.
+    while `retriever` or `text_search` searches, search_lock while `search_index` does.
     """
 
     def __init__(self, library: Path, folder: Path) -> None:
@@ -81,7 +85,7 @@ class Storage:
             raise InputError("corpus and metadata differ in their number of papers")
         self._starts = np.cumsum([0, *map(len, self._batches)])
         self.places = self.corpus.places
-        self.lock = threading.Lock()
+        self.lock, self.search_lock = threading.Lock(), threading.Lock()
 
     def check(self, trust: bool = True) -> None:
         """Raise InputError if a file differs from its checksum. trust: as for `check_checksums`."""
@@ -239,5 +243,6 @@ class Storage:
 def known_row(papers: HasRows, name: str, option: str) -> int:
     """Return the row of a paper by id, key or alias. Raises InputError for an unknown one."""
     if (row := papers.row(name)) is None:
-        raise InputError(f"{option}={quoted(name)[1:-1]}: no paper of {papers.library} has this id or key")
+        kind = UnknownPaper if option in ("id", "key") else InputError
+        raise kind(f"{option}={quoted(name)[1:-1]}: no paper of {papers.library} has this id or key")
     return row

@@ -12,10 +12,12 @@ import base64
 import hashlib
 import hmac
 import logging
+import math
 import os
 import re
 import secrets
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -25,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import h11
 import uvicorn
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter, move_on_after, to_thread
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
@@ -38,6 +40,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from citerec.base.errors import InputError, StorageError, count_noun
 from citerec.library import limits
+from citerec.library.papers.storage import UnknownPaper
 from citerec.library.serve import messages
 from citerec.library.serve.mcp import McpOverHttp, make_server
 from citerec.library.settings import ServeSettings
@@ -87,7 +90,7 @@ class RequestGuard:
                 await response(scope, receive, send_with_headers)
 
         try:
-            self.check(Headers(scope=scope))
+            self.check(scope["method"], Headers(scope=scope))
             if (body := await self.read(receive)) is not None:
                 await self.app(scope, replay_body(body, receive), send_with_headers)
         except HTTPException as error:
@@ -96,10 +99,15 @@ class RequestGuard:
             logger.exception("%s %s failed", scope["method"], scope["path"])
             await refuse(500, "internal error; see the server's log")
 
-    def check(self, headers: Headers) -> None:
-        """Raise HTTPException for an Origin of another site."""
+    def check(self, method: str, headers: Headers) -> None:
+        """Raise HTTPException for a request from another site's page, other than by a link, and for one whose
+        length is told in two ways."""
+        if "content-length" in headers and "transfer-encoding" in headers:
+            raise HTTPException(400, "the request has both Content-Length and Transfer-Encoding")
         host = headers.get("host", "").lower()
-        if headers.get("origin", f"http://{host}").lower() not in (f"http://{host}", f"https://{host}"):
+        is_own = headers.get("origin", f"http://{host}").lower() in (f"http://{host}", f"https://{host}")
+        is_link = method == "GET" and headers.get("sec-fetch-mode") == "navigate"
+        if not is_own or (headers.get("sec-fetch-site") in ("cross-site", "same-site") and not is_link):
             raise HTTPException(403, "requests from pages of other sites are refused")
 
     async def read(self, receive: Receive) -> bytes | None:
@@ -160,21 +168,48 @@ def url_host(host: str) -> str:
 
 
 class WorkQueue:
-    """Runs blocking work in threads, with a bounded queue."""
+    """Runs blocking work in threads, with a queue in which nobody waits longer than limits.LONGEST_WAIT."""
 
     def __init__(self, threads: int, length: int) -> None:
         self._turns, self._threads, self._length = CapacityLimiter(threads), CapacityLimiter(threads), length
+        self._seconds = 0.0
+        """How long work takes: the later counts the more."""
+
+    @property
+    def wait(self) -> float:
+        """Seconds until another request would have its answer; 0 if it gets its turn at once."""
+        if self._turns.available_tokens >= 1:
+            return 0.0
+        turns = (self._turns.statistics().tasks_waiting + 1) / self._turns.total_tokens
+        return self._seconds * (turns + 1)
+
+    def _refuse(self) -> HTTPException:
+        headers = {"Retry-After": str(max(1, math.ceil(self.wait)))}
+        return HTTPException(503, "too many queued requests; try again later", headers)
 
     async def run(
         self, work: Callable[[], T], is_disconnected: Callable[[], Awaitable[bool]] | None = None
     ) -> T:
-        """Return the result of `work`. Raises HTTPException if the queue is full or the client has gone."""
-        if self._turns.available_tokens < 1 and self._turns.statistics().tasks_waiting >= self._length:
-            raise HTTPException(503, "too many queued requests; try again later", {"Retry-After": "1"})
-        async with self._turns:
+        """Return the result of `work`. Raises HTTPException if the queue is full or too slow, or the client
+        has gone."""
+        waiting = self._turns.statistics().tasks_waiting
+        if self.wait > limits.LONGEST_WAIT or (self._turns.available_tokens < 1 and waiting >= self._length):
+            raise self._refuse()
+        with move_on_after(max(limits.LONGEST_WAIT - self._seconds, 1)) as waited:
+            await self._turns.acquire()
+        if waited.cancelled_caught:
+            raise self._refuse()
+        try:
             if is_disconnected is not None and await is_disconnected():
                 raise HTTPException(499, "the client disconnected")
-            return await to_thread.run_sync(work, limiter=self._threads)
+            started = time.monotonic()
+            try:
+                return await to_thread.run_sync(work, limiter=self._threads)
+            finally:
+                took = time.monotonic() - started
+                self._seconds += (took - self._seconds) / (5 if self._seconds else 1)
+        finally:
+            self._turns.release()
 
 
 # The application.
@@ -229,15 +264,16 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
             raise HTTPException(401, "changes require the server's token", {"WWW-Authenticate": "Bearer"})
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return JSONResponse({"detail": messages.field_errors(error.errors(), 1)}, 422)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        model = messages.REQUESTS.get(request.url.path)
+        return JSONResponse({"detail": messages.field_errors(error.errors(), 1, model)}, 422)
 
     @app.exception_handler(InputError)
     async def invalid_input(_: Request, error: InputError) -> JSONResponse:
         line = messages.without_path(str(error), str(recommender.library.path))
         if isinstance(error, StorageError):  # its advice is for who runs the server
             return JSONResponse({"detail": line.partition(";")[0]}, 507)
-        return JSONResponse({"detail": line}, 422)
+        return JSONResponse({"detail": line}, 404 if isinstance(error, UnknownPaper) else 422)
 
     async def answer(request: Request, work: Callable[[], T]) -> T:
         return await reads.run(work, request.is_disconnected)
@@ -367,7 +403,7 @@ def serve(settings: ServeSettings) -> None:
     """Run `citerec serve`: open the library and serve it until interrupted."""
     listening = listen(settings.host, settings.port)  # fail before the library is read, which may take long
     settings = replace(settings, token=settings.token or secrets.token_urlsafe(24))
-    from citerec.library.ask.temporary import open_recommender
+    from citerec.library.ask.recommender import open_recommender
 
     _run(open_recommender(settings.library, settings.reranker, serves=True), listening, settings)
 

@@ -28,6 +28,7 @@ from citerec.rerank.ranker.paper_names import (
 )
 from citerec.rerank.ranker.texts import idf
 from citerec.retrieval.arrays import Rows
+from citerec.retrieval.queries import marked_sentence
 
 if TYPE_CHECKING:
     from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
@@ -146,12 +147,13 @@ def capitalised_words(
 
 
 def surnames_near(context: str, usual: Set[int] = frozenset()) -> list[tuple[int, int, str]]:
-    """The words of one context for `capitalised_words`: hash, distance, and the word; nearest last.
+    """The words of one context for `capitalised_words`: hash, distance, and the word; nearest last. They are
+    of the sentence that cites: who is named in another one is seldom meant.
 
     Those in Cyrillic or Greek letters also as they may be spelt in Latin ones."""
     words = (
         (word_hash(spelt), distance, word, sure)
-        for word, distance, sure in _capitals_near(context)
+        for word, distance, sure in _capitals_near(marked_sentence(context))
         for spelt in (word, *latin_names(word))
     )
     common = _words_as_surnames()
@@ -175,14 +177,15 @@ def _words_as_surnames() -> Set[int]:
 def named_papers(
     contexts: Sequence[str], first_authors: SortedNames, initials: SortedNames, years: NDArray[np.integer]
 ) -> Ragged:
-    """Papers [Q] whose first author or initials (of two capitals) are within NAMED words of the mark.
+    """Papers [Q] whose first author or initials (of two capitals) are within NAMED words of the mark, in its
+    sentence.
 
     At most MAX_NAMED, best first: by rarity and nearness, above all those of a year that is there too.
     years: [P].
     """
     ranked = []
     for context in contexts:
-        names, short, dates = names_beside(context)
+        names, short, dates = names_beside(marked_sentence(context))
         hashes = ngram_hashes(word_hashes(short), np.arange(len(short)), 1)
         acronyms = dict(zip(hashes.tolist(), short.values(), strict=True))
         near_names = {

@@ -213,6 +213,13 @@ class Ranker(Retriever):
         """The networks among the parts, if any."""
         return first_network(self.parts or self.all_parts)
 
+    def without_networks(self) -> Self:
+        """Return this ranker without its networks: quick, also while another thread asks this one."""
+        quick = copy.copy(self)
+        quick.parts = {name: copy.copy(part) for name, part in self.parts.items() if part is not self.encoder}
+        quick.all_parts = quick.parts
+        return quick
+
     def with_encoder(self, encoder: NetworkRetriever) -> Self:
         """Return the same ranker with another encoder, indexed, in the place of its own."""
         other = copy.copy(self)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MANIFEST, TOKENIZER = "networks.json", "tokenizer.json"
 ENCODER, CROSS_ENCODER, MEANS = "encoder.onnx", "cross-encoder.onnx", "means.safetensors"
 FORMAT = 1
-ENCODED = 2
+ENCODED = 3
 """Version of what is kept of papers (store.Encoded)."""
 PASSAGE = 130
 """Subwords of a passage that are read."""

@@ -109,7 +109,7 @@ def test_a_model_that_knows_few_words_logs_a_warning(
     retriever.save(tmp_path / "index")
     HAttenRetriever(tmp_path / "hatten").load(tmp_path / "index", demo_corpus)  # it was said at indexing
     (line,) = caplog.messages
-    assert "% of the words of demo, which may be in another language or field; compare BM25" in line
+    assert "% of the words of these papers are new to the model; they may be in another" in line
 
 
 def test_a_corpus_with_another_tokeniser_is_rejected(

@@ -435,3 +435,24 @@ def test_more_papers_cited_elsewhere_beside_more_others(k: int, cited: int) -> N
     ranking = Ranking(rows[None], -rows[None].astype(np.float32))
     kept = _both_groups(ranking, rows[::2], k).papers[0]
     assert (kept % 2 == 0).sum() == cited and (kept % 2 == 1).sum() == k
+
+
+def test_a_file_is_opened_as_a_library_and_filtered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    entry = "@article{%s, title={Trees of %s}, author={%s, Ann}, year=%d}\n"
+    written = (
+        entry % (name, name, surname, year)
+        for name, surname, year in (("oak", "Edwards", 2014), ("elm", "Moss", 2016), ("ash", "Moss", 2018))
+    )
+    (tmp_path / "a.bib").write_text("".join(written))
+    opened = Recommender.open(tmp_path / "a.bib")
+    found = opened.recommend("Trees grow [CITE].", years="2015-", exclude=["elm"])
+    assert [paper.key for paper in found] == ["ash"]
+    strangers = opened.search("edwrads 2016")
+    assert opened.lacking("edwrads 2016", strangers) == ["nothing has “edwrads”; did you mean edwards?"]
+    assert opened.lacking("moss 2016", opened.search("moss 2016")) == []
+    for call in (lambda: opened.recommend("a", k="3"), lambda: opened.search("a", k=0)):
+        with pytest.raises(InputError, match=r"k=.: must be a whole number, at least 1"):
+            call()
+    with pytest.raises(InputError, match="text=3: must be a text"):
+        opened.recommend(3)  # type: ignore[arg-type]

@@ -58,6 +58,7 @@ class Office(Language):
     _hidden = re.compile(r"(?!)")
     _heading = re.compile(rf"^({HEADING}+)([^\n]*)$", re.MULTILINE)
     _include = re.compile(r"(?!)")
+    _paragraph_end = re.compile(r"\n")
     reader: ClassVar[type[OfficeReader]]
 
     @abstractmethod

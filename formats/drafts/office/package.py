@@ -19,6 +19,9 @@ MAX_DOCUMENT = 1 << 28
 MAX_PART = 1 << 26
 """Maximum size of a part in XML."""
 
+MAX_LIST = 1 << 22
+"""Maximum bytes of an archive's list of parts, which is read as a whole."""
+
 
 @dataclass
 class Package:
@@ -32,6 +35,10 @@ class Package:
     def read(cls, path: Path, kind: str) -> Package:
         """Raises InputError if the file is no archive. kind: of document, for messages."""
         content = read_limited(path, MAX_DOCUMENT)
+        end = content.rfind(b"PK\x05\x06")
+        listed = int.from_bytes(content[end + 12 : end + 16], "little") if end >= 0 else 0
+        if listed > MAX_LIST:
+            raise InputError(f"{path}: has too many parts; save the document again")
         if not zipfile.is_zipfile(io.BytesIO(content)):
             raise InputError(f"{path}: is not a {kind} document; save it as {path.suffix} without a password")
         return cls(path, content)

@@ -128,7 +128,7 @@ def test_notes_follow_their_paragraphs(suffix: str, tmp_path: Path) -> None:
         f"Trees\x041\x04 grow\x042\x04.\n{first}Old [CITE].\n{second}Dry.\n{second}Dry.\nAnd die.\n"
     )
     [shown] = language.paragraphs(text.replace("[CITE]", "[@a]"))[0]
-    assert shown.text == "Trees (Old [1]) grow. Dry. Dry. And die."
+    assert shown.text == "Trees (Old [1]) grow.\nDry.\nDry.\nAnd die."
     at = text.index("[")
     copy = tmp_path / f"b{suffix}"
     copy.write_bytes(language.written(path, [(at, at + 6, "[@ABCD2345]")], ITEMS, False))
@@ -278,6 +278,15 @@ def test_odd_documents_are_refused(suffix: str, content: bytes, reason: str, tmp
     with pytest.raises(InputError, match=reason) as error:
         office(suffix).text(path)
     assert "\n" not in str(error.value) and str(error.value).startswith(f"{path}")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_list_of_a_million_parts_is_not_read(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a{suffix}"
+    size = 47_000_000  # of the list, which its end tells
+    path.write_bytes(b"PK\x03\x04" + b"PK\x05\x06" + b"\0" * 8 + size.to_bytes(4, "little") + b"\0" * 6)
+    with pytest.raises(InputError, match="has too many parts"):
+        office(suffix).text(path)
 
 
 @given(st.sampled_from(SUFFIXES), st.integers(0, 10**6), st.integers(0, 10**6), st.binary(max_size=8))

@@ -24,7 +24,7 @@ DRAFTS = {
         "We use the `lme4` package [@a], ``brms`` and `r nrow(x)` rows of `x <- y[1]`.\n\n"
         "H~2~O ~~was~~ 10^th^ &mdash; [[Notes|notes]] {{< pagebreak >}} [@b]\n\n"
         "| x | y |\n|---|:-:|\n| 1 | [@c] |\n",
-        "We use the lme4 package [1], brms and rows of . H2O was 10th — notes [2] x y 1 [3]",
+        "We use the lme4 package [1], brms and rows of . H2O was 10th — notes [2]. x y 1 [3]",
     ),
     ".org": (
         "We use ~lme4~ [cite:@a] and =brms= at the \\ac{LHC} with $p \\leq 5$ % for $5 and $6\\\\\n"
@@ -105,7 +105,7 @@ def test_text_within_rules_and_functions_of_typst_is_read(tmp_path: Path) -> Non
     (path := tmp_path / "a.typ").write_text(draft)
     text = text_of(path)
     assert text.startswith("A first [1]. Parts have [2]. We parse")
-    assert text.endswith("We parse trees. [3] Parts have [2].")
+    assert text.endswith("We parse trees. [3]. Parts have [2].")
 
 
 @pytest.mark.parametrize(

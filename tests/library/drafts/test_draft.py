@@ -133,6 +133,30 @@ def test_a_note_is_read_in_the_sentence_that_calls_it(suffix: str, tmp_path: Pat
         assert re.sub(r"\[?(TARGET|OTHER)CIT\]?", "", place.context) == whole
 
 
+ITEMS = {
+    ".tex": r"""\newacronym{hmc}{HMC}{Hamiltonian Monte Carlo}\begin{document}Samplers are old:
+    \begin{itemize}\item \ac{hmc} is fast \cite{?}\item see cf. Moss, p. 5 \cite{?}\end{itemize}
+    Next words \cite{?}.\end{document}""",
+    ".md": "Samplers are old:\n- Hamiltonian Monte Carlo (HMC) is fast [@?]\n- see cf. Moss, p. 5 [@?]\n\n"
+    "Next words [@?].",
+    ".org": "Samplers are old:\n- Hamiltonian Monte Carlo (HMC) is fast [cite:@?]\n- see cf. Moss, p. 5 "
+    "[cite:@?]\n\nNext words [cite:@?].",
+    ".typ": "Samplers are old:\n+ Hamiltonian Monte Carlo (HMC) is fast @?\n+ see cf. Moss, p. 5 @?\n\n"
+    "Next words @?.",
+}
+
+
+@pytest.mark.parametrize("suffix", ITEMS)
+def test_list_items_and_paragraphs_are_sentences(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_text(ITEMS[suffix])
+    assert [place.sentence for place in read_draft(path).places] == [
+        "Hamiltonian Monte Carlo (HMC) is fast [CITE].",
+        "see cf. Moss, p. 5 [CITE].",
+        "Next words [CITE].",
+    ]
+
+
 @pytest.fixture(scope="module")
 def recommender(tmp_path_factory: pytest.TempPathFactory) -> Recommender:
     path = tmp_path_factory.mktemp("library") / "mine"
@@ -910,3 +934,21 @@ def test_a_key_belongs_to_its_own_entry(tmp_path: Path) -> None:
         assert keys == {
             other: (cited if other == year else key, other == year) for key, other in others.items()
         }
+
+
+def test_a_copy_takes_fonts_along_and_says_what_it_lacks(recommender: Recommender, tmp_path: Path) -> None:
+    (tmp_path / "fonts").mkdir()
+    (tmp_path / "fonts" / "A.otf").touch()
+    (tmp_path / "fonts" / "notes.doc").touch()
+    (tmp_path / "a.png").touch()
+    (tmp_path / "d.tex").write_text(
+        r"""\setmainfont{A}[Path = fonts/, Extension = .otf]\begin{document}
+        BERT \cite{?} \includegraphics{a} \includegraphics[width=1cm]{gone} \includegraphics{../far.png}
+        \end{document}"""
+    )
+    parsed = read_draft(tmp_path / "d.tex")
+    copies = plan_copies(parsed, tmp_path / "copy" / "d.tex", None)
+    *_, line = write_copies(suggest(parsed, recommender, 1), recommender.library, copies)
+    assert line == "not in the draft's folder, and so not in the copy: gone, ../far.png"
+    copied = (str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*.*"))
+    assert sorted(copied) == ["a.png", "d.bib", "d.tex", "fonts/A.otf"]

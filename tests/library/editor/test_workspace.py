@@ -12,11 +12,15 @@ from typing import Any
 
 import pytest
 
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.ask.recommender import Ranked, Recommender
 from citerec.library.editor import bibliography
 from citerec.library.editor import workspace as module
 from citerec.library.editor.documents import Document
+from citerec.library.editor.features import Features
 from citerec.library.editor.server import MOST_COMPLAINTS, make_server
 from citerec.library.editor.workspace import Workspace
+from citerec.library.papers.library import Library
 from citerec.library.settings import LspSettings
 
 WAIT = 120
@@ -107,6 +111,30 @@ def test_malformed_messages_are_a_few_lines(tmp_path: Path) -> None:
         command, input=b"".join([*sent, request("shutdown", 2), request("exit")]), capture_output=True
     )
     lines = done.stderr.decode().splitlines()
-    assert done.returncode == 0 and b'"id": 2, ' in done.stdout
+    assert done.returncode == 0 and b'"id": 2, ' in done.stdout and b'"id": 5' in done.stdout
     assert not any(line.startswith((" ", "Traceback")) for line in lines)
     assert MOST_COMPLAINTS <= len(lines) < MOST_COMPLAINTS + 5
+
+
+def test_a_completion_does_not_wait_for_the_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    papers = [LibraryPaper(name, name, f"Trees of {name}", year=2000) for name in ("oak", "elm")]
+    Library.create(tmp_path / "mine", papers, model="bm25")
+    features, ready, asked = Features(LspSettings(library=str(tmp_path / "mine"))), Event(), list[bool]()
+    features.recommender()
+    rank = Recommender.ranked
+
+    def slow(self: Recommender, *given: Any, quick: bool = False) -> Ranked:
+        asked.append(quick)
+        assert quick or ready.wait(WAIT)
+        return rank(self, *given, quick=quick)
+
+    monkeypatch.setattr(Recommender, "ranked", slow)
+    text = r"Trees grow \cite{} and last."
+    opened = Document.open((tmp_path / "a.tex").as_uri(), text)
+    features.documents[opened.uri] = opened
+    caret = opened.position(text.index("{") + 1)
+    first = features.complete(opened, caret)
+    assert first is not None and len(first.items) == 2 and asked == [False, True]
+    ready.set()
+    second = features.complete(opened, caret)
+    assert second is not None and len(second.items) == 2 and asked == [False, True], "what is ready by then"

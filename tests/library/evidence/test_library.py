@@ -20,7 +20,7 @@ import pytest
 
 from citerec.base.errors import InputError
 from citerec.formats.articles.pdf import read_pdf
-from citerec.library.ask.recommender import Recommender
+from citerec.library.ask.recommender import SAID, Recommender
 from citerec.library.evidence import vectors
 from citerec.library.evidence.evidence import ENCODER
 from citerec.library.papers.encoding import BackgroundEncoding, state, texts_of
@@ -124,6 +124,18 @@ def test_building_reads_pdfs_and_fills_in_abstracts(output: Output) -> None:
     assert "full texts   2 papers" in output()
 
 
+def test_a_paper_that_says_the_sentence_nearly_word_for_word_is_first(mine: Recommender) -> None:
+    words = SENTENCE.split()
+    nearly = " ".join([*words[:4], *words[5:]])
+    [first, *others] = mine.recommend(f"Nothing here. As others say, {nearly} [CITE]. Other words.", k=3)
+    assert first.key == "made1" and first.probability == pytest.approx(SAID)
+    assert all(paper.probability is not None and paper.probability < SAID for paper in others)
+    texts = mine.library.full_texts
+    assert texts is not None
+    assert texts.literal(f"{' '.join(words[:8])} TARGETCIT.") == [], "of a longer sentence"
+    assert texts.literal(f"{' '.join(words[::3])} quite other words here TARGETCIT.") == []
+
+
 def test_a_sentence_is_shown_with_its_page(mine: Recommender, command: Run) -> None:
     shown = " ".join(command("ask", "library=mine", f"{SENTENCE} [CITE].", "k=1")[1].split())
     assert "made1" in shown and SENTENCE[:40] in shown and f"(p. {PAGE})" in shown
@@ -201,7 +213,7 @@ def test_http_and_mcp(mine: Recommender) -> None:
         claimed = httpx.post(f"{url}/passages", json={"claim": SENTENCE, "key": "made1", "k": 1}).json()
         assert claimed["passages"][0]["page"] == PAGE
         assert httpx.get(f"{url}/pdf?id=made2").status_code == 422
-        assert httpx.get(f"{url}/pdf?id=../../etc/passwd").status_code == 422
+        assert httpx.get(f"{url}/pdf?id=../../etc/passwd").status_code == 404
     [found] = call_tools(
         make_server(mine, asyncio.to_thread), ("find_passage", {"claim": SENTENCE, "key": "made1"})
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -14,13 +15,15 @@ from typing import Any
 import pytest
 import requests
 import schemathesis
+from fastapi import HTTPException
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from citerec.base.errors import InputError
+from citerec.library import limits
 from citerec.library.serve.messages import Question, without_path
-from citerec.library.serve.server import host_names, listen
+from citerec.library.serve.server import WorkQueue, host_names, listen
 from citerec.library.settings import ServeSettings
 from citerec.tests.library.conftest import PAPERS, TOKEN, RecommenderSpy, serving
 
@@ -92,7 +95,7 @@ def test_entries_in_three_formats(url: str, format: str, start: str) -> None:
     assert answer.headers["content-type"].startswith("text/plain")
     assert answer.text.index("brien2020") < answer.text.index("bare")
     missing = requests.get(f"{url}/papers?id=bare&id=nobody")
-    assert missing.status_code == 422 and "nobody: no paper of the library has" in missing.json()["detail"]
+    assert missing.status_code == 404 and "nobody: no paper of the library has" in missing.json()["detail"]
 
 
 def test_a_batch_gets_the_answers_of_its_questions(url: str, recommender: RecommenderSpy) -> None:
@@ -198,7 +201,7 @@ def test_papers_are_searched_by_get_and_post(url: str) -> None:
         ({"query": "..."}, "query: has no words"),
         ({"query": "x" * 2001}, "query: "),
         ({"query": "x", "k": 101}, "k: "),
-        ({"query": "x", "years": "2015"}, "years: "),
+        ({"query": "x", "years": "2015"}, "years: there is no such field; choose from query, k, details"),
         ({}, "query: "),
     ):
         for answer in (search(url, **sent), post(url, "search", sent)):
@@ -269,6 +272,46 @@ def test_pages_of_other_sites_are_refused(url: str) -> None:
         answer = post(url, "recommend", {"text": "Adam"}, {"Origin": origin})
         assert answer.status_code == status
         assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),
+        ({"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, 200),
+        ({"Content-Length": "0", "Transfer-Encoding": "chunked"}, 400),
+    ],
+)
+def test_requests_of_other_sites_without_an_origin(url: str, headers: dict[str, str], status: int) -> None:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    host = url.removeprefix("http://")
+    ending = "0\r\n\r\n" if "Transfer-Encoding" in headers else ""
+    request = f"GET /papers?id=bare HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{lines}\r\n{ending}"
+    assert raw(url, request.encode()).startswith(f"HTTP/1.1 {status}".encode())
+
+
+def test_who_would_wait_too_long_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LONGEST_WAIT", 0.1)
+    queue = WorkQueue(2, 100)
+
+    async def ask() -> str:
+        try:
+            await queue.run(lambda: time.sleep(0.02))
+        except HTTPException as error:
+            assert error.status_code == 503 and error.headers is not None
+            return error.headers["Retry-After"]
+        return ""
+
+    async def ask_all() -> list[str]:
+        await ask()
+        answers = await asyncio.gather(*(ask() for _ in range(60)))
+        assert queue.wait == 0 and await ask() == "", "afterwards it is open again"
+        return answers
+
+    refused = [after for after in asyncio.run(ask_all()) if after]
+    assert 0 < len(refused) < 60 and all(int(after) >= 1 for after in refused)
 
 
 def test_long_bodies_and_given_host_names(recommender: RecommenderSpy) -> None:

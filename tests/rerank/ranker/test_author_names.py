@@ -159,19 +159,19 @@ def test_words_and_years_near_the_mark() -> None:
     [
         ("Yields rose TARGETCIT. Field trials of rice show it.", ""),
         ("Yields rose TARGETCIT. Field showed that rice grows.", ""),  # not without more evidence
-        ("Yields rose TARGETCIT. Field et al. showed that rice grows.", "field"),
+        ("Yields rose TARGETCIT. Field et al. showed that rice grows.", ""),  # of another sentence
         ("Field (2003) TARGETCIT sowed. Rice grows in white, black and green soils.", "field"),
         ("Yields rose. Rice TARGETCIT sowed.", "rice"),
         ("Yields rose. Rice, White and Black, 2003, sowed TARGETCIT.", "rice white black"),
-        ("Yields rose. J. Price sowed TARGETCIT. Price, J. did, too.", "j price j price"),
+        ("Yields rose. J. Price sowed TARGETCIT, and Price, J. did, too.", "j price j price"),
         ("Rice, Maize and Wheat in White Fields TARGETCIT", ""),  # a heading
         ("# Field Trials of Bush Beans\nAll were TARGETCIT sown.", ""),
         ("Yields rose as by Field, who sowed TARGETCIT.", "field"),  # a capital inside a sentence
-        ("Yields rose TARGETCIT. Devlin sowed.", "devlin"),  # an unusual word
+        ("Devlin sowed TARGETCIT. Others did.", "devlin"),  # an unusual word
         ("Field and colleagues sowed TARGETCIT; White & Black (2003) did not.", "field white black"),
         ("Price-like indices rise. Bushes grow TARGETCIT.", ""),
         ("Stone tools lay there TARGETCIT. Young stars shone.", ""),  # words that no paper of the library has
-        ("Rice lay there, as was shown by Stone TARGETCIT. Young et al. shone.", "stone young"),
+        ("Rice lay there, as was shown by Stone TARGETCIT; Young et al. shone.", "stone young"),
         ("Rice lay at Stone Lake by the White Sea TARGETCIT.", "lake sea"),
         (
             "Rice is sown there as before, with that of the Trials Steerable Framework by the WHO TARGETCIT.",

@@ -1,0 +1,101 @@
+"""What five people typed, with the right answers: commands over the example's library."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from citerec.recommend import run
+from citerec.tests.conftest import Run
+
+LIBRARY = Path(__file__).parents[2] / "examples" / "library.bib"
+VERSIONS = """
+@misc{zhang_2017, title={Ageing of Spanish cheeses}, author={Zhang, Wei}, year=2017, eprint={1701.00001},
+  archiveprefix={arXiv}, journal={arXiv preprint}}
+@article{zhang_2021, title={Ageing of Spanish cheeses}, author={Zhang, Wei}, year=2021, journal={Cheeses}}
+@misc{wu_2019, title={Tasting of Portuguese wines}, author={Wu, Al}, year=2019, eprint={1901.00001},
+  archiveprefix={arXiv}, journal={arXiv preprint}}
+@article{wu_2020, title={Tasting of Portuguese wines}, author={Wu, Al}, year=2020, journal={Wines},
+  doi={10.1000/w.1}}
+"""
+NOTES = """Gradients are averaged by Adam in most networks.[^a] Words lose their suffixes by a few rules.[^b]
+
+- A graph of small worlds is searched from layer to layer [@?]
+- See cf. Adam, p. 5 [@?]
+
+[^a]: [@?].
+[^b]: See [@?, p. 5]. It is old.
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("people")
+    (place / "papers.bib").write_text(LIBRARY.read_text("utf-8") + VERSIONS)
+    front = "---\nbibliography: papers.bib\n---\n\n"
+    (place / "notes.md").write_text(f"{front}{NOTES}")
+    cheeses = "Ageing of Spanish cheeses is described [@zhang_2021], and in a preprint [@?].\n"
+    (place / "versions.md").write_text(f"{front}{cheeses}")
+    run(["build", f"library={place / 'mine'}", f"source={place / 'papers.bib'}"])
+    return place
+
+
+@pytest.fixture(autouse=True)
+def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+
+
+def test_a_draft_with_notes_and_lists(command: Run) -> None:
+    code, printed, _ = command("draft", "notes.md", "mine", "format=json")
+    places = json.loads(printed)["places"]
+    first = {place["sentence"]: place["recommendations"][0]["key"] for place in places}
+    assert code == 0 and first == {
+        "Gradients are averaged by Adam in most networks ([CITE]).": "kingma2015adam",
+        "Words lose their suffixes by a few rules (See [CITE]; It is old).": "porter1980suffix",
+        "A graph of small worlds is searched from layer to layer [CITE].": "malkov2020hnsw",
+        "See cf. Adam, p. 5 [CITE]": "kingma2015adam",
+    }
+
+
+def test_a_key_belongs_to_its_own_entry(command: Run) -> None:
+    [place] = json.loads(command("draft", "mine", "versions.md", "format=json")[1])["places"]
+    assert [(paper["key"], paper["year"]) for paper in place["recommendations"][:1]] == [("zhang_2017", 2017)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["ask", "mine", "Vaswani wrote more. Suffixes are stripped by rules [CITE].", "k=1"],
+            "porter1980suffix",
+        ),
+        (["ask", "mine", "Portuguese wines are tasted [CITE]", "k=1"], "Wu · 2020 · wu_2020 · Wines"),
+        (["ask", "mine", "notes.md"], "error: notes.md is a draft; its missing citations: citerec draft"),
+        (["ask", "libary=mine", "words"], "error: libary: there is no such option; did you mean library?"),
+        (["draft", "mine", "notes.md", "-k", "3"], "error: -k: write k=3"),
+        (["draft", "notes.md"], "go on with: citerec draft mine notes.md"),
+        (["search", "mine", "kigma", "2015"], "nothing has “kigma”; did you mean kingma?"),
+        (["verify", "mine"], "mine: no damage; 62 papers"),
+    ],
+)
+def test_commands_and_what_they_say(arguments: list[str], said: str, command: Run) -> None:
+    code, printed, told = command(*arguments)
+    assert said in printed + told and "static:" not in told
+    assert code == (2 if said.startswith(("error:", "go on")) else 0)
+
+
+def test_what_is_damaged_is_read_again_and_answered_alike(
+    command: Run, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    question = ["ask", "mine", "Static embeddings rank many papers quickly [CITE].", "format=json"]
+    before = command(*question)[1]
+    [file] = (folder / "mine" / "encoded").glob("*.safetensors")
+    content = bytearray(file.read_bytes())
+    content[content.index(b'"network":"') + 11] ^= 1
+    file.write_bytes(content)
+    code, printed, _ = command(*question)
+    assert code == 0 and printed == before
+    assert "its header has changed" in caplog.text
+    assert "all 62 papers read by the encoder, 62 now" in caplog.text
