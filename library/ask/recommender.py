@@ -74,15 +74,18 @@ class Recommender:
 
     @classmethod
     def open(
-        cls, path: str | Path, reranker: str | Path | None = None, scoring: ScoringSettings | None = None
+        cls,
+        path: str | Path | Library,
+        reranker: str | Path | None = None,
+        scoring: ScoringSettings | None = None,
     ) -> Recommender:
-        """Open the library in a folder.
+        """Open the library in a folder, or one that is open.
 
         reranker: folder of a cross-encoder (rerank.cross_encoder.reranker). scoring: None means the fastest
         settings.
         Raises InputError if a folder does not contain a library or a cross-encoder.
         """
-        library = Library.open(path)
+        library = path if isinstance(path, Library) else Library.open(path)
         if reranker is None:
             return cls(library)
         # These import torch, which nothing else here needs.

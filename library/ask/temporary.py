@@ -23,6 +23,7 @@ from citerec.library.ask.recommender import Recommender
 from citerec.library.papers.building import create, refresh
 from citerec.library.papers.encoding import encode
 from citerec.library.papers.folder import LOCK
+from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.finding import absolute_names
@@ -42,8 +43,9 @@ def open_recommender(place: str, reranker: str | None = None, serves: bool = Fal
 
     serves: this process will stay, so its networks may read the papers in the background.
     """
-    with spinner("opening the library (the first time may take a minute)"):
-        recommender = Recommender.open(library_folder(place), reranker)
+    with spinner("opening the library"):
+        library = _temporary(place) if is_temporary(place) else place
+        recommender = Recommender.open(library, reranker)
     if serves:
         recommender.encode_in_background()
     return recommender
@@ -59,8 +61,11 @@ def library_folder(place: str) -> Path:
 
     Raises InputError if the source cannot be read, or the cache not written.
     """
-    if not is_temporary(place):
-        return Path(place)
+    return _temporary(place).path if is_temporary(place) else Path(place)
+
+
+def _temporary(place: str) -> Library:
+    """Return the library of a source, brought up to date."""
     [source] = absolute_names([place])
     model = max(
         file.stat().st_mtime_ns for file in BUILT_IN.rglob("*")
@@ -70,11 +75,11 @@ def library_folder(place: str) -> Path:
     folder = cache() / f"{stem}-{digest}"
     with disk_errors(folder.parent, "the temporary library", "XDG_CACHE_HOME"):
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _make(source, folder)
+    library = _make(source, folder)
     (folder / LOCK).touch()
     with suppress(OSError):  # others may remove the same ones
         _evict(folder)
-    return folder
+    return library
 
 
 def cache() -> Path:
@@ -82,16 +87,18 @@ def cache() -> Path:
     return user_cache() / "libraries"
 
 
-def _make(source: str, folder: Path) -> None:
+def _make(source: str, folder: Path) -> Library:
     """Build the library of a source, or update it."""
     if (folder / MANIFEST).exists():
         with suppress(InputError):  # it is damaged, or the source is, which is then said below
-            encode(refresh(folder, force=True).library, most=MOST_READ)
-            return
+            library = refresh(folder, force=True).library
+            encode(library, most=MOST_READ)
+            return library
     started = time.perf_counter()
     library, _ = create(BuildSettings(library=str(folder), source=(source,), overwrite=True))
     encode(library, most=MOST_READ)
     log.info("%s: %s, read in %.1f s", source, count_noun(len(library)), time.perf_counter() - started)
+    return library
 
 
 def _evict(used: Path) -> None:

@@ -22,7 +22,7 @@ def ask(settings: AskSettings) -> None:
     recommender.library.rows(settings.exclude, "exclude")  # a misspelt key would exclude nothing
     text = sys.stdin.read() if settings.text == "-" else settings.text
     filters = Filters(settings.exclude, settings.only, settings.years, settings.collection, settings.venue)
-    with spinner("asking (the first time may take a minute)"):
+    with spinner("asking"):
         recommended = recommender.recommend(
             text, settings.title, settings.abstract, settings.k, filters=filters, explain=settings.explain
         )
