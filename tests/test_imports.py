@@ -270,18 +270,7 @@ def test_a_command_loads_few_of_our_modules(
 
 
 ARRAYS = {"numpy", "pyarrow", "scipy", "faiss", "onnxruntime"}
-OTHERS = {
-    "scipy",
-    "faiss",
-    "numba",
-    "torch",
-    "bm25s",
-    "fastapi",
-    "mcp",
-    "pygls",
-    "lsprotocol",
-    "huggingface_hub",
-}
+OTHERS = {"scipy", "faiss", "numba", "torch", "bm25s", "fastapi", "mcp", "pygls", "huggingface_hub"}
 
 
 @pytest.mark.parametrize(
