@@ -54,8 +54,10 @@ class Counts:
     def concat(cls, parts: Sequence[Counts]) -> Counts:
         """Join the texts of one or more parts."""
         indptr = offsets_of(np.concatenate([np.diff(part.indptr) for part in parts]))
-        columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "data"))
-        return cls(indptr, *columns, (len(indptr) - 1, parts[0].shape[1]))
+        indices, data = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "data")
+        )
+        return cls(indptr, indices, data, (len(indptr) - 1, parts[0].shape[1]))
 
     @property
     def texts(self) -> Rows:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from citerec.base.progress import spinner
-from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
-from citerec.library.ask.display import as_json, citation, paper_list, retraction_note, table
+from citerec.formats.bibliography.paper import LibraryPaper, retraction_note, terminal_text
+from citerec.library.ask.display import as_json, citation, paper_list, table
 from citerec.library.ask.question import Filters
 from citerec.library.ask.recommendation import note_on
 from citerec.library.ask.temporary import open_recommender

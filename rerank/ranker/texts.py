@@ -24,7 +24,7 @@ TOP = 3
 class TermRows(NamedTuple):
     """Rows of weighted terms, for the kernels below: row i is offsets[i]:offsets[i + 1] of both columns."""
 
-    offsets: NDArray[np.integer]
+    offsets: NDArray[np.int64]
     terms: NDArray[np.int32]
     weights: Floats
 
@@ -32,7 +32,7 @@ class TermRows(NamedTuple):
 class CitingTexts(NamedTuple):
     """The texts that cite each paper, rows[offsets[p]:offsets[p + 1]], and the citing paper of each text."""
 
-    offsets: NDArray[np.integer]
+    offsets: NDArray[np.int64]
     rows: NDArray[np.int32]
     source: NDArray[np.int32]
 

@@ -292,7 +292,7 @@ def test_numpy_finds_what_faiss_finds(k: int) -> None:
 def test_faiss_on_gpus_falls_back_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    class OnGPUs(faiss.IndexFlatIP):
+    class OnGPUs(faiss.IndexFlatIP):  # type: ignore[name-defined]
         def search(self, queries: NDArray[np.float32], k: int) -> Any:
             asked.append(k)
             return super().search(queries, k)
