@@ -117,8 +117,9 @@ def error_text(error: Exception) -> str:
 
 
 _TRAINING = (
-    *("torch", "pytorch_lightning", "lightning_utilities", "transformers", "onnx", "gensim"),
-    *("rank_bm25", "bm25s", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb", "matplotlib"),
+    *("scipy", "faiss", "torch", "pytorch_lightning", "lightning_utilities", "transformers", "onnx"),
+    *("gensim", "rank_bm25", "bm25s", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb"),
+    "matplotlib",
 )
 EXTRAS = {**dict.fromkeys(_TRAINING, "train"), "ray": "ray", "lancedb": "large"}
 """Modules that the base installation lacks, and the extra that installs each."""

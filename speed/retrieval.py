@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.documents import Vocabulary
 from citerec.hatten.model import HAttenRetriever
-from citerec.retrieval.indexes.cpu import FEW_QUERIES, PaperIndex, faiss
+from citerec.retrieval.indexes.cpu import FEW_QUERIES, PaperIndex, load_faiss
 from citerec.retrieval.indexes.index import build_index, load_index
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.lexical.terms import query_texts
@@ -154,7 +154,7 @@ def main() -> None:
     args = parser.parse_args()
     setup(args)
     logging.getLogger("bm25s").setLevel(logging.WARNING)
-    faiss.omp_set_num_threads(args.threads)
+    load_faiss().omp_set_num_threads(args.threads)
     corpus = load_corpus(args)
     contexts = np.random.default_rng(0).permutation(corpus.split("test").contexts)[: args.queries]
     compare_bm25(args, corpus, contexts)

@@ -8,7 +8,6 @@ import gc
 import importlib
 import json
 import logging
-import os
 import re
 import runpy
 import shutil
@@ -32,6 +31,7 @@ import citerec.library.benchmark.settings
 import citerec.train  # noqa: F401  (schemas and resolvers of the configuration)
 from citerec import recommend
 from citerec.base.configuration import prepare_hydra
+from citerec.base.packages import cores
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import open_demo
 from citerec.datasets.prepare import open_corpus
@@ -50,7 +50,7 @@ hypothesis.settings.load_profile("quick")
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One worker more than there are cores: tests also wait, for processes, browsers and clocks."""
-    return len(os.sched_getaffinity(0)) + 1
+    return cores() + 1
 
 
 def pytest_collection() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import resource
 import sys
 from collections.abc import Callable
 from multiprocessing import get_context
@@ -35,6 +34,8 @@ def with_stderr(work: Callable[[], object], most_bytes: int | None = None) -> tu
         sys.stderr = os.fdopen(2, "w", buffering=1)
         logging.getLogger().handlers.clear()  # those of pytest
         if most_bytes is not None:
+            import resource  # which Windows lacks
+
             resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
         work()
 

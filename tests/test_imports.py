@@ -269,6 +269,35 @@ def test_a_command_loads_few_of_our_modules(
     assert len(files) <= MOST[program], (len(files), files)
 
 
+ARRAYS = {"numpy", "pyarrow", "scipy", "faiss", "onnxruntime"}
+OTHERS = {"scipy", "faiss", "numba", "torch", "bm25s", "fastapi", "mcp", "pygls", "huggingface_hub"}
+
+
+@pytest.mark.parametrize(
+    ("words", "without"),
+    [
+        (["--help"], ARRAYS | OTHERS),
+        (["check", str(ROOT / "examples" / "draft.tex")], ARRAYS | OTHERS),
+        (["ask", str(ROOT / "examples" / "library.bib"), "Small worlds [CITE]."], OTHERS),
+    ],
+)
+def test_a_command_imports_no_package_that_others_need(
+    words: list[str], without: set[str], tmp_path: Path
+) -> None:
+    code = f"import sys; from citerec.__main__ import main; sys.argv = {['citerec', *words]!r}; main()"
+    code += "; print('imported:', *sys.modules)"
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path),
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not without & set(done.stdout.partition("imported: ")[2].split())
+
+
 def test_an_import_of_a_later_room_and_a_circle_are_found(tmp_path: Path) -> None:
     for file, line in (
         (

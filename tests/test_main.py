@@ -55,6 +55,7 @@ def test_the_command(
     assert ended == code and printed.out.startswith(out) and printed.err.startswith(err)
 
 
+@pytest.mark.slow
 def test_nothing_that_windows_lacks_is_needed(tmp_path: Path) -> None:
     examples, folder = Path(__file__).parents[1] / "examples", tmp_path / "a drive" / "Bücher"
     shutil.copytree(examples, folder)

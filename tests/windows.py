@@ -33,7 +33,7 @@ def refuse() -> None:
     _wrap(builtins, "__import__", _import)
     for name in ("rename", "replace", "unlink", "remove", "rmdir"):
         _wrap(os, name, _unless_open)
-    io.open = builtins.open = _opened(builtins.open)  # type: ignore[assignment]
+    io.open = builtins.open = _opened(builtins.open)
     _wrap(os, "mkdir", _unless_refused)
 
 

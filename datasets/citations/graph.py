@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder, cache_folder, content_hash, disk_errors, expand_user
@@ -184,10 +183,9 @@ class CitationGraph:
     @cached_property
     def cited_by(self) -> Ragged:
         """Rows of the papers that cite each paper, ascending [P]."""
-        ones = np.ones(len(self.cites.values), np.bool_)
-        shape = (len(self), len(self))
-        transposed = csr_matrix((ones, self.cites.values, self.cites.offsets), shape=shape).tocsc()
-        return Ragged(transposed.indices.astype(np.int32, copy=False), transposed.indptr.astype(np.int64))
+        order = np.argsort(self.cites.values, kind="stable")
+        citing = np.repeat(np.arange(len(self), dtype=np.int32), self.cites.lengths)[order]
+        return Ragged(citing, offsets_of(np.bincount(self.cites.values, minlength=len(self))))
 
     @cached_property
     def rows(self) -> dict[str, int]:

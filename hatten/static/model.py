@@ -187,6 +187,9 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
             word_vectors=np.concatenate([self.encoder.word_vectors, random]),
             word_weight=np.concatenate([self.encoder.word_weight, weight]),
         )
+        # One array in memory, not two: 36 MB of the built-in model.
+        own = encoder.word_vectors[: len(self.encoder.word_vectors)]
+        object.__setattr__(self, "encoder", replace(self.encoder, word_vectors=own))
         return encoder, OpenVocabulary(self.vocabulary.words)
 
     def keep_frequent(self, words: int) -> StaticModel:

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError, error_text
-from citerec.base.files import expand_user
 from citerec.base.progress import spinner
 from citerec.base.settings import check_count, listed
 from citerec.formats.bibliography.paper import LibraryPaper
@@ -35,12 +34,12 @@ from citerec.library.ask.question import (
 )
 from citerec.library.ask.recommendation import TOGETHER, Recommendation, what_fits
 from citerec.library.evidence.passages import TextPlace
-from citerec.library.papers.encoding import BackgroundEncoding, encode, state
+from citerec.library.papers.encoding import MOST_READ, BackgroundEncoding, encode, state
 from citerec.library.papers.folder import damage_told
 from citerec.library.papers.library import Library
 from citerec.library.papers.search import IN_PART, count_words, plain_words, query_words, spellings
 from citerec.library.papers.storage import Storage
-from citerec.library.sources.zotero_places import is_place
+from citerec.library.sources.zotero_places import is_temporary
 from citerec.rerank.ranker.model import Ranker, encoder_of
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings
@@ -84,7 +83,10 @@ class Recommender:
 
     @classmethod
     def open(
-        cls, path: str | Path, reranker: str | Path | None = None, scoring: ScoringSettings | None = None
+        cls,
+        path: str | Path,
+        reranker: str | Path | None = None,
+        scoring: ScoringSettings | None = None,
     ) -> Recommender:
         """Open the library in a folder, or of a file of papers or Zotero, as `citerec ask` does.
 
@@ -92,11 +94,12 @@ class Recommender:
         settings.
         Raises InputError if a folder does not contain a library or a cross-encoder.
         """
-        if is_place(str(path)) or os.path.isfile(expand_user(path)):
-            from citerec.library.ask.temporary import library_folder  # which builds libraries
+        if is_temporary(str(path)):
+            from citerec.library.ask.temporary import temporary_library  # which builds libraries
 
-            path = library_folder(str(path))
-        library = Library.open(path)
+            library = temporary_library(str(path))
+        else:
+            library = Library.open(path)
         if reranker is None:
             return cls(library)
         # These import torch, which nothing else here needs.
@@ -342,10 +345,8 @@ def open_recommender(place: str, reranker: str | None = None, serves: bool = Fal
 
     serves: this process will stay, so its networks may read the papers in the background.
     """
-    from citerec.library.ask.temporary import MOST_READ, is_temporary, library_folder
-
-    with spinner("opening the library (the first time may take a minute)"):
-        recommender = Recommender.open(library_folder(place), reranker)
+    with spinner("opening the library"):
+        recommender = Recommender.open(place, reranker)
     if serves:
         recommender.encode_in_background()
     else:

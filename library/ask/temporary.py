@@ -17,37 +17,34 @@ from importlib.metadata import version
 from pathlib import Path
 
 from citerec.base.errors import InputError, StorageError, count_noun
-from citerec.base.files import disk_errors, expand_user, file_lock, user_cache
+from citerec.base.files import disk_errors, file_lock, user_cache
 from citerec.library import MANIFEST
 from citerec.library.papers.building import create, refresh
-from citerec.library.papers.encoding import encode
+from citerec.library.papers.encoding import MOST_READ, encode
 from citerec.library.papers.folder import LOCK
+from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.finding import absolute_names
-from citerec.library.sources.zotero_places import is_place
+from citerec.library.sources.zotero_places import is_temporary
 from citerec.retrieval.base import folder_bytes
 
 log = logging.getLogger(__name__)
 
 MOST, MOST_BYTES = 20, 1 << 31
 """Libraries in the cache, and their size."""
-MOST_READ = 256
-"""Papers that its networks read before a question is answered: two seconds; the next question goes on."""
-
-
-def is_temporary(place: str) -> bool:
-    """True if `place` is a source instead of a library."""
-    return is_place(place) or os.path.isfile(expand_user(place))
 
 
 def library_folder(place: str) -> Path:
-    """Return the folder of a library; that of a source is brought up to date.
+    """Return the folder of a library; that of a source is brought up to date. Raises as `temporary_library`."""
+    return temporary_library(place).path if is_temporary(place) else Path(place)
+
+
+def temporary_library(place: str) -> Library:
+    """Return the library of a source, brought up to date.
 
     Raises InputError if the source cannot be read, or the cache not written.
     """
-    if not is_temporary(place):
-        return Path(place)
     [source] = absolute_names([place])
     model = max(
         file.stat().st_mtime_ns for file in BUILT_IN.rglob("*")
@@ -58,13 +55,13 @@ def library_folder(place: str) -> Path:
     with disk_errors(folder.parent, "the temporary library", "XDG_CACHE_HOME"):
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        _make(source, folder)
+        library = _make(source, folder)
     except StorageError as error:  # which names the option of a library
         raise StorageError(f"{str(error).partition(';')[0]}; set XDG_CACHE_HOME to another folder") from None
     (folder / LOCK).touch()
     with suppress(OSError):  # others may remove the same ones
         _evict(folder)
-    return folder
+    return library
 
 
 def cache() -> Path:
@@ -72,16 +69,18 @@ def cache() -> Path:
     return user_cache() / "libraries"
 
 
-def _make(source: str, folder: Path) -> None:
+def _make(source: str, folder: Path) -> Library:
     """Build the library of a source, or update it."""
     if os.path.exists(folder / MANIFEST):
         with suppress(InputError):  # it is damaged, or the source is, which is then said below
-            encode(refresh(folder, force=True).library, most=MOST_READ)
-            return
+            library = refresh(folder, force=True).library
+            encode(library, most=MOST_READ)
+            return library
     started = time.perf_counter()
     library, _ = create(BuildSettings(library=str(folder), source=(source,), overwrite=True))
     encode(library, most=MOST_READ)
     log.info("%s: %s, read in %.1f s", source, count_noun(len(library)), time.perf_counter() - started)
+    return library
 
 
 def _evict(used: Path) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from citerec.base.progress import spinner
-from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
-from citerec.library.ask.display import as_json, citation, paper_list, retraction_note, table
+from citerec.formats.bibliography.paper import LibraryPaper, retraction_note, terminal_text
+from citerec.library.ask.display import as_json, citation, paper_list, table
 from citerec.library.ask.question import Filters
 from citerec.library.ask.recommendation import note_on
 from citerec.library.ask.recommender import open_recommender
@@ -22,7 +22,7 @@ def ask(settings: AskSettings) -> None:
     recommender.library.rows(settings.exclude, "exclude")  # a misspelt key would exclude nothing
     text = sys.stdin.read() if settings.text == "-" else settings.text
     filters = Filters(settings.exclude, settings.only, settings.years, settings.collection, settings.venue)
-    with spinner("asking (the first time may take a minute)"):
+    with spinner("asking"):
         recommended = recommender.recommend(
             text, settings.title, settings.abstract, settings.k, filters=filters, explain=settings.explain
         )

@@ -43,7 +43,7 @@ def draft(settings: DraftSettings) -> None:
     plain = settings.citations == "plain"
     copies = plan_copies(parsed, expand_user(settings.fill), root, plain) if settings.fill else None
     recommender = open_recommender(settings.library, settings.reranker)
-    with spinner("looking for papers (the first time may take a minute)"):
+    with spinner("looking for papers"):
         suggestions = suggest(parsed, recommender, settings.k)
     if copies is not None:  # before the report, whose reader may close the pipe
         for line in write_copies(suggestions, recommender.library, copies, settings.sure):

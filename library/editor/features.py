@@ -19,10 +19,10 @@ from citerec.base.errors import InputError
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.neighbours import new_entry
-from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
+from citerec.formats.bibliography.paper import LibraryPaper, retraction_note, terminal_text
 from citerec.formats.drafts.language import PLACEHOLDER
 from citerec.formats.letters import normalise_title, title_key
-from citerec.library.ask.display import ALREADY_CITED, percentage, retraction_note, short_authors
+from citerec.library.ask.display import ALREADY_CITED, percentage, short_authors
 from citerec.library.ask.question import Filters, Request
 from citerec.library.ask.recommendation import Recommendation
 from citerec.library.ask.recommender import Ranked, Recommender

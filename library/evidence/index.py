@@ -13,14 +13,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_matrix
 
 from citerec.base.checksums import check_checksums, write_checksums
 from citerec.base.errors import InputError
@@ -28,7 +27,7 @@ from citerec.base.files import atomic_folder
 from citerec.datasets.columns import concat_ranges, load_array, offsets_of, save_arrays
 from citerec.datasets.tokenize import WordTable, default_tokenize
 from citerec.library.evidence.store import TextStore
-from citerec.retrieval.arrays import Floats, Rows
+from citerec.retrieval.arrays import Counts, Floats, Rows
 from citerec.retrieval.lexical.postings import Formula, Postings
 from citerec.retrieval.lexical.terms import Terms
 
@@ -206,7 +205,7 @@ def _write(
     """Write the index of all texts in a store."""
     table, terms, words = WordTable(default_tokenize), Terms.named([], **LANGUAGE), 0
     papers, hashes, lengths, texts = list[str](), list[int](), list[int](), list[str]()
-    counts, vectors, scales = list[csc_matrix](), list[NDArray[np.int8]](), list[Floats]()
+    counts, vectors, scales = list[Counts](), list[NDArray[np.int8]](), list[Floats]()
 
     def read_chunk() -> None:
         nonlocal terms, words
@@ -214,8 +213,7 @@ def _write(
         terms = terms.with_words(table.words(words).to_pylist(), more_terms=True)
         words = len(table)
         part = terms.counts(np.arange(len(texts)), tokens, len(texts))
-        part.data = part.data.astype(np.uint16)  # half the memory
-        counts.append(part)
+        counts.append(replace(part, data=part.data.astype(np.uint16)))  # half the memory
         if encoder is not None:
             rounded, factors = quantise(encoder.encode(texts))
             vectors.append(rounded)
@@ -234,9 +232,7 @@ def _write(
             read_chunk()
     if texts or not counts:
         read_chunk()
-    for part in counts:
-        part.sum_duplicates()
-        part.resize(part.shape[0], terms.size)
+    counts = [replace(part, shape=(part.shape[0], terms.size)) for part in counts]
     (folder / "words").mkdir()
     Postings.from_counts(counts, FORMULA, dtype=CONTRIBUTIONS).save(folder / "words")
     (folder / PAPERS).write_bytes(msgspec.json.encode(papers))

@@ -33,6 +33,8 @@ TEXTS, IN_LANGUAGES = "full texts", "papers for other languages"
 LOCK, WORK = "encoding.lock", "lets the networks read this library"
 LONG = 60.0
 """Seconds from which it is said beforehand how long reading will take."""
+MOST_READ = 256
+"""Papers that are read before a question is answered: two seconds; the next question goes on."""
 NICE = 10
 """Priority of reading in the background, below that of answers."""
 

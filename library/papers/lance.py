@@ -171,9 +171,10 @@ class Counting:
         bm25, rows = BM25(), np.arange(len(corpus.paper_ids))
         terms = Terms.from_words(corpus.words, **bm25.tokenisation)
         columns = (corpus.title_tokens, corpus.abstract_tokens)
-        texts = sum(terms.counts(rows, words, len(rows)) for words in columns)
-        self._count(word_statistics.BM25_TERM, word_statistics.hash_names(terms.names), np.diff(texts.indptr))
-        self._add_sum(word_statistics.BM25_TERM, texts.sum(), len(rows))
+        of_titles, of_abstracts = (terms.counts(rows, words, len(rows)) for words in columns)
+        texts, hashed = of_titles + of_abstracts, word_statistics.hash_names(terms.names)
+        self._count(word_statistics.BM25_TERM, hashed, texts.frequency())
+        self._add_sum(word_statistics.BM25_TERM, float(texts.data.sum()), len(rows))
         statistics = CorpusStatistics(corpus)
         title, abstract = (statistics.counts(words) for words in columns)
         beginnings = statistics.counts(corpus.title_tokens, statistics.beginnings)
@@ -184,9 +185,9 @@ class Counting:
             times = np.bincount(counts.indices, minlength=names.size)
             self._count(kind, word_statistics.hash_names(names.names), times)
         for kind, lengths in (
-            ("title", np.asarray(title.sum(axis=1)).ravel()),
-            ("abstract", np.asarray(abstract.sum(axis=1)).ravel()),
-            ("title_beginnings", np.asarray(beginnings.sum(axis=1)).ravel()),
+            ("title", title.lengths()),
+            ("abstract", abstract.lengths()),
+            ("title_beginnings", beginnings.lengths()),
         ):
             self._add_sum(kind, float(lengths.sum()), int(np.count_nonzero(lengths)))
         for kind, (find, some) in statistics.names_of(corpus).items():

@@ -83,7 +83,7 @@ class Identities:
             counts[place[same]] += 1
             shared[distinct:] |= (counts[inverse] > 1) & (new_keys != 0)
         rows = np.flatnonzero(shared)
-        distinct = np.count_nonzero(rows < len(existing))
+        distinct = int(np.count_nonzero(rows < len(existing)))
         records = np.concatenate([existing[rows[:distinct]], added[rows[distinct:] - len(existing)]])
         leaders[rows] = rows[first_records((Identity(*record) for record in records.tolist()), distinct)]
         return leaders

@@ -147,7 +147,7 @@ class GenerationWriter:
             install_model(self.model, self.ranker, self.folder / MODEL)
         else:
             link_or_copy(self.old.folder / MODEL, self.folder / MODEL)
-        with spinner("indexing (the first time may take a minute)"):
+        with spinner("indexing"):
             try:
                 open_model(self.folder / MODEL).index(corpus).save(self.folder / RANKING)
             except OtherIndex:

@@ -409,8 +409,8 @@ def serve(settings: ServeSettings) -> None:
 
 
 def _run(recommender: Recommender, listening: socket.socket, settings: ServeSettings) -> None:
-    from citerec.library.ask.temporary import is_temporary
     from citerec.library.papers.watch import watching
+    from citerec.library.sources.zotero_places import is_temporary
 
     host = host_names(settings)[0].removeprefix("*.")
     url = f"http://{host}:{listening.getsockname()[1]}"

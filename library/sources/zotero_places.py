@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
 
 from citerec.base.errors import InputError
+from citerec.base.files import expand_user
 
 PORT = 23119
 """Port of the API, unless the user's preferences have another."""
@@ -31,6 +33,11 @@ _PREFERENCE = re.compile(
     r'^user_pref\("extensions\.zotero\.(dataDir|httpServer\.port|baseAttachmentPath)", (.+)\);\s*$',
     re.MULTILINE,
 )
+
+
+def is_temporary(place: str) -> bool:
+    """True if `place` is a source, which has a temporary library, instead of a library."""
+    return is_place(place) or os.path.isfile(expand_user(place))
 
 
 def is_place(name: str) -> bool:

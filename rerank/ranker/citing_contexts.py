@@ -44,7 +44,8 @@ class CitingContexts:
             return np.full((len(rows), count), -1, np.int64)
         distinct, position = np.unique(rows, return_inverse=True)
         statistics, cited, texts = self.statistics, self.statistics.citing, self.near
-        words = statistics.with_query_words(queries).near_counts(queries[distinct].words("context"))[position]
+        of_queries = statistics.with_query_words(queries)
+        words = of_queries.near_counts(queries[distinct].words("context")).take(position)
         terms = TermRows(words.indptr, words.indices, words.data)
         citing = CitingTexts(cited.offsets, cited.values, statistics.source)
         own, scratch = queries.citing[rows], np.zeros(statistics.terms.size, np.float32)

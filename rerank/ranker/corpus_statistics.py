@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, vstack
 
 from citerec.datasets.columns import Ragged, save_arrays
 from citerec.datasets.corpus import Corpus, Split
@@ -20,7 +19,7 @@ from citerec.datasets.word_statistics import BEGINNING, TERM
 from citerec.rerank.ranker.author_names import author_names
 from citerec.rerank.ranker.paper_names import Names, SortedNames, initials, title_names
 from citerec.rerank.ranker.texts import B_SHORT, B, WeightedTexts, idf, nearness, nearness_before
-from citerec.retrieval.arrays import Floats, load_arrays
+from citerec.retrieval.arrays import Counts, Floats, load_arrays
 from citerec.retrieval.lexical.bm25 import citing_contexts
 from citerec.retrieval.lexical.terms import BEGINNINGS, EUROPEAN, PAPERS_PER_BATCH, Terms
 from citerec.retrieval.queries import Queries, QueryField, target_marker_id
@@ -45,12 +44,12 @@ def _blocks(words: Ragged) -> Iterator[Ragged]:
         yield words.take(np.arange(start, min(start + PAPERS_PER_BATCH, len(words))))
 
 
-def _in_blocks(read: Callable[..., csr_matrix]) -> Callable[..., csr_matrix]:
+def _in_blocks(read: Callable[..., Counts]) -> Callable[..., Counts]:
     """Apply a method to texts in blocks, because there may be millions."""
 
     @wraps(read)
-    def in_blocks(statistics: CorpusStatistics, words: Ragged, *args: Any, **kwargs: Any) -> csr_matrix:
-        return vstack([read(statistics, block, *args, **kwargs) for block in _blocks(words)], "csr")
+    def in_blocks(statistics: CorpusStatistics, words: Ragged, *args: Any, **kwargs: Any) -> Counts:
+        return Counts.concat([read(statistics, block, *args, **kwargs) for block in _blocks(words)])
 
     return in_blocks
 
@@ -119,8 +118,8 @@ class CorpusStatistics:
         papers = len(corpus.paper_ids)
         frequency = np.zeros(self.terms.size, np.int64)
         for start in range(0, papers, PAPERS_PER_BATCH):
-            part = slice(start, start + PAPERS_PER_BATCH)
-            frequency += np.bincount((title[part] + abstract[part]).indices, minlength=len(frequency))
+            part = np.arange(start, min(start + PAPERS_PER_BATCH, papers))
+            frequency += (title.take(part) + abstract.take(part)).frequency()
         if corpus.whole is not None:
             frequency = corpus.whole.count(TERM, self.terms.names)
         self.rarity = idf(frequency, corpus.total_papers)
@@ -172,19 +171,15 @@ class CorpusStatistics:
         )
 
     @_in_blocks
-    def counts(self, words: Ragged, terms: Terms | None = None) -> csr_matrix:
+    def counts(self, words: Ragged, terms: Terms | None = None) -> Counts:
         """Count the terms of texts, [n, T]; terms: others than the stems."""
-        counts = (terms or self.terms).counts(np.arange(len(words)), words, len(words)).tocsr()
-        counts.sum_duplicates()
-        return counts
+        return (terms or self.terms).counts(np.arange(len(words)), words, len(words))
 
     @_in_blocks
-    def near_counts(
-        self, words: Ragged, weigh: Callable[[NDArray[np.integer]], Floats] = nearness
-    ) -> csr_matrix:
+    def near_counts(self, words: Ragged, weigh: Callable[[NDArray[np.integer]], Floats] = nearness) -> Counts:
         """Count the terms of texts, weighted by their distance to the mark, [n, T]."""
         text, term, distance = self.locate_terms(words)
-        return csr_matrix((weigh(distance), (text, term)), shape=(len(words), self.terms.size))
+        return Counts.add_up(text, term, (len(words), self.terms.size), weigh(distance))
 
     def locate_terms(
         self, words: Ragged, terms: Terms | None = None

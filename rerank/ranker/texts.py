@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from citerec.datasets.columns import concat_ranges, sums_of_ranges
-from citerec.retrieval.arrays import Floats
+from citerec.retrieval.arrays import Counts, Floats
 
 K1, B, B_SHORT = 1.2, 0.75, 0.3
 """BM25 parameters; B_SHORT is for titles and contexts, which differ little in length."""
@@ -25,7 +24,7 @@ TOP = 3
 class TermRows(NamedTuple):
     """Rows of weighted terms, for the kernels below: row i is offsets[i]:offsets[i + 1] of both columns."""
 
-    offsets: NDArray[np.integer]
+    offsets: NDArray[np.int64]
     terms: NDArray[np.int32]
     weights: Floats
 
@@ -33,7 +32,7 @@ class TermRows(NamedTuple):
 class CitingTexts(NamedTuple):
     """The texts that cite each paper, rows[offsets[p]:offsets[p + 1]], and the citing paper of each text."""
 
-    offsets: NDArray[np.integer]
+    offsets: NDArray[np.int64]
     rows: NDArray[np.int32]
     source: NDArray[np.int32]
 
@@ -52,15 +51,12 @@ class WeightedTexts:
     """[1]: average length of a text"""
 
     @classmethod
-    def from_counts(
-        cls, counts: csr_matrix, rarity: Floats, b: float = B, average: float = 0.0
-    ) -> WeightedTexts:
+    def from_counts(cls, counts: Counts, rarity: Floats, b: float = B, average: float = 0.0) -> WeightedTexts:
         """Weight terms by their counts, or sums of nearness, in texts [n, T] and their rarity (idf) [T].
 
         average: average length of a text; 0 means that of these texts.
         """
-        counts.sum_duplicates()
-        lengths = np.asarray(counts.sum(axis=1)).ravel()
+        lengths = counts.lengths()
         average = average or max(float(lengths.sum()) / max(int(np.count_nonzero(lengths)), 1), 1e-9)
         norm = (K1 * (1 - b + b * lengths / average)).astype(np.float32)
         weights = np.repeat(norm, np.diff(counts.indptr))  # in place from here: there may be 10^8

@@ -6,7 +6,10 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +21,8 @@ from citerec.retrieval.base import Ranking, empty_rankings, top_k
 from citerec.retrieval.settings import IndexConfig
 from citerec.retrieval.vectors import BLOCK, VectorTable, blocks, first_not_finite
 
-logging.getLogger("faiss.loader").setLevel(logging.WARNING)  # it logs every build it tries
-import faiss as faiss  # noqa: E402
-
-# Batch size (queries * dimensions) from which Faiss uses matrix products. The default of 128,000 means 640
-# queries of 200 dimensions; products are faster from 8 queries on, several times so for a few hundred
-# (speed/retrieval.py).
-faiss.cvar.distance_compute_blas_threshold = 1600
+if TYPE_CHECKING:
+    import faiss
 
 CHUNK = 1024
 """Queries searched at a time."""
@@ -41,31 +39,66 @@ SLACK = 10
 GRAPH_COST = 4
 """Sequential comparisons in the time of one graph candidate, per link."""
 
-IP = faiss.METRIC_INNER_PRODUCT
+COMPARISONS = 1 << 22
+"""Comparisons of a query and a paper up to which NumPy takes as long as importing Faiss."""
 Found = tuple[Floats, Rows]
 """Scores and rows, [Q, k] each."""
 
 
+@cache
+def load_faiss() -> Any:
+    """Import Faiss, of the extra `train`."""
+    logging.getLogger("faiss.loader").setLevel(logging.WARNING)  # it logs every build it tries
+    import faiss
+
+    # Batch size (queries * dimensions) from which Faiss uses matrix products. The default of 128,000 means
+    # 640 queries of 200 dimensions; products are faster from 8 queries on, several times so for a few hundred
+    # (speed/retrieval.py).
+    faiss.cvar.distance_compute_blas_threshold = 1600
+    return faiss
+
+
 def nearest(queries: Floats, papers: Floats, k: int, rows: Rows | None) -> Found:
     """The k best of some rows of an array, or of all rows; k is at most their number."""
-    if rows is None:
-        scores, places = faiss.knn(queries, papers, k, metric=IP)
+    if rows is not None:
+        return nearest_in_blocks(queries, k, rows, lambda part: papers[part])
+    if len(queries) * len(papers) > COMPARISONS and find_spec("faiss"):
+        faiss = load_faiss()
+        scores, places = faiss.knn(queries, papers, k, metric=faiss.METRIC_INNER_PRODUCT)
         return scores, places
-    return nearest_in_blocks(queries, k, rows, lambda part: papers[part])
+    return nearest_in_numpy(queries, papers, k)
+
+
+def nearest_in_numpy(queries: Floats, papers: Floats, k: int) -> Found:
+    """The k best of all rows of an array, as Faiss finds them; of equal ones, the first come first."""
+    step = max(1, COMPARISONS // max(len(papers), 1))
+    parts = [_best(queries[start : start + step] @ papers.T, k) for start in range(0, len(queries), step)]
+    scores, places = zip(*parts, strict=True)
+    return np.concatenate(scores), np.concatenate(places)
+
+
+def _best(scores: Floats, k: int) -> Found:
+    """The k largest of scores [Q, N] and their columns, [Q, k] each."""
+    columns = np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
+    if k < scores.shape[1]:
+        columns = np.sort(np.argpartition(-scores, k - 1, axis=1)[:, :k], axis=1)
+        scores = np.take_along_axis(scores, columns, 1)
+    order = np.argsort(-scores, axis=1, kind="stable")
+    return np.take_along_axis(scores, order, 1), np.take_along_axis(columns, order, 1)
 
 
 def nearest_in_blocks(
     queries: Floats, k: int, rows: Rows, read: Callable[[Rows], Floats], block: int | None = None
 ) -> Found:
     """Find the nearest papers, with vectors read by `read(rows)`; block: components read at a time."""
-    best = faiss.ResultHeap(len(queries), k, keep_max=True)
+    best, found = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
     step = max(1, (block or BLOCK) // queries.shape[1])
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
-        scores, places = faiss.knn(queries, read(part), min(k, len(part)), metric=IP)
-        best.add_result(scores, part[places])
-    best.finalize()
-    return best.D, best.I
+        scores, places = nearest(queries, read(part), min(k, len(part)), None)
+        best, order = _best(np.concatenate([best, scores], axis=1), min(k, best.shape[1] + scores.shape[1]))
+        found = np.take_along_axis(np.concatenate([found, part[places]], axis=1), order, 1)
+    return best, found
 
 
 def check_vectors(vectors: Floats, name: str) -> Floats:
@@ -222,9 +255,11 @@ class FaissIndex(PaperIndex):
     @classmethod
     def load(cls, config: IndexConfig, folder: Path) -> FaissIndex:
         """Memory-map an index written by `save`."""
+        faiss = load_faiss()
         return cls(config, faiss.read_index(str(folder / cls.FILE), faiss.IO_FLAG_MMAP_IFC))
 
     def save(self, folder: Path) -> None:
+        faiss = load_faiss()
         with (folder / self.FILE).open("wb") as file:  # raises OSError when the disk is full
             faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
 
@@ -234,6 +269,7 @@ class FaissIndex(PaperIndex):
     @property
     def nbytes(self) -> int:
         sizes: list[int] = []
+        faiss = load_faiss()
         faiss.write_index(self._index, faiss.PyCallbackIOWriter(lambda data: sizes.append(len(data))))
         return sum(sizes)
 
@@ -252,7 +288,7 @@ class FaissIndex(PaperIndex):
         self, k: int, count: int, queries: int, allowed: Mask | None
     ) -> tuple[faiss.SearchParameters | None, float]:
         """Parameters to search for k of `count` papers, and the cost in exhaustive comparisons."""
-        kind, few = self._config.kind, queries <= FEW_QUERIES
+        faiss, kind, few = load_faiss(), self._config.kind, queries <= FEW_QUERIES
         select = None if allowed is None else faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
         if kind == "half":
             return faiss.SearchParameters(sel=select), 0 if few else math.inf
@@ -271,6 +307,7 @@ class FaissIndex(PaperIndex):
         """Find the nearest papers by comparing with all allowed vectors."""
         rows = None if allowed is None else np.flatnonzero(allowed)
         if self._config.kind == "hnsw":
+            faiss = load_faiss()
             storage = faiss.downcast_index(self._index.storage)
             vectors = faiss.rev_swig_ptr(storage.get_xb(), len(self) * self.dim)
             return nearest(queries, vectors.reshape(len(self), self.dim), k, rows)
@@ -284,11 +321,11 @@ class FaissIndex(PaperIndex):
 
 def _train(config: IndexConfig, vectors: Floats | VectorTable) -> faiss.Index:
     """Train an empty index on vectors."""
-    papers, dim = vectors.shape
+    faiss, (papers, dim) = load_faiss(), vectors.shape
     # Faiss recommends at least 39 vectors per list.
     lists = config.lists or max(1, min(round(4 * math.sqrt(papers)), papers // 39))
     factory = {"half": "SQfp16", "ivf": f"IVF{lists},Flat", "hnsw": f"HNSW{config.links},Flat"}
-    index = faiss.index_factory(dim, factory[config.kind], IP)
+    index = faiss.index_factory(dim, factory[config.kind], faiss.METRIC_INNER_PRODUCT)
     if config.kind == "hnsw":
         index.hnsw.efConstruction = config.ef_construction
     if config.kind != "ivf":

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from citerec.retrieval.arrays import Floats, Mask, Rows
-from citerec.retrieval.indexes.cpu import CHUNK, FaissIndex, FlatIndex, Found, PaperIndex, faiss
+from citerec.retrieval.indexes.cpu import CHUNK, FaissIndex, FlatIndex, Found, PaperIndex, load_faiss
 
 GPU_SCORES = 1 << 26
 """Scores in GPU memory at a time: 256 MiB."""
@@ -83,6 +83,7 @@ class FaissGPUIndex(FlatIndex):
     def __init__(self, vectors: Floats, device: int | None = None) -> None:
         """device: number of the GPU; None: all."""
         super().__init__(vectors)
+        faiss = load_faiss()
         flat = faiss.IndexFlatIP(self.dim)
         flat.add(vectors)
         if device is None:
@@ -109,7 +110,7 @@ def gpu_library(kind: str) -> str | None:
 
     None if neither can.
     """
-    if kind == "exact" and faiss.get_num_gpus() > 0:
+    if kind == "exact" and load_faiss().get_num_gpus() > 0:
         return "faiss"
     return "torch" if kind in ("exact", "half") and torch.cuda.is_available() else None
 
@@ -126,7 +127,7 @@ def to_gpu(kind: str, index: FlatIndex | FaissIndex) -> PaperIndex:
 
 def on_device(index: FlatIndex, device: torch.device, filtered: bool) -> PaperIndex:
     """Move an exact index to a device of torch. filtered: for searches with a filter."""
-    on_gpu = device.type == "cuda" and faiss.get_num_gpus() > 0
+    on_gpu = device.type == "cuda" and load_faiss().get_num_gpus() > 0
     if on_gpu and not filtered and isinstance(index.vectors, np.ndarray):
         return FaissGPUIndex(index.vectors, device.index or 0)
     return TorchIndex(index, device)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_matrix, csr_matrix
 
 from citerec.base.errors import InputError
 from citerec.base.settings import check_count
@@ -20,7 +19,7 @@ from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TRAIN
 from citerec.datasets.word_statistics import BM25_TERM
-from citerec.retrieval.arrays import Floats, Mask, Rows
+from citerec.retrieval.arrays import Counts, Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings
 from citerec.retrieval.lexical.postings import METHODS, Formula, Postings, RankBM25
 from citerec.retrieval.lexical.terms import KEY_TERMS, PAPERS_PER_BATCH, KeyTerms, Terms, Tokenizer
@@ -122,7 +121,7 @@ class BM25(Retriever):
             self._paper_counts(corpus, self._rows[start : start + PAPERS_PER_BATCH], contexts)
             for start in range(0, len(self._rows), PAPERS_PER_BATCH)
         ]
-        if corpus.whole is None and not any(part.nnz for part in counts):
+        if corpus.whole is None and not any(len(part.data) for part in counts):
             raise InputError(f"corpus {corpus.name}: no candidate has a word that BM25 can index")
         if self._backend == "rank_bm25":
             self._engine: RankBM25 | Postings = RankBM25.from_counts(counts, self._formula)
@@ -142,11 +141,12 @@ class BM25(Retriever):
             return None
         return citing_contexts(corpus.split(TRAIN), len(corpus.paper_ids), self._contexts)
 
-    def _paper_counts(self, corpus: Corpus, papers: NDArray[np.int32], contexts: Ragged | None) -> csc_matrix:
+    def _paper_counts(self, corpus: Corpus, papers: NDArray[np.int32], contexts: Ragged | None) -> Counts:
         """Term counts of papers [n, T], with the contexts [P] that are indexed with them."""
         rows = np.arange(len(papers))
         columns = (corpus.title_tokens, corpus.abstract_tokens)
-        counts = sum(self._terms.counts(rows, words.take(papers), len(papers)) for words in columns)
+        title, abstract = (self._terms.counts(rows, words.take(papers), len(papers)) for words in columns)
+        counts = title + abstract
         if contexts is None:
             return counts
         citing = contexts.take(papers)
@@ -199,7 +199,7 @@ class BM25(Retriever):
             with ThreadPoolExecutor(self.threads) as pool:
                 list(pool.map(score, range(len(queries))))
 
-    def _query_terms(self, queries: Queries) -> csr_matrix:
+    def _query_terms(self, queries: Queries) -> Counts:
         """Term counts of queries, float32 [Q, T]."""
         terms = self._terms
         if queries.new_words:
@@ -209,7 +209,7 @@ class BM25(Retriever):
             return counts
         if self._key_terms is None:
             self._key_terms = KeyTerms(self._terms, self.corpus, self._rows)
-        return counts + self._key_terms.counts(queries, terms) * np.float32(self.query.count(KEY_TERMS))
+        return counts + self._key_terms.counts(queries, terms) * self.query.count(KEY_TERMS)
 
     def _save(self, folder: Path) -> None:
         self._terms.save(folder)

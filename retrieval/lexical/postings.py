@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import csc_matrix, vstack
 
 from citerec.datasets.columns import Ragged, load_ragged, offsets_of, save_arrays, save_ragged
-from citerec.retrieval.arrays import Floats, load_arrays
+from citerec.retrieval.arrays import Counts, Floats, load_arrays
 
 METHODS = ("lucene", "okapi")
 """The variants (Kamphuis et al. 2020, table 1); `okapi` is that of Gu et al. 2022: lucene's, times k1 + 1."""
@@ -34,9 +33,9 @@ class Formula:
         unique, inverse = np.unique(document_frequency, return_inverse=True)
         return np.array([_idf(n, texts) if n else 0 for n in unique.tolist()], np.float32)[inverse]
 
-    def tf_weights(self, counts: csc_matrix, lengths: Floats, average: float) -> Floats:
+    def tf_weights(self, counts: Counts, lengths: Floats, average: float) -> Floats:
         """The term frequency component of each count, before IDF; lengths: of the texts."""
-        length, tf = self.b * lengths[counts.indices] / average, counts.data.astype(np.float32, copy=False)
+        length, tf = self.b * lengths[counts.texts] / average, counts.data.astype(np.float32, copy=False)
         if self.method == "okapi":
             return np.asarray((tf * (self.k1 + 1)) / (tf + self.k1 * (1 - self.b + length)))
         return np.asarray(tf / (self.k1 * ((1 - self.b) + length) + tf))
@@ -72,7 +71,7 @@ class Postings:
     @classmethod
     def from_counts(
         cls,
-        counts: list[csc_matrix],
+        counts: list[Counts],
         formula: Formula,
         whole: tuple[NDArray[np.int64], int, float] | None = None,
         dtype: DTypeLike = np.float32,
@@ -82,10 +81,10 @@ class Postings:
         whole: if the texts are some of many, document frequencies [T], number and average length of these.
         dtype: of the contributions.
         """
-        lengths = [_text_lengths(part) for part in counts]
+        lengths = [part.lengths() for part in counts]
         average = float(np.concatenate(lengths).mean(dtype=np.float64))
         total = sum(map(len, lengths))
-        frequency = np.array([np.diff(part.indptr) for part in counts]).sum(axis=0, dtype=np.int64)
+        frequency = np.array([part.frequency() for part in counts]).sum(axis=0, dtype=np.int64)
         offsets, idf = offsets_of(frequency), formula.idf(frequency, total)
         if whole is not None:
             idf, average = formula.idf(*whole[:2]), whole[2]
@@ -93,11 +92,11 @@ class Postings:
         next_free, texts = offsets[:-1].copy(), 0
         for length in lengths:
             part = counts.pop(0)
-            per_term = np.diff(part.indptr)
-            positions = np.repeat(next_free - part.indptr[:-1], per_term) + np.arange(part.nnz)
-            weights = formula.tf_weights(part, length, average) * np.repeat(idf, per_term)
+            per_term, by_term = part.frequency(), np.argsort(part.indices, kind="stable")
+            positions = np.repeat(next_free - offsets_of(per_term)[:-1], per_term) + np.arange(len(by_term))
+            weights = (formula.tf_weights(part, length, average) * idf[part.indices])[by_term]
             data[positions] = _rounded(weights, data.dtype)
-            indices[positions] = part.indices + np.int32(texts)
+            indices[positions] = part.texts[by_term] + texts
             next_free += per_term
             texts += len(length)
         return cls(data, indices, offsets, total, average)
@@ -161,11 +160,6 @@ def _rounded(contributions: Floats, dtype: np.dtype[Any]) -> Floats | NDArray[np
     return np.rint(contributions / UNIT).clip(max=np.iinfo(np.uint16).max).astype(np.uint16)
 
 
-def _text_lengths(counts: csc_matrix) -> Floats:
-    """Terms of each text: [texts, T] -> [texts]."""
-    return np.asarray(counts.sum(axis=1)).ravel().astype(np.float32)
-
-
 class RankBM25:
     """rank_bm25's BM25Okapi, which scores every paper in Python: slow, a reference for the formulas.
 
@@ -185,9 +179,9 @@ class RankBM25:
         self._index.idf = {term: scale * _idf(n, total) for term, n in frequency.items()}
 
     @classmethod
-    def from_counts(cls, counts: list[csc_matrix], formula: Formula) -> RankBM25:
+    def from_counts(cls, counts: list[Counts], formula: Formula) -> RankBM25:
         """Build from batches of term counts [texts, T]."""
-        matrix = vstack(counts, format="csr")
+        matrix = Counts.concat(counts)
         repeats = matrix.data.astype(np.int64)
         return cls(Ragged(np.repeat(matrix.indices, repeats), offsets_of(repeats)[matrix.indptr]), formula)
 

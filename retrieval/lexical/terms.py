@@ -12,14 +12,13 @@ from weakref import WeakValueDictionary
 import numpy as np
 import Stemmer
 from numpy.typing import NDArray
-from scipy.sparse import csc_matrix, csr_matrix
 
 from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged, load_ragged, save_ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
 from citerec.formats.letters import fold, with_pairs
-from citerec.retrieval.arrays import Rows
+from citerec.retrieval.arrays import Counts, Rows
 from citerec.retrieval.queries import Queries
 
 PAPERS_PER_BATCH = 1 << 16
@@ -143,25 +142,23 @@ class Terms:
     def _ids(self) -> dict[str, int]:
         return {name: term for term, name in enumerate(self.names)}
 
-    def counts(self, rows: NDArray[np.integer], words: Ragged, texts: int) -> csc_matrix:
+    def counts(self, rows: NDArray[np.integer], words: Ragged, texts: int) -> Counts:
         """Term counts of texts: float32 [texts, T].
 
         words: rows of token ids; rows: the text that each row belongs to, ascending.
         """
         terms = self.word_terms.take(words.values)
         text = np.repeat(rows, np.diff(terms.offsets[words.offsets]))
-        ones = np.ones(len(text), np.float32)
-        # Texts ascend, so that duplicate entries of a column are adjacent and need no sorting.
-        return csc_matrix((ones, (text, terms.values)), shape=(texts, self.size))
+        return Counts.add_up(text, terms.values, (texts, self.size))
 
-    def query_counts(self, queries: Queries, fields: Sequence[str]) -> csr_matrix:
+    def query_counts(self, queries: Queries, fields: Sequence[str]) -> Counts:
         """Term counts of queries, float32 [Q, T]; fields as for `query_texts`."""
-        rows, total = np.arange(len(queries)), csc_matrix((len(queries), self.size), dtype=np.float32)
+        rows, none = np.arange(len(queries)), np.empty(0, np.int64)
+        total = Counts.add_up(none, none, (len(queries), self.size))
         for field in queries.fields:
             if field in fields:
-                counts = self.counts(rows, queries.words(field), len(queries))
-                total = total + counts * np.float32(fields.count(field))
-        return total.tocsr()
+                total += self.counts(rows, queries.words(field), len(queries)) * fields.count(field)
+        return total
 
     @property
     def nbytes(self) -> int:
@@ -255,15 +252,14 @@ class KeyTerms:
         )
         self._fields = [(field, self._mean_counts(words, papers), most) for field, words, most in columns]
 
-    def counts(self, queries: Queries, terms: Terms | None = None) -> csr_matrix:
+    def counts(self, queries: Queries, terms: Terms | None = None) -> Counts:
         """The key terms of each query [Q], each counted once: float32 [Q, T].
 
         terms: to read queries with new words.
         """
         terms, chosen = terms or self._terms, [np.empty(0, np.int32)] * len(queries)
         for field, means, most in self._fields:
-            counts = terms.counts(np.arange(len(queries)), queries.words(field), len(queries)).tocsr()
-            counts.sum_duplicates()
+            counts = terms.counts(np.arange(len(queries)), queries.words(field), len(queries))
             for query in range(len(queries)):
                 part = slice(counts.indptr[query], counts.indptr[query + 1])
                 ids, frequency = counts.indices[part], counts.data[part]
@@ -273,7 +269,7 @@ class KeyTerms:
                 chosen[query] = np.union1d(chosen[query], ids[order[:most]])
         rows = Ragged.from_rows(chosen)
         ones = np.ones(len(rows.values), np.float32)
-        return csr_matrix((ones, rows.values, rows.offsets), shape=(len(queries), self._terms.size))
+        return Counts(rows.offsets, rows.values, ones, (len(queries), self._terms.size))
 
     def _mean_counts(self, words: Ragged, papers: NDArray[np.int32]) -> NDArray[np.float64]:
         """Mean count of each term [T] in a field of the papers."""

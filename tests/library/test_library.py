@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import sys
@@ -16,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from filelock import FileLock, Timeout
 
 from citerec.base.checksums import CHECKED, CHECKSUMS, write_checksums
 from citerec.base.errors import InputError
@@ -208,8 +207,8 @@ def test_a_second_writer_waits_or_fails(path: Path) -> None:
             pass
         with pytest.raises(InputError, match="another process changes the library"):
             Library.create(path, SHELF, overwrite=True, wait=False)
-        with (path / "library.lock").open("w") as lock, pytest.raises(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with pytest.raises(Timeout):
+            FileLock(path / "library.lock").acquire(timeout=0)
         assert len(Library.open(path)) == 9  # reading needs no lock
 
     def add(number: int) -> None:
@@ -313,6 +312,8 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, largest: int
     source = Path(__file__).parents[2] / "examples/library.bib"
 
     def fill_the_disk() -> None:
+        import resource  # which Windows lacks
+
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
         try:
             build(BuildSettings(library=str(tmp_path / "mine"), source=(str(source),)))

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from citerec.datasets.corpus import Corpus
+from citerec.retrieval.arrays import Counts
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.run import Run
 
@@ -38,3 +40,12 @@ def write_runs(
         files.append(folder / f"{retriever.name}-{split}.trec")
         Run(ids, corpus.paper_ids, retriever.search(contexts, DEPTH), retriever.name).write(files[-1])
     return files
+
+
+def matrix(counts: Counts) -> csr_matrix:
+    return csr_matrix((counts.data, counts.indices, counts.indptr), counts.shape)
+
+
+def counts_of(dense: np.ndarray) -> Counts:
+    sparse = csr_matrix(dense.astype(np.float32))
+    return Counts(sparse.indptr.astype(np.int64), sparse.indices, sparse.data, sparse.shape)

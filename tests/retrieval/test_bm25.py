@@ -17,15 +17,16 @@ from hydra.utils import instantiate
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.sparse import csc_matrix
 
 from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.prepare import open_corpus
+from citerec.retrieval.arrays import Counts
 from citerec.retrieval.lexical import postings
 from citerec.retrieval.lexical.bm25 import BM25, citing_contexts, top_scores
 from citerec.retrieval.lexical.postings import METHODS, Formula, Postings, RankBM25
+from citerec.tests.retrieval.made import counts_of
 
 CONTEXTS = np.arange(12)
 PEERS = {"lucene": "lucene", "okapi": "atire"}
@@ -53,8 +54,8 @@ SIZES = st.tuples(st.integers(1, 7), st.integers(1, 6))
 COUNTS = SIZES.flatmap(lambda size: arrays(np.int64, size, elements=st.integers(0, 3)))
 
 
-def in_parts(counts: np.ndarray) -> list[csc_matrix]:
-    return [csc_matrix(part.astype(np.float32)) for part in np.array_split(counts, 2) if len(part)]
+def in_parts(counts: np.ndarray) -> list[Counts]:
+    return [counts_of(part) for part in np.array_split(counts, 2) if len(part)]
 
 
 def peer(counts: np.ndarray, method: str, k1: float, b: float) -> bm25s.BM25:
@@ -96,7 +97,7 @@ def test_scores_are_those_of_bm25s(
 
 def test_loaded_postings_are_mapped(tmp_path: Path) -> None:
     counts = np.random.default_rng(0).integers(0, 3, (20, 9)).astype(np.float32)
-    saved = Postings.from_counts([csc_matrix(counts)], Formula("lucene", 1.2, 0.75))
+    saved = Postings.from_counts([counts_of(counts)], Formula("lucene", 1.2, 0.75))
     saved.save(tmp_path)
     loaded = Postings.load(tmp_path, 20)
     terms, weights = np.array([1, 4, 8], np.int32), np.array([1, 2, 1], np.float32)
@@ -301,6 +302,6 @@ def test_contributions_in_units_score_alike_but_for_rounding(counts: np.ndarray,
 
 def test_contributions_in_units_end_at_16() -> None:
     rare = Formula("okapi", 90, 0)  # of 11 * 91 / 101 times an IDF of 1.95
-    counts = csc_matrix(np.eye(10, dtype=np.float32) * 11)
+    counts = counts_of(np.eye(10) * 11)
     [most] = set(Postings.from_counts([counts], rare, dtype=np.uint16).data.tolist())
     assert most == 2**16 - 1

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError
 from citerec.retrieval.indexes import cpu as cpu_index
 from citerec.retrieval.indexes import gpu as gpu_index
-from citerec.retrieval.indexes.cpu import CHUNK, FlatIndex, PaperIndex, faiss
+from citerec.retrieval.indexes.cpu import CHUNK, FlatIndex, PaperIndex, load_faiss, nearest_in_numpy
 from citerec.retrieval.indexes.gpu import FaissGPUIndex, TorchIndex
 from citerec.retrieval.indexes.index import build_index, load_index, search_exact
 from citerec.retrieval.settings import IndexConfig
+
+faiss = load_faiss()
 
 
 @given(
@@ -277,10 +279,20 @@ def test_torch_saves_what_the_cpu_loads(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.papers, host.search(queries(9), 4).papers)
 
 
+@pytest.mark.parametrize("k", [1, 7, 50])
+def test_numpy_finds_what_faiss_finds(k: int) -> None:
+    rng = np.random.default_rng(k)
+    queries, papers = (rng.normal(size=(n, 16)).astype(np.float32) for n in (5, 50))
+    scores, places = nearest_in_numpy(queries, papers, k)
+    expected, best = faiss.knn(queries, papers, k, metric=faiss.METRIC_INNER_PRODUCT)
+    assert places.tolist() == best.tolist()
+    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_faiss_on_gpus_falls_back_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    class OnGPUs(faiss.IndexFlatIP):
+    class OnGPUs(faiss.IndexFlatIP):  # type: ignore[name-defined]
         def search(self, queries: NDArray[np.float32], k: int) -> Any:
             asked.append(k)
             return super().search(queries, k)

@@ -19,6 +19,7 @@ from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.lexical.terms import KeyTerms, Terms, Tokenizer, _WordTerms, bo1, query_texts
 from citerec.retrieval.queries import Queries
+from citerec.tests.retrieval.made import matrix
 
 CONTEXT = "Early transition systems   built trees greedily  ."
 
@@ -88,15 +89,15 @@ def test_stored_words_give_the_terms_of_bm25s(
     stem = Stemmer.Stemmer(stemmer) if stemmer else None
     expected = bm25s.tokenize(texts, stopwords="en", stemmer=stem, return_ids=False, show_progress=False)
     for row, of_text in enumerate(expected):
-        found = counts[row].tocoo()
+        found = matrix(counts)[row].tocoo()
         assert {terms.names[i]: n for i, n in zip(found.col, found.data, strict=True)} == Counter(of_text)
 
 
 def test_texts_may_have_no_row_or_several(tiny_corpus: Corpus) -> None:
     terms = Terms.from_words(tiny_corpus.words, "english", "en")
     words = tiny_corpus.title_tokens
-    one_each = terms.counts(np.arange(12), words, 12).toarray()
-    summed = terms.counts(np.array([0, 0, 0, 2, 2]), words.take(np.arange(5)), 4).toarray()
+    one_each = matrix(terms.counts(np.arange(12), words, 12)).toarray()
+    summed = matrix(terms.counts(np.array([0, 0, 0, 2, 2]), words.take(np.arange(5)), 4)).toarray()
     none = 0 * one_each[0]
     np.testing.assert_array_equal(summed, [one_each[:3].sum(axis=0), none, one_each[3:5].sum(axis=0), none])
 
@@ -153,7 +154,7 @@ def test_key_terms_match_plain_counts(corpus: Corpus) -> None:
     terms = Terms.from_words(corpus.words, "english", "en")
     for indexed in (list(range(30)), [row for row in range(30) if row != 3]):
         keyed = KeyTerms(terms, corpus, np.array(indexed, np.int32))
-        counts = keyed.counts(Queries.from_contexts(corpus, np.arange(30)))
+        counts = matrix(keyed.counts(Queries.from_contexts(corpus, np.arange(30))))
         expected = plain_key_terms(corpus, indexed)
         equal = 0
         for row in range(30):

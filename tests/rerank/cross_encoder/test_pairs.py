@@ -26,6 +26,7 @@ from citerec.rerank.cross_encoder.pairs import CIT, EOS, SEP, PairReader, Subwor
 from citerec.rerank.ranker.citing_contexts import CitingContexts
 from citerec.rerank.settings import MIN_TOKENS, PairSettings
 from citerec.retrieval.queries import Queries
+from citerec.tests.retrieval.made import matrix
 from citerec.tests.retrieval.test_every import question
 
 ALL_WORDS = PairSettings(citing_words=None)
@@ -337,7 +338,7 @@ def test_citing_contexts_are_the_most_similar_to_the_query(ragged: Corpus, token
     contexts, papers = grid(ragged)
     queries = Queries.from_contexts(ragged, np.arange(80))
     found = chooser.most_similar(queries, contexts, papers, 2)
-    near = chooser.statistics.near_counts(queries.words("context")).toarray()
+    near = matrix(chooser.statistics.near_counts(queries.words("context"))).toarray()
     weights = np.zeros_like(near)
     for row in range(80):
         part = slice(*chooser.near.offsets[row : row + 2])

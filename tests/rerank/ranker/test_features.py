@@ -43,6 +43,7 @@ from citerec.rerank.ranker.texts import (
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.passages import CitedElsewhere, CitingPassages
 from citerec.retrieval.queries import Queries, Query, cut_around_mark
+from citerec.tests.retrieval.made import counts_of
 from citerec.tests.retrieval.test_every import question
 
 TERMS, TEXTS, PAPERS = 12, 9, 5
@@ -106,7 +107,7 @@ def test_term_weights_are_those_of_bm25() -> None:
     counts = random_matrix(6, TERMS, 0.5, "csr", np.float32, np.random.default_rng(1))
     rarity = np.linspace(0.1, 2, TERMS).astype(np.float32)
     dense, lengths = counts.toarray(), counts.toarray().sum(1)
-    made = WeightedTexts.from_counts(counts.copy(), rarity, b=0.75)
+    made = WeightedTexts.from_counts(counts_of(dense), rarity, b=0.75)
     for row in range(6):
         for i in range(made.offsets[row], made.offsets[row + 1]):
             times = dense[row, made.terms[i]]
