@@ -145,8 +145,7 @@ def read_other(path: Path) -> dict[str, Reference]:
     if isinstance(loaded, dict):
         listed = next((loaded[name] for name in LISTS if name in loaded), None)
         if listed is None and path.suffix != ".json":
-            works = {str(key): work for key, work in loaded.items() if isinstance(work, dict)}
-            return {key: _reference(hayagriva_item(work)) for key, work in works.items()}
+            return _works(loaded)
         alone = "id" in loaded and ("type" in loaded or "title" in loaded)
         items = [loaded] if alone else listed
     if not isinstance(items, list):
@@ -160,6 +159,17 @@ def read_other(path: Path) -> dict[str, Reference]:
             if key in entries:
                 entries.setdefault(name, entries[key])
     return entries
+
+
+def yaml_entries(text: str, name: str) -> dict[str, Reference]:
+    """Return the entries of Typst's YAML by key. Raises InputError for a text that is no YAML."""
+    loaded = parse_yaml(text, name)
+    return _works(loaded) if isinstance(loaded, dict) else {}
+
+
+def _works(loaded: dict[Any, Any]) -> dict[str, Reference]:
+    works = {str(key): work for key, work in loaded.items() if isinstance(work, dict)}
+    return {key: _reference(hayagriva_item(work)) for key, work in works.items()}
 
 
 def _parse_json(content: bytes, path: Path) -> Any:
