@@ -141,8 +141,7 @@ def word_sources(xml: bytes) -> dict[str, dict[str, Any]]:
                 item[name] = listed
         if year := find_year(texts.get("Year", "")):
             item["issued"] = {"date-parts": [[year]]}
-        if tag := texts.get("Tag"):
-            items[tag] = item
+        items[texts.get("Tag") or f"source{len(items) + 1}"] = item
     return items
 
 
