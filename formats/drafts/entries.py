@@ -26,6 +26,8 @@ from citerec.formats.latex_text import braced_argument, macro_arguments, plain_t
 
 MAX_CSL_BYTES = 1 << 27
 """Maximum size of a CSL JSON file."""
+_ESCAPED = re.compile(r"\\([^A-Za-z0-9\s])")
+"""As pandoc writes ids in YAML: lee\\_2020."""
 _IDENTIFIERS = ("DOI", "PMID", "PMCID")
 _READ = frozenset((
     "title", "subtitle", "author", "editor", "year", "date", "month", "abstract", "doi", "pmid", "eprint",
@@ -186,6 +188,7 @@ def csl_entries(items: Iterable[object]) -> dict[str, Reference]:
         with suppress(InputError):
             if isinstance(record, dict):
                 reference = _reference(csl_item(Fields(record, "")))
-                for key in (str(record.get("id", "")), *reference.identifiers, f"arxiv:{reference.arxiv}"):
+                id = str(record.get("id", ""))
+                for key in (id, _ESCAPED.sub(r"\1", id), *reference.identifiers, f"arxiv:{reference.arxiv}"):
                     entries.setdefault(key, reference)
     return entries

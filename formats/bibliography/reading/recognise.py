@@ -29,14 +29,14 @@ _BETTER_BIBTEX = re.compile(rb'[\xef\xbb\xbf\s]*\{\s*"config"\s*:\s*\{')
 
 
 _NOT_READ = (
-    (b"<PubmedArticle", "PubMed's XML", "the format PubMed (.nbib)"),
+    (rb"<Pubmed\w*Article", "PubMed's XML", "the format PubMed (.nbib)"),
     (rb"(?m)^<\d+>\s*\n\s*(?:Unique Identifier|VN  - Ovid)", "an export of Ovid", "RIS"),
     (rb"(?m)^RT [A-Z][\w ]+\r?\n(?:SR|ID|A1|T1) ", "RefWorks' tagged format", "RIS"),
     (rb"(?m)^nep-[a-z]{3}\b|NEP: New Economics Papers", "a report of RePEc", "BibTeX or RIS from its pages"),
     (b"http://www.loc.gov/mods", "MODS", "RIS or BibTeX"),
     (b'xmlns:z="http://www.zotero.org/namespaces/export', "Zotero RDF", "BibTeX, CSL JSON or RIS"),
     (rb"<http://purl\.org/", "RDF", "BibTeX or RIS"),
-    (b"http://www.loc.gov/MARC21", "MARC", "RIS or BibTeX"),
+    (rb"loc\.gov/(?:MARC21|standards/marc)|info:lc/xmlns/marc|marcxml", "MARC", "RIS or BibTeX"),
     (b"<rdf:RDF", "RDF", "BibTeX or RIS"),
 )
 """What formats that people export have near their beginning, their names, and what to export instead."""
