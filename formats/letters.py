@@ -1,5 +1,7 @@
 """Plain letters: names and words are compared without accents and ligatures; words in any script."""
 
+# ruff: noqa: RUF001
+
 from __future__ import annotations
 
 import re
@@ -36,6 +38,35 @@ def fold(text: str) -> str:
         return text
     letters = unicodedata.normalize("NFKD", text.translate(_PLAIN))
     return "".join(letter for letter in letters if not unicodedata.combining(letter))
+
+
+_SPELT = """
+а:a б:b в:v г:g ґ:g д:d е:e є:ie ё:e ж:zh з:z и:i і:i ї:i й:y,i,j к:k л:l м:m н:n о:o п:p р:r с:s т:t у:u ф:f
+х:kh,h ц:ts,c ч:ch ш:sh щ:shch,sch ъ: ы:y ь: э:e ю:yu,iu,ju я:ya,ia,ja
+α:a β:v,b γ:g δ:d ε:e ζ:z η:i,e θ:th ι:i κ:k λ:l μ:m ν:n ξ:x ο:o π:p ρ:r σ:s ς:s τ:t υ:y,u φ:ph,f χ:ch,h ψ:ps
+ω:o"""
+_LATIN_OF = {pair[0]: pair[2:].split(",") for pair in _SPELT.split()}
+"""Latin spellings of Cyrillic and Greek letters in up to three systems."""
+_NOT_LATIN = re.compile("[\u0370-\u03ff\u0400-\u04ff]")
+_CASES = re.compile(r"(?<=[\u0400-\u04ff]{4})(?:а|у|ым|ом|е|ой|ого|ому)$")
+"""Endings of Russian surnames in other cases than the first."""
+
+
+def latin_names(word: str) -> list[str]:
+    """Return how a Cyrillic or Greek name, also without its case, may be spelt in Latin letters.
+
+    >>> latin_names("Хинтоном"), latin_names("Müller")
+    (['khintonom', 'hintonom', 'khinton', 'hinton'], [])
+    """
+    if not _NOT_LATIN.search(word):
+        return []
+    names = []
+    plain = word.lower() if word[0] > "\u03ff" else fold(word.lower())  # й is not и with an accent
+    for form in dict.fromkeys((plain, _CASES.sub("", plain))):
+        for system in range(3):
+            spelt = (_LATIN_OF.get(letter, [letter]) for letter in form)
+            names.append("".join(letters[min(system, len(letters) - 1)] for letters in spelt))
+    return list(dict.fromkeys(names))
 
 
 def normalise_title(text: str) -> str:

@@ -14,6 +14,12 @@ _GENERATIONS = frozenset(("jr", "sr", "ii", "iii", "iv"))
 _SUFFIXES = frozenset(("jr", "sr", "jnr", "snr", "ii", "iii", "iv", "2nd", "3rd", "4th", "phd", "md"))
 _COMPANIES = frozenset(("inc", "ltd", "llc", "corp", "co", "gmbh", "ag", "plc", "kg", "ev", "lp", "pty ltd"))
 """What follows the comma in a company's name."""
+AND = r"(?:and|und|et|y|e|og|och|ja|en|i|и|та|και|\\?&)"
+ET_AL = (
+    r"(?:et\s+(?:al|coll)\b\.?|u\.\s?a\.|y\s+otros\b|e\s+outros\b|и\s+др\b\.?|та\s+ін\b\.?|i\s+in\.|a\s+kol\."
+    r"|m\.\s?fl\.|ym\.|ve\s+ark\.|κ\.\s?ά\.|等)"
+)
+"""Between two authors, and after some of them, in running text of several languages."""
 _OTHERS = frozenset(("others", "et al", "et al."))
 _OPTION = re.compile(
     r"[\s\"]*((?:family|given|prefix|suffix)(?:-i|-un)?|xdata"
@@ -36,8 +42,10 @@ _IN_BRACES = re.compile(rf"\{{{_WITH_INITIALS.pattern}\}}(?:\s*,\s*\{{{_WITH_INI
 _ONE_NAME = re.compile(r"[A-ZÀ-Þ][\w'’-]+")
 _INITIALS_FIRST = re.compile(r"(?:[^\W\d_]\.[ -]*)+[^\W\d_][\w'’-]+")
 _FULL = re.compile(r"[A-ZÀ-Þ][\w'’.-]*(?: [\w'’.-]+){0,2} [A-ZÀ-Þ][\w'’-]+")
-_MORE = re.compile(r"[,;&\s]+(?:and )?\b(?:et\.? al(?:\.|ii\b|\b)|and others\b)[\s,.]*$", re.IGNORECASE)
-_BETWEEN = re.compile(r"\s*\\?&\s*|[\s,]+(?:and|und|et)\s+", re.IGNORECASE)
+_MORE = re.compile(
+    r"(?<![,;&\s])[,;&\s]++(?:and )?\b(?:et\.? al(?:\.|ii\b|\b)|and others\b)[\s,.]*$", re.IGNORECASE
+)
+_BETWEEN = re.compile(r"(?<!\s)\s*+\\?&\s*|(?<![\s,])[\s,]++(?:and|und|et)\s+", re.IGNORECASE)
 _INSTITUTION = re.compile(
     r"\b(?:universi|institu|departm|minist|agenc|council|commit|commiss|associ|societ|foundat|administ|servic"
     r"|cent(?:er|re)\b|group|collab|consort|team|office|bureau|bank|board|compan|corpor|press|academ|organi[sz]at"

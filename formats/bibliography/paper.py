@@ -263,14 +263,15 @@ def split_names(value: str) -> list[str]:
 
 
 def merge_records(papers: list[LibraryPaper]) -> LibraryPaper:
-    """Merge records of the same paper; earlier records take precedence, and the first gives the id.
+    """Merge records of the same paper; earlier records take precedence, but published ones over preprints.
+    The first gives the id.
 
     What was filled in comes last.
     """
     if len(papers) == 1:
         return papers[0]
-    before, papers = papers, [without_filled(paper) for paper in papers]
-    lead = papers[0]
+    before, lead = papers, without_filled(papers[0])
+    papers = sorted(map(without_filled, papers), key=is_preprint)
     fields = {
         name: next((value for paper in papers if (value := getattr(paper, name))), getattr(lead, name))
         for name in ("key", "title", "year", "venue", "doi", "arxiv", "url", "bibtex")
@@ -282,6 +283,7 @@ def merge_records(papers: list[LibraryPaper]) -> LibraryPaper:
     for name in ("collections", "tags", "files"):
         fields[name] = tuple(dict.fromkeys(value for paper in papers for value in getattr(paper, name)))
     names = [name for paper in papers for name in (paper.id, paper.key, *paper.aliases) if name]
+    names += [f"doi:{paper.doi}" for paper in papers if paper.doi not in ("", fields["doi"])]
     aliases = tuple(name for name in dict.fromkeys(names) if name not in (lead.id, fields["key"]))
     merged = lead._replace(**fields, aliases=aliases)
     for paper in before:
@@ -320,3 +322,12 @@ def retraction(source: str, date: str, doi: str) -> str:
     'Crossref, 2010-02-06, doi:10.1016/s0140-6736(10)60175-4'
     """
     return ", ".join(filter(None, (source, date, f"doi:{notice}" if (notice := clean_doi(doi)) else "")))
+
+
+def retraction_note(retracted: str) -> str:
+    """Return what to say of a paper that was retracted (LibraryPaper.retracted); "" of others.
+
+    >>> retraction_note("Crossref, 2010-02-06")
+    'retracted (Crossref, 2010-02-06)'
+    """
+    return f"retracted ({retracted})" if retracted else ""

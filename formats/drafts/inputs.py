@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -197,7 +198,7 @@ class Inputs:
                 why = f"it is outside {root}"
             elif place in parents:
                 why = "it includes itself"
-            elif place.is_file():
+            elif os.path.isfile(place):
                 if not suffixes or place.suffix.lower() in suffixes:
                     return place
                 why = f"only {', '.join(suffixes)} files are"

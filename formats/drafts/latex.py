@@ -28,6 +28,7 @@ from citerec.formats.drafts.language import (
     Citation,
     Key,
     Language,
+    Note,
     Source,
     identified,
     replaced,
@@ -111,6 +112,7 @@ _ENVIRONMENT = re.compile(
 _ASIDE = re.compile(
     r"\\(?:footnote|footnotetext|caption|todo|marginpar|thanks|abstract)\*?\s*(?:\[(?:[^\[\]{}]|\{[^{}]*\})*\]\s*)?(?=\{)"
 )
+_FOOTNOTE = re.compile(r"\\(?:foot|end|side|margin)note\*?(?:\[[^\[\]]*\])?(?=\{)")
 _EMBEDDED = re.compile(
     r"\\begin\s*\{filecontents(\*?)\}\s*(?:\[[^\[\]]*\]\s*)?\{([^{}]+\.bib)\}(.*?)\\end\s*\{filecontents\1\}",
     re.DOTALL,
@@ -295,6 +297,11 @@ class Latex(Language):
     def plain(self, text: str) -> str:
         return plain_text(text)
 
+    def notes(self, text: str) -> Iterator[Note]:
+        return (
+            Note(match.start(), end, argument) for match, argument, end in macro_arguments(_FOOTNOTE, text)
+        )
+
     def headings(self, text: str) -> Iterator[tuple[int, str, int, int]]:
         for match, argument, end in macro_arguments(_SECTION, text):
             yield 1, argument, match.start(), end
@@ -312,7 +319,11 @@ class Latex(Language):
             # In captions, footnotes, tables or the abstract, which training contexts exclude.
             separated = _ENVIRONMENT.sub(" ", _FLOAT.sub(r"\\section{}", body))
             more = self.convert(*self.sections(_ASIDE.sub(" ", separated)), unread)
-            paragraphs += [part for part in more if any(span.ref in unread for span in part.citations)]
+            paragraphs += [
+                part._replace(section=f"again {part.section}", reread=True)
+                for part in more
+                if any(span.ref in unread for span in part.citations)
+            ]
         return paragraphs, keys
 
 

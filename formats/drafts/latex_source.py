@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 from citerec.base.errors import InputError
-from citerec.base.files import real_path
+from citerec.base.files import open_file, real_path
 from citerec.formats.drafts.inputs import MAX_CHARACTERS, MAX_DEPTH, Inputs, decode_text
 from citerec.formats.latex_text import braced_argument, remove_blocks
 
@@ -68,7 +69,7 @@ _CITES = re.compile(r"[cC]ite[A-Za-z]*\*?[^#]{0,200}#")
 
 def is_paper(path: Path) -> bool:
     """True if a .tex file is a complete document rather than a part of one."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return is_document(file.read(1 << 20))
 
 
@@ -144,7 +145,7 @@ class _Source:
         for name in match[2].split(","):
             file = real_path(self.folder / f"{name.strip()}{suffix}")
             inside = file.is_relative_to(real_path(self.inputs.root or self.folder))
-            if file not in parents and inside and file.is_file():
+            if file not in parents and inside and os.path.isfile(file):
                 text = _COMMENT.sub(r"\1", decode_text(file))
                 above = (*parents, file)
                 pieces += (self._read_style(used, above) for used in _STYLE.finditer(text))

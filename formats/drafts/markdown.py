@@ -24,7 +24,8 @@ from typing import Any
 import yaml
 
 from citerec.base.errors import InputError
-from citerec.base.files import real_path
+from citerec.base.files import real_path, relative_path
+from citerec.formats.bibliography.reading.csl import load_yaml
 from citerec.formats.documents import Metadata
 from citerec.formats.drafts.bibliographies import References
 from citerec.formats.drafts.entries import csl_entries
@@ -34,9 +35,11 @@ from citerec.formats.drafts.language import (
     Citation,
     Key,
     Language,
+    Note,
     Open,
     Section,
     Source,
+    called_notes,
     identified,
     number_keys,
     replaced,
@@ -61,10 +64,10 @@ _CROSS_REFERENCE = re.compile(
     re.IGNORECASE,
 )
 _BOOK_REFERENCE = re.compile(r"\\@ref\([^()\n]*\)")
-_FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_FRONT_MATTER = re.compile(r"\A\s*---[ \t\r]*\n(.*?)\n(?:---|\.\.\.)[ \t\r]*(?:\n|\Z)", re.DOTALL)
 _LATER = re.compile(
-    r"(?<=\n\n)---[ \t]*\n(?=[A-Za-z][\w-]*[ \t]*:(?:\s|\Z))"
-    r"((?:[^\n]*\n){1,20000}?)(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
+    r"(?<=\n\n)---[ \t\r]*\n(?=[A-Za-z][\w-]*[ \t]*:(?:\s|\Z))"
+    r"((?:[^\n]*\n){1,20000}?)(?:---|\.\.\.)[ \t\r]*(?:\n|\Z)"
 )
 """A YAML block after the beginning."""
 _FORMULA = re.compile(r"(?<![\\$\w])\$(?![\s$])((?:[^$\\\n]|\\.|\n(?!\s*\n)){1,500}?)(?<!\s)\$(?![\d$])")
@@ -72,6 +75,12 @@ _FORMULA = re.compile(r"(?<![\\$\w])\$(?![\s$])((?:[^$\\\n]|\\.|\n(?!\s*\n)){1,5
 _ASIDE = re.compile(
     r"!\[(?:[^\[\]]|\[[^\[\]]*\]){0,2000}\]\([^)\n]*\)(?:\{[^{}]*\})?|^[ \t]*(?:\|.*\||\+[-=+]+\+)[ \t]*$"
     r"|^\[\^[^\]\n]+\]:.*(?:\n(?:[ \t]+.*)?\S.*)*|\^\[(?:[^\[\]]|\[[^\[\]]*\]){0,2000}\]",
+    re.MULTILINE,
+)
+_NOTE = re.compile(
+    r"^ {0,3}\[\^(?P<name>[^\]\s]+)\]:[ \t]*(?P<text>[^\n]*(?:\n(?! {0,3}\[\^)[^\n]*\S[^\n]*)*"
+    r"(?:(?:\n[ \t]*)+\n(?: {4}|\t)[^\n]*\S[^\n]*)*)"
+    r"|\[\^(?P<called>[^\]\s]+)\](?!:)|\^\[(?P<inline>(?:[^\[\]]|\[[^\[\]]*\]){0,2000})\]",
     re.MULTILINE,
 )
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$|^(\S.*)\n(=+|-{2,})[ \t]*$", re.MULTILINE)
@@ -236,6 +245,9 @@ class Markdown(Language):
         text = _without_yaml(text)
         text = _BOOK_REFERENCE.sub("", _FORMULA.sub(_formula_text, text))
         return running_text(_ASIDE.sub(" ", text)) if running else text
+
+    def notes(self, text: str) -> Iterator[Note]:
+        return called_notes(_NOTE, text)
 
     def headings(self, text: str) -> Iterator[tuple[int, str, int, int]]:
         for match in _HEADING.finditer(text):
@@ -465,8 +477,8 @@ def _split_front_matter(text: str, path: Path) -> tuple[dict[str, Any], str]:
 
 def _read_yaml(text: str, what: str) -> dict[str, Any]:
     try:
-        fields = yaml.load(text, _Loader)
-    except (yaml.YAMLError, ValueError) as error:
+        fields = next(load_yaml(text, _Loader), None)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         mark = getattr(error, "problem_mark", None)
         line = f" (line {mark.line + 1})" if mark else ""
@@ -506,7 +518,7 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
         bibs += _metadata_of(folder / "_metadata.yml", beside, root)
         for name in _PROJECTS if level < 2 else _PROJECTS[:1]:
             file = folder / name
-            if not file.is_file() or (root and not real_path(file).is_relative_to(real_path(root))):
+            if not os.path.isfile(file) or (root and not real_path(file).is_relative_to(real_path(root))):
                 continue
             settings = _read_yaml(decode_text(file), str(file))
             book = settings.get("book")
@@ -524,7 +536,7 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
             else:
                 chapters = [fields.get("chapters"), fields.get("appendices")] if book else []
             named = (*_names(settings.get("bibliography")), *_names(fields.get("bibliography")))
-            bibs += [os.path.relpath(folder / bib, beside) for bib in dict.fromkeys(named)]
+            bibs += [relative_path(folder / bib, beside) for bib in dict.fromkeys(named)]
             bibs += _metadata_files(settings, folder, beside, root)
             bibliography = {"bibliography": bibs}
             if index and real_path(path) == real_path(index):

@@ -21,6 +21,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, TRAIN
 from citerec.datasets.tokenize import default_tokenize, sentence_starts
 from citerec.formats.letters import words as words_of
+from citerec.library import MARK
 from citerec.library.evidence.passages import TextPlace
 from citerec.rerank.ranker.author_names import HALF, has_authors, surnames_near, usual_words
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 Spans = tuple[tuple[int, int], ...]
 """Parts of a text as (start, end)."""
-MARK = "[CITE]"
-"""A missing citation, in queries and in the output."""
 MAX_EXCERPT = 150
 """Approximate maximum length of a sentence in `why`, in characters."""
 NO_EVIDENCE = "near in meaning"

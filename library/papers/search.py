@@ -19,7 +19,7 @@ import pyarrow as pa
 from citerec.base.errors import DamagedFile
 from citerec.base.files import database_disk_error
 from citerec.datasets.corpus import Corpus
-from citerec.formats.letters import fold, with_pairs, words
+from citerec.formats.letters import fold, latin_names, with_pairs, words
 from citerec.formats.names import surname
 
 if TYPE_CHECKING:
@@ -115,13 +115,13 @@ def query_words(query: str) -> list[str]:
 
 
 def spellings(word: str) -> list[str]:
-    """Return a word, without special letters, and as German and Nordic names are also spelt.
+    """Return a word, without special letters, as German and Nordic names are spelt, and in Latin letters.
 
     >>> spellings("Köpcke"), spellings("koepcke"), spellings("Ørsted")
     (['Köpcke', 'Kopcke', 'Koepcke'], ['koepcke', 'kopcke'], ['Ørsted', 'Orsted', 'Oersted'])
     """
     short = _LONG_VOWEL.sub(r"\1", word) if len(word) >= LEAST_SPELT else word
-    return list(dict.fromkeys((word, fold(word), word.translate(_LONG), short)))
+    return list(dict.fromkeys((word, fold(word), word.translate(_LONG), short, *latin_names(word))))
 
 
 def count_words(sought: Iterable[str], paper: LibraryPaper) -> int:

@@ -1,7 +1,7 @@
 """Writes a generation of a library: its papers, and where they are cited.
 
-Every change writes all files anew, but for the model. What the old generation knows of papers that stay, such
-as their tokens, is copied; they are not read again.
+Every change writes all files anew, but for the model, from the papers that stay in the old generation and
+from new records.
 
 Contexts are those of a data set, or of the user's own drafts and earlier papers, in any format that `citerec
 data build` reads. Papers are matched by identity, since ids in the files may differ. A citing paper that is
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
@@ -35,7 +36,7 @@ from citerec.datasets.columns import (
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.files.source_files import find_files as find_data
 from citerec.datasets.files.source_files import read_contexts, read_queries, reject_bad
-from citerec.datasets.prepare import StoreBuilder, prepare_store
+from citerec.datasets.prepare import prepare_store
 from citerec.datasets.records import TRAIN, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.datasets.tokenize import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
@@ -99,45 +100,43 @@ class GenerationWriter:
         table = TableWriter(folder / METADATA, SCHEMA)
         identities = Identities(old.identities[kept] if old else None)
         ids = [old.corpus.paper_ids[row] for row in kept.tolist()] if old and files else []
-        queries: list[Iterable[QueryRecord]] = []
+        staying = _kept_contexts(old.corpus, kept) if old and not files else ([], [])
+        queries: list[QueryRecord] = []
         digest, content = hashlib.blake2b(digest_size=16), dict[str, str]()
 
+        def record(paper: LibraryPaper) -> PaperRecord:
+            table.append(*(getattr(paper, name) for name in SCHEMA.names))
+            written = record_of(paper)
+            digest.update(repr(written).encode())
+            return written
+
         def records() -> Iterator[PaperRecord]:
+            yield from (record(old.paper(row)) for row in kept.tolist() if old)
             for paper in papers:
-                table.append(*(getattr(paper, name) for name in SCHEMA.names))
                 identities.add(paper)
-                record = record_of(paper)
-                digest.update(repr(record).encode())
                 if files:
                     ids.append(paper.id)
-                yield record
+                yield record(paper)
             content["papers"] = digest.hexdigest()
 
         def contexts() -> Iterator[ContextRecord]:
-            if files:
-                citing, of_train = find_contexts(files, identities.numbers(), ids)
-                queries.append(of_train)
-                for context in citing:
-                    digest.update(repr(context).encode())
-                    yield context
+            citing, cited = find_contexts(files, identities.numbers(), ids) if files else staying
+            queries.extend(cited)
+            for context in citing:
+                digest.update(repr(context).encode())
+                yield context
             content["contexts"] = digest.hexdigest()
-
-        def keep(builder: StoreBuilder) -> None:
-            if old is not None:
-                digest.update(old.corpus.fingerprint.encode() + kept.tobytes())
-                table.append_rows(old.folder / METADATA, kept)
-                builder.copy_from(old.corpus, kept, contexts=files is None)
 
         source = Source(
             name=folder.parents[1].name,
             identity=content,
             papers=records,
             contexts=contexts,
-            splits={"train": queries.pop} if files else {},
+            splits={TRAIN: lambda: queries} if files or staying[1] else {},
         )
         settings = {"tokenizer": TOKENIZER, "candidates": "all", "field": "authors"}
         with closing(table):
-            prepare_store(source, folder / CORPUS, settings, initialise=keep)
+            prepare_store(source, folder / CORPUS, settings)
         save_arrays(folder, **{IDENTITIES: identities.numbers()})
 
     def _write_index(self, corpus: Corpus) -> None:
@@ -166,12 +165,12 @@ def context_files(name: str) -> list[Path]:
     Raises InputError if there are none.
     """
     path = expand_user(name)
-    if not path.exists():
+    if not os.path.exists(path):
         raise InputError(
             f"contexts={name}: no such file or folder; give a draft (.tex, .md), a folder of drafts, or a "
             "folder with papers.json, contexts.json and train.json"
         )
-    if path.is_file() or not [*path.glob("papers.json*"), *path.glob("contexts.json*")]:
+    if os.path.isfile(path) or not [*path.glob("papers.json*"), *path.glob("contexts.json*")]:
         from citerec.datasets.building.readers import find_files
 
         try:
@@ -230,6 +229,23 @@ def find_contexts(
         made = [Path(place) / name for name in MADE]
         contexts, queries = _find_in_data(made, identities, ids)
         return list(contexts), queries  # the files are removed
+
+
+def _kept_contexts(corpus: Corpus, papers: Rows) -> tuple[Iterable[ContextRecord], Iterable[QueryRecord]]:
+    """Return the training contexts of a corpus among the papers that stay, as `find_contexts` does."""
+    stays = np.zeros(len(corpus.paper_ids), np.bool_)
+    stays[papers] = True
+    contexts, queries = [], []
+    split = corpus.splits.get(TRAIN, ())
+    for query in range(len(split)):
+        row = int(split.contexts[query])
+        citing = int(corpus.citing[row])
+        cited = [corpus.paper_ids[paper] for paper in split.positives[query].tolist() if stays[paper]]
+        if cited and (citing < 0 or stays[citing]):
+            id, by = corpus.context_ids[row], str(citing) if citing < 0 else corpus.paper_ids[citing]
+            contexts.append(ContextRecord(id, corpus.context_texts[row], by, outside=citing < 0))
+            queries.append(QueryRecord(id, cited))
+    return contexts, queries
 
 
 def _find_in_data(

@@ -66,10 +66,38 @@ def csl_item(fields: Fields) -> Item:
 def parse_yaml(text: str, name: str) -> Any:
     """Return the first document of a YAML text that is not empty. Raises InputError for another text."""
     try:
-        documents = yaml.load_all(text, _Loader)
+        documents = load_yaml(text, _Loader)
         return next((document for document in documents if document not in (None, "")), None)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise InputError(f"{name}: malformed YAML: {error_text(error)}") from None
+
+
+def load_yaml(text: str, kind: Any) -> Iterator[Any]:
+    """Yield the documents of a YAML text. kind: a loader of PyYAML. Raises YAMLError, also for aliases that
+    stand for themselves or for many times as much as was written."""
+    loader = kind(text)
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            sizes: dict[yaml.Node, int] = {}
+            if _expanded(node, sizes) > LEAST_EXPANDED + MOST_EXPANDED * len(sizes):
+                raise yaml.YAMLError("its aliases stand for too much")
+            yield loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _expanded(node: yaml.Node, sizes: dict[yaml.Node, int]) -> int:
+    """Return the nodes that a node has when its aliases are written out. sizes: of nodes; 0 for open ones."""
+    if node in sizes:
+        if not sizes[node]:
+            raise yaml.YAMLError("an alias stands for itself")
+        return sizes[node]
+    sizes[node] = 0
+    values = [] if isinstance(node, yaml.ScalarNode) else node.value
+    inner = (part for value in values for part in (value if isinstance(value, tuple) else (value,)))
+    sizes[node] = 1 + sum(_expanded(part, sizes) for part in inner)
+    return sizes[node]
 
 
 def read_yaml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
@@ -89,6 +117,8 @@ def read_yaml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     yield from parse_records(path, records, parse, on_bad)
 
 
+LEAST_EXPANDED, MOST_EXPANDED = 10_000, 10
+"""Nodes of a YAML text when its aliases are written out: so many, and as many times as are written."""
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 """Every value is a text: years are no numbers, "no" is no boolean, and dates stay as they are."""
 _HAYAGRIVA_TYPES, _HAYAGRIVA = Names("types", "hayagriva"), Names("variables", "hayagriva")

@@ -224,6 +224,20 @@ def test_inputs_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         documents(tmp_path / "a.md")
 
 
+def test_aliases_of_yaml_are_written_out_up_to_a_size(tmp_path: Path) -> None:
+    lines = ["l0: &l0 [a, a, a, a, a, a, a, a, a, a]"]
+    lines += [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 10)]
+    path = tmp_path / "a.md"
+    for front, why in (("\n".join(lines), "stand for too much"), ("a: &a [*a]", "stands for itself")):
+        path.write_text(f"---\n{front}\n---\nTrees [@a].")
+        with pytest.raises(InputError, match=why):
+            MARKDOWN.read(path, Inputs())
+    path.write_text(
+        "---\nbase: &b {id: a, title: Trees}\nreferences: [{<<: *b, id: c}, *b]\n---\nTrees [@c]."
+    )
+    assert MARKDOWN.read(path, Inputs()).references.entries(["c"])["c"].title == "Trees"
+
+
 BOOK = "@book{kelp, title={Kelp}, author={Reis, Ana}, year=2001}\n"
 
 
