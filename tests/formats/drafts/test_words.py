@@ -77,6 +77,7 @@ def test_keys_in_a_caption_with_a_short_form_and_in_columns(tmp_path: Path) -> N
         ("gb18030", "基于BERT模型的文本分类, 王小明", ""),
         ("latin2", "Štěpán Dvořák, Łódź", ""),
         ("latin1", "Müller à Paris", ""),
+        ("iso8859-7", "Παπαδόπουλος, Γ.", ""),
         ("iso-8859-7", "Ανάλυση δεδομένων", "\\usepackage[iso-8859-7]{inputenc}\n"),
         ("cp1253", "Ανάλυση δεδομένων", "% Encoding: windows-1253\n"),
     ],
