@@ -84,9 +84,7 @@ _NOTE = re.compile(
 _EMPHASIS = re.compile(r"(?<![\w*/_+])([*/_+])(?=\S)([^*/_+\n]{1,500}?)(?<=\S)\1(?!\w)")
 
 
-_TAGGED = re.compile(
-    r"^(\*+)[ \t]+(?:(?!COMMENT)[A-Z]+[ \t]+)?(COMMENT\b)?[^\n]*?(:[\w@#%:]+:)?[ \t]*$", re.MULTILINE
-)
+_TAGGED = re.compile(r"^(\*+)[ \t]+(?:(?!COMMENT)[A-Z]+[ \t]+)?(COMMENT\b)?([^\n]*)", re.MULTILINE)
 _EXCLUDED = re.compile(r"^[ \t]*#\+exclude_tags:[ \t]*([^\n]*)", re.MULTILINE | re.IGNORECASE)
 
 
@@ -98,7 +96,10 @@ def _not_exported(text: str) -> Iterator[tuple[int, int]]:
         if level and len(heading[1]) <= level:
             yield start, heading.start()
             level = 0
-        if not level and (heading[2] or not tags.isdisjoint((heading[3] or "").split(":"))):
+        last = heading[3].rstrip().rpartition(" ")[2]
+        if not level and (
+            heading[2] or (last[:1] == ":" == last[-1:] and not tags.isdisjoint(last.split(":")))
+        ):
             start, level = heading.start(), len(heading[1])
     if level:
         yield start, len(text)
