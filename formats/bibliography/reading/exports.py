@@ -46,7 +46,7 @@ _NBIB_START = re.compile(r"^PMID *-", re.MULTILINE)
 _ERIC_START = re.compile(r"^OWN *- *ERIC", re.MULTILINE)
 _NBIB_FIELD = re.compile(r"^([A-Z]{2,4} *-) (.*(?:\n {6}.*)*)", re.MULTILINE)
 _ENW_START = re.compile(r"^%0 ", re.MULTILINE)
-_REFER_START = re.compile(r"(?:\A|(?<=\n\n))\s*(?=%[A-Z] )")
+_REFER_START = re.compile(r"(?:\A\s*|(?<=\n\n))(?=%[A-Z] )")
 """Of refer's files, which have no types and empty lines between records."""
 _ENW_FIELD = re.compile(r"^%(\S) (.*(?:\n(?!%\S ).*)*)", re.MULTILINE)
 _WOS_START = re.compile(r"^PT (?=[A-Z][ \t]*$)", re.MULTILINE)
