@@ -56,8 +56,8 @@ def citation_items(
     stored: data of a field of Word; sources: those of Word's own citations, by tag. An item without data is
     one that an earlier field has.
     """
-    if own := _WORD.match(code):
-        tags = [own[1] or own[2], *_MORE_WORD.findall(code, own.end())]
+    if cited := _WORD.match(code):
+        tags = [cited[1] or cited[2], *_MORE_WORD.findall(code, cited.end())]
         return [
             (
                 key,
