@@ -28,7 +28,7 @@ _ARXIV = re.compile(
 
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
 _NOTED_DOI = re.compile(
-    r"^\s*(?:doi\s*[:=]?\s*|https?://(?:dx\.)?doi\.org/)?10\.\d{4,9}/\S+\s*$", re.I | re.M
+    r"^[ \t]*(?:doi[ \t]*[:=]?[ \t]*|https?://(?:dx\.)?doi\.org/)?10\.\d{4,9}/\S+[ \t]*$", re.I | re.M
 )
 _OPENING = {")": "(", "]": "[", "}": "{"}
 
@@ -154,9 +154,10 @@ def doi_in_note(text: str) -> str:
 
 def _doi_end(doi: str) -> str:
     """Return a DOI without the punctuation after it; brackets that it opens itself are its own."""
-    while doi:
-        sign = doi[-1]
-        if sign not in ".,;:\"'" and doi.count(sign) <= doi.count(_OPENING.get(sign, sign)):
-            break
-        doi = doi[:-1]
-    return doi
+    surplus = {sign: doi.count(sign) - doi.count(opening) for sign, opening in _OPENING.items()}
+    end = len(doi)
+    while end and (doi[end - 1] in ".,;:\"'" or surplus.get(doi[end - 1], 0) > 0):
+        end -= 1
+        if doi[end] in surplus:
+            surplus[doi[end]] -= 1
+    return doi[:end]

@@ -19,16 +19,48 @@ Shuffle = Callable[[Rows, np.random.Generator], Rows]
 
 
 def training_split(corpus: Corpus, names: Sequence[str] = (TRAIN,)) -> Split:
-    """The queries of those splits that a corpus has, as one split. InputError if there are none."""
+    """The queries of those splits that a corpus has, as one split. InputError if there are none.
+
+    Papers with the same text as a cited one are cited, too: as negatives they would teach the opposite.
+    """
     splits = [corpus.splits[name] for name in names if name in corpus.splits and len(corpus.splits[name])]
     if not splits:
         what = " and ".join(names)
         raise InputError(f"corpus {corpus.name}: its {what} split is empty, there is nothing to train on")
-    if len(splits) == 1:
-        return splits[0]
     contexts = np.concatenate([split.contexts for split in splits])
-    positives = Ragged.concat([split.positives for split in splits])
-    return Split("+".join(split.name for split in splits), contexts, positives)
+    positives = (
+        splits[0].positives if len(splits) == 1 else Ragged.concat([part.positives for part in splits])
+    )
+    return Split("+".join(split.name for split in splits), contexts, _with_twins(corpus, positives))
+
+
+def _with_twins(corpus: Corpus, positives: Ragged) -> Ragged:
+    """Add to each list of papers those with the same title and abstract, word by word."""
+    texts = _hashes(corpus.title_tokens) * np.uint64(3) + _hashes(corpus.abstract_tokens)
+    _, group, counts = np.unique(texts, return_inverse=True, return_counts=True)
+    has_words = corpus.title_tokens.lengths + corpus.abstract_tokens.lengths > 0
+    is_twin = (counts[group] > 1) & has_words
+    if not is_twin[positives.values].any():
+        return positives
+    twins: dict[int, list[int]] = {}
+    for paper in np.flatnonzero(is_twin).tolist():
+        twins.setdefault(int(group[paper]), []).append(paper)
+    rows = []
+    for row in positives:
+        more = [twin for paper in row[is_twin[row]].tolist() for twin in twins[int(group[paper])]]
+        rows.append(np.concatenate([row, np.setdiff1d(np.array(more, row.dtype), row)]) if more else row)
+    return Ragged.from_rows(rows)
+
+
+def _hashes(words: Ragged) -> NDArray[np.uint64]:
+    """Return a hash of each row of words, in their order."""
+    place = np.arange(len(words.values)) - np.repeat(words.offsets[:-1], words.lengths)
+    mixed = (words.values.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * (2 * place.astype(np.uint64) + np.uint64(0xBF58476D1CE4E5B9))
+    sums = np.concatenate(
+        [np.zeros(1, np.uint64), np.cumsum(mixed ^ (mixed >> np.uint64(32)), dtype=np.uint64)]
+    )
+    return np.asarray(sums[words.offsets[1:]] - sums[words.offsets[:-1]])
 
 
 def permuted(rows: Rows, rng: np.random.Generator) -> Rows:

@@ -69,7 +69,7 @@ _MATHEMATICS = re.compile(r"cmmi|cmsy|cmex|math|symbol", re.IGNORECASE)
 _BOLD = re.compile(r"bold|black|heavy|medi(?!um)|cmbx|cmb\d|sfbx|-bd|\.b$", re.IGNORECASE)
 _SMALLEST = 2.0
 """Least size of a font; one whose letters are pictures may have any size."""
-_GAP, _NARROW = 1.2, 0.7
+_GAP, _NARROW = 1.2, 0.5
 """Least space between columns, in heights of the line, and that of one that many lines have there."""
 _SIDEWAYS = 0.2
 """Share of a page's letters at an angle from which on they are read."""
@@ -165,10 +165,13 @@ class _Letters:
             part
             for start, end in spans
             if start < end and self._is_upright(start)
-            for part in self._initials_apart(start, end)
+            for line in self._lines_apart(start, end)
+            for part in self._initials_apart(*line)
         ]
         spans = self._without_numbers(spans, strips)
         gaps = [self._gaps(start, end) for start, end in spans]
+        if sum(map(bool, gaps)) > 4:  # PDFium joins other lines across such spaces
+            gaps = [wide or self._gaps(*span, 0) for span, wide in zip(spans, gaps, strict=True)]
         gutters = self._gutters(spans, gaps)
         lines, cut = [], 0
         for (start, end), wide in zip(spans, gaps, strict=True):
@@ -179,7 +182,21 @@ class _Letters:
             edges.append(end)
             lines += [self._line(number, *edges[i : i + 2]) for i in range(0, len(edges), 2)]
             cut += len(edges) > 2
+        if self._angle and sum(a.bottom < b.bottom for a, b in pairwise(lines)) > len(lines) / 2:
+            lines.reverse()  # PDFium has them in the order of their places on the page
         return by_columns(lines) if cut > len(lines) / 8 else lines
+
+    def _lines_apart(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the lines that PDFium has taken for one: each begins left of the end of the one before."""
+        if pdfium.FPDFText_CountRects(self._page, start, end - start) < 2:
+            return [(start, end)]
+        edges = [start]
+        for match in re.finditer(r"\S(\s+)(?=\S)", self._text[start:end]):
+            before, after = start + match.start(), start + match.end()
+            if self._box(after).left < self._box(before).left - self._size(after):
+                edges += before + 1, after
+        edges.append(end)
+        return [(edges[i], edges[i + 1]) for i in range(0, len(edges), 2)]
 
     def _initials_apart(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return the parts of a line beside large first letters, which belong to several lines."""
@@ -251,10 +268,10 @@ class _Letters:
                 done = mark
         return "".join([*pieces, text[done:end]])
 
-    def _gaps(self, start: int, end: int) -> list[_Gap]:
-        """Return the wide spaces of a line."""
+    def _gaps(self, start: int, end: int, rectangles: int = 2) -> list[_Gap]:
+        """Return the wide spaces of a line that has as many rectangles."""
         gaps: list[_Gap] = []
-        if pdfium.FPDFText_CountRects(self._page, start, end - start) < 2:
+        if pdfium.FPDFText_CountRects(self._page, start, end - start) < rectangles:
             return gaps
         height = 0.0
         for match in re.finditer(r"\S(\s+)(?=\S)", self._text[start:end]):
@@ -267,7 +284,7 @@ class _Letters:
 
     def _gutters(self, spans: Sequence[tuple[int, int]], gaps: Sequence[Sequence[_Gap]]) -> list[float]:
         """Return the places at which most lines that pass them have a space, if some of these are narrow."""
-        if sum(gap.space <= _GAP for wide in gaps for gap in wide) < 3:
+        if all(gap.space > _GAP for wide in gaps for gap in wide):
             return []
         places = Counter(round((gap.left + gap.right) / 2) for wide in gaps for gap in wide)
         edges = [(self._box(start).left, self._box(end - 1).right) for start, end in spans]

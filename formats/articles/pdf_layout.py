@@ -358,6 +358,12 @@ _HYPHENATED = re.compile(
     r"self|well|ill|high|low|long|short|half|cross|first|second|third|two|three|four|five|six|seven|eight|nine"
 )
 """What begins words with a hyphen."""
+_SECOND = re.compile(
+    r"based|making|specific|dependent|driven|aware|scale|related|oriented|tuned|tuning|shot|rich|induced|mediated"
+    r"|treated|level|term"
+)
+"""What ends words with a hyphen, and what begins others with the same ends."""
+_PREFIX = re.compile(r"in|inter|un|non|over|under|pre|re|co|sub|super|up|down|out|de|en|mis|cor|bi")
 _BETWEEN = re.compile(r"the|of|to|in|and|by|up|on|off|out|for|de|la")
 """What stands between two hyphens."""
 
@@ -376,6 +382,7 @@ def _join_word(text: str, more: str, words: Counter[str]) -> str:
         keeps |= len(first[1]) == 1
         if half != first[1].lower():
             keeps |= len(half) == 1 or words[half] > 0 or _BETWEEN.fullmatch(half) is not None
+        keeps |= _SECOND.fullmatch(second[0].lower()) is not None and not _PREFIX.fullmatch(half)
         keeps |= second[0].lower() == "hoc" or bool(_HYPHENATED.fullmatch(half) and len(second[0]) > 3)
         keeps |= all(len(part) > 3 and words[part.lower()] for part in (first[1], second[0]))
     return f"{start}-{more}" if keeps and not text.endswith("\u00ad") else start + more

@@ -19,7 +19,7 @@ _PARTS = ("family", "given", "suffix", "literal", "name", "non-dropping-particle
 _INVERTED = re.compile(r"[A-ZÀ-Þ][\w'’-]+, [A-ZÀ-Þ][\w'’.-]*(?: [A-ZÀ-Þ][\w'’.-]*){0,2}")
 _PUBLISHED = ("published", "published-print", "published-online")
 """Dates of Crossref, if it has no `issued`."""
-_NOTED = re.compile(r"^\s*(PMID|PMCID)\s*:\s*(\w+)\s*$", re.IGNORECASE | re.MULTILINE)
+_NOTED = re.compile(r"^[ \t]*(PMID|PMCID)[ \t]*:[ \t]*(\w+)[ \t]*$", re.IGNORECASE | re.MULTILINE)
 """Variables that Zotero has in its field Extra."""
 _RANGE = re.compile(r"(?<=\w)\s*[–—]\s*(?=\w)|--+")
 

@@ -27,6 +27,8 @@ from citerec.formats.latex_text import braced_argument, macro_arguments, plain_t
 
 MAX_CSL_BYTES = 1 << 27
 """Maximum size of a CSL JSON file."""
+_ESCAPED = re.compile(r"\\([^A-Za-z0-9\s])")
+"""As pandoc writes ids in YAML: lee\\_2020."""
 _IDENTIFIERS = ("DOI", "PMID", "PMCID")
 _READ = frozenset((
     "title", "subtitle", "author", "editor", "year", "date", "month", "abstract", "doi", "pmid", "eprint",
@@ -146,8 +148,7 @@ def read_other(path: Path) -> dict[str, Reference]:
     if isinstance(loaded, dict):
         listed = next((loaded[name] for name in LISTS if name in loaded), None)
         if listed is None and path.suffix != ".json":
-            works = {str(key): work for key, work in loaded.items() if isinstance(work, dict)}
-            return {key: _reference(hayagriva_item(work)) for key, work in works.items()}
+            return _works(loaded)
         alone = "id" in loaded and ("type" in loaded or "title" in loaded)
         items = [loaded] if alone else listed
     if not isinstance(items, list):
@@ -161,6 +162,17 @@ def read_other(path: Path) -> dict[str, Reference]:
             if key in entries:
                 entries.setdefault(name, entries[key])
     return entries
+
+
+def yaml_entries(text: str, name: str) -> dict[str, Reference]:
+    """Return the entries of Typst's YAML by key. Raises InputError for a text that is no YAML."""
+    loaded = parse_yaml(text, name)
+    return _works(loaded) if isinstance(loaded, dict) else {}
+
+
+def _works(loaded: dict[Any, Any]) -> dict[str, Reference]:
+    works = {str(key): work for key, work in loaded.items() if isinstance(work, dict)}
+    return {key: _reference(hayagriva_item(work)) for key, work in works.items()}
 
 
 def _parse_json(content: bytes, path: Path) -> Any:
@@ -177,6 +189,7 @@ def csl_entries(items: Iterable[object]) -> dict[str, Reference]:
         with suppress(InputError):
             if isinstance(record, dict):
                 reference = _reference(csl_item(Fields(record, "")))
-                for key in (str(record.get("id", "")), *reference.identifiers, f"arxiv:{reference.arxiv}"):
+                id = str(record.get("id", ""))
+                for key in (id, _ESCAPED.sub(r"\1", id), *reference.identifiers, f"arxiv:{reference.arxiv}"):
                     entries.setdefault(key, reference)
     return entries

@@ -65,13 +65,13 @@ _NAMES = {
     **{"ansinew": "cp1252", "applemac": "mac-roman", "macce": "mac-latin2", "latin9": "iso-8859-15"},
     **{"latin10": "iso-8859-16", "koi8-ru": "koi8-u", "isolatin": "latin1", "isolatin2": "latin2"},
 }
-_SIMPLE = ("cp1252", "iso8859-2", "cp1250", "cp1251", "koi8-r")
+_SIMPLE = ("cp1252", "iso8859-2", "cp1250", "cp1251", "koi8-r", "iso8859-7")
 """Encodings with a byte for each letter, and the likelier first."""
 _ODD = re.compile(
     r"(?<=[^\W\d_])[\xa1-\xa9\xac-\xb6\xb8\xb9\xbc-\xbf\xd7\xf7]|[\x80-\x9f\ufffd]|[\xa2-\xa9\xac-\xb6\xb8\xb9\xbc-\xbe](?=[^\W\d_])"
     r"|[\u2000-\u2bff](?=[^\W\d_])(?<=[^\W\d_].)(?<![-\u2010-\u2019])|[^\W\d_a-zA-Z]{4}(?<![\u0370-\u04ff]{4})"
     r"|[\xc0-\u024fa-zA-Z][\u0400-\u04ff]|[\u0400-\u04ff][a-zA-Z]|(?<=[\u0430-\u044f])[\u0410-\u042f]"
-    r"|\xec(?=[a-z])|\xf5(?![e\s])|\xf8[\xe1\xed\xfd]|\u0178|\xc8(?=[a-z]{2})"
+    r"|[бвгджзклмнпрстфхцчшщ]{5}|\xec(?=[a-z])|\xf5(?![e\s])|\xf8[\xe1\xed\xfd]|\u0178|\xc8(?=[a-z]{2})"
 )
 """What words do not have: signs between letters, many accents in a row, two scripts, capitals within."""
 
@@ -79,7 +79,7 @@ _ODD = re.compile(
 def encoding_of(content: bytes, whole: bytes = b"") -> str:
     """Return the name of the encoding of a text that is not UTF-8: as `whole`, or else the content, says;
     else Chinese (GB 18030) or Korean (EUC-KR) if its bytes come in such pairs; else Windows-1252, Latin-2,
-    Windows-1250, Windows-1251 or KOI8-R, the first of those that make the fewest odd words.
+    Windows-1250, Windows-1251, KOI8-R or ISO 8859-7, the first of those that make the fewest odd words.
 
     >>> encoding_of("Štěpán Dvořák".encode("latin2")), encoding_of("naïve".encode("latin1"))
     ('iso8859-2', 'cp1252')

@@ -84,6 +84,27 @@ _NOTE = re.compile(
 _EMPHASIS = re.compile(r"(?<![\w*/_+])([*/_+])(?=\S)([^*/_+\n]{1,500}?)(?<=\S)\1(?!\w)")
 
 
+_TAGGED = re.compile(r"^(\*+)[ \t]+(?:(?!COMMENT)[A-Z]+[ \t]+)?(COMMENT\b)?([^\n]*)", re.MULTILINE)
+_EXCLUDED = re.compile(r"^[ \t]*#\+exclude_tags:[ \t]*([^\n]*)", re.MULTILINE | re.IGNORECASE)
+
+
+def _not_exported(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of the subtrees that are not exported."""
+    named = [tag for match in _EXCLUDED.finditer(text) for tag in match[1].split()]
+    tags, start, level = {*(named or ["noexport"])}, 0, 0
+    for heading in _TAGGED.finditer(text):
+        if level and len(heading[1]) <= level:
+            yield start, heading.start()
+            level = 0
+        last = heading[3].rstrip().rpartition(" ")[2]
+        if not level and (
+            heading[2] or (last[:1] == ":" == last[-1:] and not tags.isdisjoint(last.split(":")))
+        ):
+            start, level = heading.start(), len(heading[1])
+    if level:
+        yield start, len(text)
+
+
 class Org(Language):
     """Org, with its own citations, org-ref's links and LaTeX's."""
 
@@ -118,6 +139,14 @@ class Org(Language):
     after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w/?])")
     closing = "]]"
     _heading = re.compile(r"^(\*+)[ \t]+(.*?)[ \t]*(?::[\w@:]+:)?[ \t]*$", re.MULTILINE)
+
+    def hidden(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield also the parts that are not exported: with a tag such as noexport, or COMMENT."""
+        done = 0
+        for start, end in sorted([*super().hidden(text), *_not_exported(text)]):
+            if start >= done:
+                done = end
+                yield start, end
 
     def citations(self, text: str) -> Iterator[Citation]:
         latex = (citation for citation in LATEX.citations(text) if citation.cited)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+from citerec.base.errors import InputError
 from citerec.base.files import real_path
-from citerec.formats.documents import Metadata
+from citerec.formats.documents import Metadata, Reference
 from citerec.formats.drafts.bibliographies import OTHER_FILES, References
-from citerec.formats.drafts.inputs import Inputs
+from citerec.formats.drafts.entries import bib_entries, yaml_entries
+from citerec.formats.drafts.inputs import Inputs, decode_text
 from citerec.formats.drafts.language import (
     CITE_MARK,
     Citation,
@@ -85,6 +88,20 @@ _FLOAT = re.compile(r"#(?:figure|table)\([^()\n]{0,1000}\)")
 _NOTE = re.compile(r"#footnote(?:\([^()]*\))?(?=\[)")
 _SIGNS = re.compile(r"(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w)|[\[\]]|^[ \t]*[-+/][ \t]+", re.MULTILINE)
 _ESCAPED = re.compile(r"\\([^\w\s])")
+
+
+_BYTES = re.compile(rf"\bbytes\(\s*(?:({_STRING})|(?P<fence>`{{3,}})\w*(.*?)(?P=fence))", re.DOTALL)
+"""A bibliography in place."""
+
+
+def _entries(written: str) -> dict[str, Reference]:
+    """Return the entries of a bibliography in place, in BibTeX or Typst's YAML."""
+    text = written
+    if written.startswith('"'):
+        text = re.sub(r"\\(.)", lambda sign: {"n": "\n", "t": "\t"}.get(sign[1], sign[1]), written[1:-1])
+    with suppress(InputError):
+        return bib_entries(text) or yaml_entries(text, "a bibliography in place")
+    return {}
 
 
 class Typst(Language):
@@ -162,7 +179,13 @@ class Typst(Language):
             key for part in (text, code) for citation in self.citations(part) for key in citation.cited
         )
         names = [name.key for name in self.bibliographies(f"{text}\n{code}")]
-        references = References(path, names, inputs.root)
+        own = {
+            key: entry
+            for file in inputs.files
+            for written in _BYTES.finditer(decode_text(file) if file.is_file() else inputs.read(file))
+            for key, entry in _entries(written[1] or written[3] or "").items()
+        }
+        references = References(path, names, inputs.root, own=own)
         metadata = identified(self.metadata(text), paper)
         return Source(text, metadata, [*keys], references, skipped=inputs.notes, labels=labels)
 

@@ -149,7 +149,19 @@ def draft_language(path: Path) -> Language:
         suffixes = [*language.suffixes, PLAIN] if language is MARKDOWN else language.suffixes
         kinds.append(f"{language.name} ({', '.join(suffixes)})")
     readable = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
-    raise InputError(f"{path}: drafts are read in {readable}; convert it first, e.g. with pandoc")
+    advice = _EXPORTS.get(path.suffix.lower(), "convert it first, e.g. with pandoc")
+    raise InputError(f"{path}: drafts are read in {readable}; {advice}")
+
+
+_EXPORTS = {
+    ".lyx": "export it from LyX as LaTeX",
+    ".pages": "export it as Word",
+    ".rtf": "save it as .docx or .odt",
+    ".doc": "save it as .docx, or convert it first, e.g. with pandoc",
+    ".ipynb": "convert it first with quarto convert",
+    ".rst": "convert it first, e.g. with pandoc; its :cite: are lost there, so write [@key] for them",
+}
+"""What to do with drafts that are not read."""
 
 
 def read_source(

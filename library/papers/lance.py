@@ -37,7 +37,7 @@ from citerec.datasets import word_statistics
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import WordStatistics
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.formats.letters import fold
+from citerec.formats.letters import fold, with_pairs
 from citerec.formats.names import surname
 from citerec.formats.same_work import identity
 from citerec.library.evidence.evidence import FullTexts, text_encoder
@@ -258,7 +258,7 @@ def _batches(
             pa.array([max(paper.year, 0) for paper in batch], pa.int32()),
             pa.array([paper.venue.casefold() for paper in batch], pa.string()),
             pa.array([list(paper.collections) for paper in batch], pa.list_(pa.string())),
-            pa.array([f"{paper.title} {paper.abstract}" for paper in batch], pa.string()),
+            pa.array([with_pairs(f"{paper.title} {paper.abstract}") for paper in batch], pa.string()),
             pa.array([names_of(paper) for paper in batch], pa.string()),
             pa.array(records, pa.binary()),
             pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1]),
@@ -525,7 +525,7 @@ class LanceStorage:
         return FoundPapers(self, papers)
 
     def _by_words(self, text: str, most: int, where: str = "") -> dict[int, LibraryPaper]:
-        match = lancedb().query.MatchQuery(text, "words")
+        match = lancedb().query.MatchQuery(with_pairs(text), "words")
         return self._read(lambda table: _only(table.search(match, query_type="fts"), where).limit(most))
 
     def _by_vector(self, vector: Floats, most: int, where: str) -> dict[int, LibraryPaper]:

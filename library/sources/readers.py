@@ -1,7 +1,7 @@
 """Readers for sources of papers, one paper at a time: files, and Zotero (zotero).
 
     .bib                    BibTeX and BibLaTeX
-    .ris, .nbib, .enw, .xml RIS, PubMed, EndNote
+    .ris, .nbib, .enw, .xml RIS, PubMed, EndNote; Word's list of sources
     .ciw, .txt              Web of Science, tagged or with tabs
     .csv                    tables of Zotero, Scopus, PubMed and others
     .json                   CSL JSON: a list, also in an object, or one item; Better BibTeX's JSON;
@@ -72,6 +72,7 @@ _EXPORTS = {
     "nbib": "exports:read_nbib",
     "enw": "exports:read_enw",
     "endnote": "exports:read_endnote_xml",
+    "word": "exports:read_word_sources",
     "wos": "exports:read_wos",
     "table": "exports:read_table",
     "better bibtex": "zotero:read_better_bibtex",

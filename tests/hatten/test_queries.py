@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.prepare import open_corpora
+from citerec.datasets.prepare import open_corpora, open_corpus
 from citerec.hatten.settings import BiEncoderSettings, EncoderBatchSettings, MiningSettings, StaticSettings
 from citerec.hatten.training.batches import Batches
 from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY
@@ -79,7 +79,9 @@ def test_splits_are_joined_and_data_sets_told_apart(both: Corpus) -> None:
     for row, context in enumerate(split.contexts):
         of = both.splits["train"] if row < 9 else both.splits["train_named"]
         place = np.flatnonzero(of.contexts == context)[0]
-        assert split.positives[row].tolist() == of.positives[int(place)].tolist()
+        own, cited = of.positives[int(place)].tolist(), split.positives[row].tolist()
+        assert cited[: len(own)] == own  # then the same papers in the other folder
+        assert len({both.paper_ids[paper].partition("/")[2] for paper in cited}) == len(own)
     with pytest.raises(InputError, match="its a and b split is empty"):
         training_split(both, ["a", "b"])
     sets = DataSets.read(both, split, {"tiny": 1, "other": 3})
@@ -211,3 +213,18 @@ def test_wrong_settings_are_named() -> None:
         ArticleConfig("a", max_tokens=128, layout="lengths", markers="mask")
     with pytest.raises(InputError, match=r"layout=lengths: needs encoder\.markers=mask"):
         ArticleConfig("a", layout="lengths", max_tokens=184)
+
+
+def test_papers_with_the_text_of_a_cited_one_are_no_negatives(tiny_source: Path, tmp_path: Path) -> None:
+    papers = json.loads((tiny_source / "papers.json").read_text())
+    [first, *_] = json.loads((tiny_source / "train.json").read_text())
+    cited = first["positive_ids"][0]
+    papers["twin"] = {**papers[cited], "year": 1990}
+    papers["other"] = {**papers[cited], "title": "Another title"}
+    (tiny_source / "papers.json").write_text(json.dumps(papers))
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "twins")
+    own, twin, other = map(corpus.paper_row, (cited, "twin", "other"))
+    before, after = corpus.splits["train"].positives, training_split(corpus).positives
+    for written, read in zip(before, after, strict=True):
+        assert {*read.tolist()} == {*written.tolist(), *([twin] if own in written else [])}
+    assert twin in after.values and other not in after.values

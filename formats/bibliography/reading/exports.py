@@ -8,12 +8,14 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.attachments import SUFFIX, file_folders, resolve_files
 from citerec.formats.bibliography.bibtex import entry_paper
 from citerec.formats.bibliography.item import Item, iso_date, number_variable
 from citerec.formats.bibliography.paper import LibraryPaper, split_names, usable_paper
+from citerec.formats.bibliography.reading.fields import Fields
 from citerec.formats.bibliography.ris import add_places, edited, read_record
 from citerec.formats.bibliography.tables import Names
 from citerec.formats.drafts.inputs import MAX_FILE_BYTES, decode_text
@@ -44,7 +46,7 @@ _NBIB_START = re.compile(r"^PMID *-", re.MULTILINE)
 _ERIC_START = re.compile(r"^OWN *- *ERIC", re.MULTILINE)
 _NBIB_FIELD = re.compile(r"^([A-Z]{2,4} *-) (.*(?:\n {6}.*)*)", re.MULTILINE)
 _ENW_START = re.compile(r"^%0 ", re.MULTILINE)
-_REFER_START = re.compile(r"(?:\A|(?<=\n\n))\s*(?=%[A-Z] )")
+_REFER_START = re.compile(r"(?:\A\s*|(?<=\n\n))(?=%[A-Z] )")
 """Of refer's files, which have no types and empty lines between records."""
 _ENW_FIELD = re.compile(r"^%(\S) (.*(?:\n(?!%\S ).*)*)", re.MULTILINE)
 _WOS_START = re.compile(r"^PT (?=[A-Z][ \t]*$)", re.MULTILINE)
@@ -272,6 +274,24 @@ def _parse_endnote(folders: Sequence[Path], record: ET.Element) -> LibraryPaper:
     words = [name for text in texts("keywords/keyword") for name in split_names(text)]
     paper = entry_paper(item, next(iter(texts("label")), ""), tags=words)
     return _with_files(paper, texts("urls/pdf-urls/url"), folders)
+
+
+def read_word_sources(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
+    """Yield the papers of Word's list of sources. Raises InputError for a file without any."""
+    from citerec.formats.drafts.office.fields import word_sources
+
+    sources = word_sources(decode_text(path).encode())
+    if not sources:
+        raise InputError(f"{path}: has no sources (<b:Sources><b:Source> ...), as Word writes them")
+    for tag, item in sources.items():
+        where = f"{path}, source {tag}"
+        yield from usable_paper(partial(_parse_source, item, tag, where), where, on_bad)
+
+
+def _parse_source(item: dict[str, Any], tag: str, where: str) -> LibraryPaper:
+    from citerec.formats.bibliography.reading.csl import csl_item
+
+    return entry_paper(csl_item(Fields(item, where)), tag)
 
 
 _WOS_TYPES, _WOS = Names("types", "wos"), Names("variables", "wos")

@@ -29,11 +29,14 @@ _BETTER_BIBTEX = re.compile(rb'[\xef\xbb\xbf\s]*\{\s*"config"\s*:\s*\{')
 
 
 _NOT_READ = (
-    (b"<PubmedArticle", "PubMed's XML", "the format PubMed (.nbib)"),
+    (rb"<Pubmed\w*Article", "PubMed's XML", "the format PubMed (.nbib)"),
+    (rb"(?m)^<\d+>\s*\n\s*(?:Unique Identifier|VN  - Ovid)", "an export of Ovid", "RIS"),
+    (rb"(?m)^RT [A-Z][\w ]+\r?\n(?:SR|ID|A1|T1) ", "RefWorks' tagged format", "RIS"),
+    (rb"(?m)^nep-[a-z]{3}\b|NEP: New Economics Papers", "a report of RePEc", "BibTeX or RIS from its pages"),
     (b"http://www.loc.gov/mods", "MODS", "RIS or BibTeX"),
     (b'xmlns:z="http://www.zotero.org/namespaces/export', "Zotero RDF", "BibTeX, CSL JSON or RIS"),
-    (b"<http://purl.org/", "RDF", "BibTeX or RIS"),
-    (b"<b:Sources", "a list of sources of Word", "BibTeX, e.g. with JabRef"),
+    (rb"<http://purl\.org/", "RDF", "BibTeX or RIS"),
+    (rb"loc\.gov/(?:MARC21|standards/marc)|info:lc/xmlns/marc|marcxml", "MARC", "RIS or BibTeX"),
     (b"<rdf:RDF", "RDF", "BibTeX or RIS"),
 )
 """What formats that people export have near their beginning, their names, and what to export instead."""
@@ -41,7 +44,7 @@ _NOT_READ = (
 
 def recognise(path: str | Path) -> str:
     """Return the format of a file or URL: "bibtex", "ris", "nbib", "enw", "wos", "table", "endnote", "yaml",
-    "better bibtex"; of other JSON "list", "object", "document" or "lines".
+    "better bibtex", "word" (its list of sources); of other JSON "list", "object", "document" or "lines".
 
     Raises InputError for an empty file or an unknown format.
     """
@@ -82,8 +85,10 @@ def recognise(path: str | Path) -> str:
         return "object"
     if first == b"{":
         return "document" if _LIST_INSIDE.match(start) or _ends_later(start) else "lines"
+    if b"officeDocument/2006/bibliography" in start:
+        return "word"
     for mark, name, export in _NOT_READ:
-        if mark in start:
+        if re.search(mark, start):
             raise InputError(f"{path}: is {name}, which is not read; export {export}")
     raise InputError(f"{path}: has an unknown format; give {FORMATS}, also .gz")
 

@@ -14,12 +14,16 @@ import xml.etree.ElementTree as ET
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from citerec.formats.identifiers import find_year
 
 _CODE = re.compile(r"\s*(?:ADDIN\s+)?(?:ZOTERO_ITEM\s+)?CSL_CITATION\s*(?=\{)")
 _ENDNOTE = re.compile(r"\s*ADDIN\s+EN\.CITE(?!\.)\s*")
+_WORD = re.compile(r"\s*CITATION\s+(?:\"([^\"]+)\"|([^\s\\]+))")
+_MORE_WORD = re.compile(r"\\m\s+([^\s\\]+)")
+_WORD_NAMES = "{http://schemas.openxmlformats.org/officeDocument/2006/bibliography}"
 _ENDNOTE_TYPES = {
     **{"Journal Article": "article-journal", "Electronic Article": "article-journal", "Book": "book"},
     **{"Edited Book": "book", "Book Section": "chapter", "Conference Proceedings": "paper-conference"},
@@ -43,11 +47,29 @@ class Cited(NamedTuple):
     no_author: bool = False
 
 
-def citation_items(code: str, stored: str = "") -> list[tuple[str, dict[str, Any]]]:
-    """Return the keys and items that a field cites; nothing for a field of another kind, or a damaged one.
+def citation_items(
+    code: str, stored: str = "", sources: Mapping[str, dict[str, Any]] = MappingProxyType({})
+) -> list[tuple[str, dict[str, Any]]] | None:
+    """Return the keys and items that a field cites; nothing for a field of another kind, None for a damaged
+    one.
 
-    stored: data of a field of Word. An item without data is one that an earlier field has.
+    stored: data of a field of Word; sources: those of Word's own citations, by tag. An item without data is
+    one that an earlier field has.
     """
+    if cited := _WORD.match(code):
+        tags = [cited[1] or cited[2], *_MORE_WORD.findall(code, cited.end())]
+        return [
+            (
+                key,
+                {
+                    "id": tag,
+                    "uris": [f"word:{tag}"],
+                    "itemData": {"type": "document", **sources.get(tag, {}), "id": key},
+                },
+            )
+            for tag in tags
+            for key in [_NOT_IN_KEY.sub("-", tag).strip("-") or "item"]
+        ]
     if match := _ENDNOTE.match(code):
         return _endnote_items(code[match.end() :], stored)
     if (match := _CODE.match(code)) is None:
@@ -55,7 +77,7 @@ def citation_items(code: str, stored: str = "") -> list[tuple[str, dict[str, Any
     try:
         citation, _ = _DECODER.raw_decode(code, match.end())
     except (ValueError, RecursionError):
-        return []
+        return None
     listed = citation.get("citationItems")
     items = []
     for item in listed if isinstance(listed, list) else ():
@@ -72,12 +94,63 @@ def citation_items(code: str, stored: str = "") -> list[tuple[str, dict[str, Any
     return items
 
 
-def _endnote_items(xml: str, data: str) -> list[tuple[str, dict[str, Any]]]:
+_WORD_TYPES = {
+    **{"JournalArticle": "article-journal", "ArticleInAPeriodical": "article-magazine", "Book": "book"},
+    **{"BookSection": "chapter", "ConferenceProceedings": "paper-conference", "Report": "report"},
+    **{"InternetSite": "webpage", "DocumentFromInternetSite": "webpage", "Patent": "patent"},
+}
+_WORD_FIELDS = {
+    **{"Title": "title", "Volume": "volume", "Issue": "issue", "Pages": "page", "Publisher": "publisher"},
+    **{"City": "publisher-place", "DOI": "DOI", "URL": "URL", "JournalName": "container-title"},
+    **{
+        "BookTitle": "container-title",
+        "ConferenceName": "container-title",
+        "PeriodicalTitle": "container-title",
+    },
+}
+
+
+def word_sources(xml: bytes) -> dict[str, dict[str, Any]]:
+    """Return the items of Word's own list of sources by their tags; none of other or damaged XML."""
+    try:
+        root = None if b"<!DOCTYPE" in xml else ET.fromstring(xml)
+    except (ET.ParseError, ValueError):
+        root = None
+    items: dict[str, dict[str, Any]] = {}
+    for source in () if root is None else root.iter(f"{_WORD_NAMES}Source"):
+        texts = {part.tag.removeprefix(_WORD_NAMES): (part.text or "").strip() for part in source}
+        item: dict[str, Any] = {
+            "type": _WORD_TYPES.get(texts.get("SourceType", ""), "document"),
+            **{name: text for field, name in _WORD_FIELDS.items() if (text := texts.get(field))},
+        }
+        for role, name in (("Author", "author"), ("Editor", "editor")):
+            place = source.find(f"{_WORD_NAMES}Author/{_WORD_NAMES}{role}")
+            parts = (
+                {part.tag.removeprefix(_WORD_NAMES): part.text or "" for part in person}
+                for person in (() if place is None else place.iter(f"{_WORD_NAMES}Person"))
+            )
+            people = [
+                {
+                    "family": part.get("Last", ""),
+                    "given": f"{part.get('First', '')} {part.get('Middle', '')}".strip(),
+                }
+                for part in parts
+            ]
+            whole = "" if place is None else place.findtext(f"{_WORD_NAMES}Corporate", "")
+            if listed := people or ([{"literal": whole}] if whole else []):
+                item[name] = listed
+        if year := find_year(texts.get("Year", "")):
+            item["issued"] = {"date-parts": [[year]]}
+        items[texts.get("Tag") or f"source{len(items) + 1}"] = item
+    return items
+
+
+def _endnote_items(xml: str, data: str) -> list[tuple[str, dict[str, Any]]] | None:
     try:
         xml = xml if xml.startswith("<") else b64decode(data).decode("utf-8", "replace").rstrip("\0")
         root = None if "<!DOCTYPE" in xml else ET.fromstring(xml)
     except (ET.ParseError, ValueError):
-        return []
+        return None
     items = []
     for cite in () if root is None else root.iter("Cite"):
 

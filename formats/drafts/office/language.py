@@ -98,10 +98,12 @@ class Office(Language):
     def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
         text = inputs.open(path, ())
         _, cites = self.sections(self.body(text))
-        items = self.open(path).items
+        document = self.open(path)
+        items = document.items
         entries = csl_entries({**item["itemData"], "id": key} for key, item in items.items())
         references = References(real_path(path), own=entries)
-        return Source(text, identified(self.metadata(text), paper), [*number_keys(cites)], references)
+        metadata = identified(self.metadata(text), paper)
+        return Source(text, metadata, [*number_keys(cites)], references, skipped=document.notes)
 
     def metadata(self, head: str) -> Metadata:
         """Return what has the styles of title and abstract; or the first paragraph, unless it cites, and what

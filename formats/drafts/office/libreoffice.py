@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
+from typing import Any
 
 from citerec.formats.drafts.office.language import Office
 from citerec.formats.drafts.office.package import Package
@@ -16,10 +18,38 @@ from citerec.formats.drafts.office.text import (
     Place,
     xml_text,
 )
+from citerec.formats.identifiers import find_year
 
 _NAMES = "urn:oasis:names:tc:opendocument:xmlns:"
 _FIELDS = ("ZOTERO_", "CSL_", "ADDIN ")
+_FIELD_NAMES = "urn:openoffice:names:experimental:ooo-ms-interop:xmlns:field:1.0"
+"""Of fields that Word has written."""
 _MOST_SPACES = 100
+_MARK_TYPES = {
+    **{"article": "article-journal", "journal": "article-journal", "book": "book", "inbook": "chapter"},
+    **{"incollection": "chapter", "inproceedings": "paper-conference", "conference": "paper-conference"},
+    **{"phdthesis": "thesis", "mastersthesis": "thesis", "techreport": "report", "www": "webpage"},
+}
+_MARK_FIELDS = {
+    **{"title": "title", "volume": "volume", "number": "issue", "pages": "page", "publisher": "publisher"},
+    **{"url": "URL", "journal": "container-title", "booktitle": "container-title"},
+}
+
+
+def _mark_code(attributes: Mapping[str, str]) -> str:
+    """Return an entry of LibreOffice's own bibliography as the code of a field."""
+    key = attributes.get("identifier", "")
+    year = find_year(attributes.get("year", ""))
+    item: dict[str, Any] = {
+        "id": key,
+        "citation-key": key,
+        "type": _MARK_TYPES.get(attributes.get("bibliography-type", ""), "document"),
+        **{name: text for field, name in _MARK_FIELDS.items() if (text := attributes.get(field))},
+        "author": attributes.get("author", "").replace(";", " and "),
+        **({"issued": {"date-parts": [[year]]}} if year else {}),
+    }
+    cited = {"citationItems": [{"id": key, "uris": [f"mark:{key}"], "itemData": item}]}
+    return f"CSL_CITATION {json.dumps(cited)}"
 
 
 class LibreOfficeReader(OfficeReader):
@@ -46,7 +76,7 @@ class LibreOfficeReader(OfficeReader):
 
     def known(self, name: str) -> str:
         space, _, local = name.rpartition(" ")
-        return local if space.startswith(_NAMES) else ""
+        return local if space.startswith(_NAMES) or space == _FIELD_NAMES else ""
 
     def begin(self, name: str, attributes: Mapping[str, str]) -> None:
         reference = attributes.get("name", "")
@@ -77,6 +107,14 @@ class LibreOfficeReader(OfficeReader):
             self.open_field(f"bookmark {reference}", code)
         elif name == "bookmark-end":
             self.close_field(f"bookmark {reference}")
+        elif name == "bibliography-mark":
+            self.open_field(name, _mark_code(attributes))
+        elif name == "fieldmark-start":
+            self.open_field("fieldmark")
+        elif name == "param" and reference.endswith(".code"):
+            self.add_code(attributes.get("value", ""))
+        elif name == "fieldmark-end":
+            self.close_field("fieldmark")
 
     def text(self, text: str) -> None:
         if self._places:
@@ -88,8 +126,10 @@ class LibreOfficeReader(OfficeReader):
             self._places.pop()
         elif name == "note" and self._notes:
             self._notes.pop()
-        elif name == "section":
+        elif name in ("section", "bibliography-mark"):
             self.close_field(name)
+        elif name == "fieldmark-start":
+            self.show_field()
 
 
 class LibreOffice(Office):

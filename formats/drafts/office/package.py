@@ -47,6 +47,10 @@ class Package:
     def _archive(self) -> zipfile.ZipFile:
         return zipfile.ZipFile(io.BytesIO(self.content))
 
+    def names(self) -> list[str]:
+        """Return the names of its parts."""
+        return self._archive.namelist()
+
     def part(self, name: str) -> bytes:
         """Return a part; b"" if there is none. Raises InputError if it is damaged or too large."""
         if name not in self._parts:

@@ -101,6 +101,10 @@ class OfficeReader(ABC):
         """Keys of items by their addresses."""
         self.bookmarks: dict[str, str] = {}
         """Codes of fields by the names of their bookmarks."""
+        self.sources: dict[str, dict[str, Any]] = {}
+        """Those of Word's own citations by tag."""
+        self.damaged: list[str] = []
+        """What stands before citations whose data are damaged, which are read as text."""
         self.part, self.content = "", b""
         self._called = 0
         """Notes so far."""
@@ -246,7 +250,11 @@ class OfficeReader(ABC):
             return
         opened = self._fields[-1]
         opened.read = True
-        if keys := [key for item in citation_items(opened.code, opened.data) if (key := self._key_of(*item))]:
+        items = citation_items(opened.code, opened.data, self.sources)
+        if items is None:
+            before = "".join(piece.text for piece in self._open[-1])[-40:].strip() if self._open else ""
+            self.damaged.append(before)
+        if keys := [key for item in items or () if (key := self._key_of(*item))]:
             self.add(cite_keys(keys))
         opened.hides = bool(keys) or bool(self.hidden.match(opened.code))
 
@@ -316,12 +324,13 @@ class _Properties(OfficeReader):
 
 @dataclass
 class OfficeText:
-    """The text of a document. items: cited items of Zotero by key."""
+    """The text of a document. items: cited items of Zotero by key. notes: what was not read."""
 
     package: Package
     text: str
     pieces: Sequence[Piece]
     items: dict[str, dict[str, Any]]
+    notes: Sequence[str] = ()
     _starts: list[int] = field(default_factory=list)
 
     @classmethod
@@ -332,7 +341,10 @@ class OfficeText:
             if any(piece.text.strip(f" {SIGNS}") and not NUMBERS.fullmatch(piece.text) for piece in paragraph)
         )
         pieces = [piece for paragraph in paragraphs for piece in (*paragraph, Piece("\n"))]
-        document = cls(reader.package, "".join(piece.text for piece in pieces), pieces, reader.items)
+        notes = [
+            f"the citation after “{text}” has damaged data and is read as text" for text in reader.damaged
+        ]
+        document = cls(reader.package, "".join(piece.text for piece in pieces), pieces, reader.items, notes)
         length = 0
         for piece in pieces:
             document._starts.append(length)

@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping
 
+from citerec.formats.drafts.office.fields import word_sources
 from citerec.formats.drafts.office.language import Office
 from citerec.formats.drafts.office.package import Package
 from citerec.formats.drafts.office.text import (
@@ -159,6 +160,9 @@ class Word(Office):
         relations.read("_rels/.rels")
         folder = posixpath.dirname(relations.target)
         reader.bookmarks = reader.properties("docProps/custom.xml", ("property",))
+        for part in reader.package.names():
+            if part.startswith("customXml/item") and part.endswith(".xml"):
+                reader.sources |= word_sources(reader.package.part(part))
         for part in ("styles", "footnotes", "endnotes"):
             reader.read(f"{folder}/{part}.xml")
         return relations.target

@@ -221,6 +221,20 @@ def together(*columns: tuple[float, list[str]]) -> bytes:
             " ".join(KELP + OAKS),
             id="a page on its side",
         ),
+        pytest.param(
+            [rows(KELP), b"q 0 -1 1 0 0 792 cm\n" + rows(OAKS, top=500) + b"Q\n"],
+            " ".join(KELP + OAKS),
+            id="a page on its other side",
+        ),
+        pytest.param([together((60, OAKS), (240, KELP))], " ".join(OAKS + KELP), id="a narrower gutter"),
+        pytest.param(
+            [b"".join(place_text(30, 700 - 14 * i, str(i + 1), 7) + place_text(60, 700 - 14 * i, line, 10)
+                      for i, line in enumerate(OAKS))
+             + b"".join(place_text(560, 700 - 14 * i, str(i + 7), 7) + place_text(320, 700 - 14 * i, line, 10)
+                        for i, line in enumerate(KELP))],
+            " ".join(OAKS + KELP),
+            id="numbers on both sides of two columns",
+        ),
         pytest.param([together((60, OAKS), (246, KELP))], " ".join(OAKS + KELP), id="a narrow gutter"),
         pytest.param(
             [together((40, OAKS), (235, KELP), (430, OAKS))], " ".join(OAKS + KELP + OAKS), id="three columns"

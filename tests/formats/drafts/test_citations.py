@@ -81,6 +81,9 @@ KEYS = {
         ("\\cite{a} and \\citep[p.~3]{b}", "a b"),
         ("~[cite:@x]~ =cite:y= (=[cite:@z]=)\n# cite:w\n: cite:v\n[cite:@a]", "a"),
         ("#+begin_src org\n[cite:@u]\n#+end_src\n#+begin_example\ncite:b\n#+end_example\ncite:a", "a"),
+        ("* A :noexport:\n[cite:@a]\n** B\ncite:b\n* COMMENT C\ncite:c\n* D\ncite:d", "d"),
+        ("#+EXCLUDE_TAGS: gone out\n* A :noexport:\ncite:a\n** B :x:gone:\ncite:b\n** C\ncite:c", "a c"),
+        ("* TODO COMMENT A\ncite:a\n* COMMENTS on B\ncite:b", "b"),
         ("Please cite: this. The site:x, a recite:y, https://x.org/cite:z.", ""),
         ("* Head [cite:@a] :tag:\n| x | [cite:@b] |\n#+caption: Of [cite:@c]\n[fn:: note cite:d]", "a b c d"),
     ],
@@ -336,3 +339,16 @@ def test_typst_and_org_are_full_texts(tmp_path: Path) -> None:
         assert document.metadata.title == title and document.full_text is not None
         full = document.full_text()
         assert full.paragraphs[-1].text == text and full.references.keys() == refs
+
+
+def test_a_style_may_define_the_commands_of_bibliographies(tmp_path: Path) -> None:
+    (tmp_path / "own.sty").write_text(
+        "\\let\\oldbib\\bibliography\n\\renewcommand{\\bibliography}[1]{\\oldbib{#1}}\n"
+        "\\def\\bibliography#1{\\citation{#1}}\n\\newcommand\\bibliography[1]{\\nocite{#1}}\n"
+    )
+    (tmp_path / "refs.bib").write_text("@book{kelp, title={Kelp}}")
+    (path := tmp_path / "a.tex").write_text(
+        "\\documentclass{article}\\usepackage{own}\\begin{document}\\cite{kelp}\\bibliography{refs}\\end{document}"
+    )
+    source = LATEX.read(path, Inputs())
+    assert source.keys == ["kelp"] and [*source.references.bibs()] == ["refs"] and not source.notes

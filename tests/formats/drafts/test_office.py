@@ -8,7 +8,7 @@ from base64 import b64encode
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, quoteattr
 
 import pytest
 from hypothesis import given
@@ -361,4 +361,46 @@ def test_citations_of_endnote(tmp_path: Path, in_code: bool) -> None:
     "code", ["<EndNote>", "<!DOCTYPE a><EndNote/>", "no base64", "<EndNote><Cite/></EndNote>"]
 )
 def test_damaged_citations_of_endnote_are_text(tmp_path: Path, code: str) -> None:
-    assert [key for key, item in citation_items(f" ADDIN EN.CITE {code}", "!") if item["itemData"]] == []
+    items = citation_items(f" ADDIN EN.CITE {code}", "!") or []
+    assert [key for key, item in items if item["itemData"]] == []
+
+
+SOURCES = (
+    '<b:Sources xmlns:b="http://schemas.openxmlformats.org/officeDocument/2006/bibliography"><b:Source>'
+    "<b:Tag>Kel01</b:Tag><b:SourceType>JournalArticle</b:SourceType><b:Author><b:Author><b:NameList>"
+    "<b:Person><b:Last>Heron</b:Last><b:First>Ida</b:First></b:Person></b:NameList></b:Author></b:Author>"
+    "<b:Title>Kelp</b:Title><b:Year>2001</b:Year></b:Source></b:Sources>"
+)
+MARK = (
+    '<text:bibliography-mark text:identifier="Kel01" text:bibliography-type="article" text:title="Kelp" '
+    'text:author="Heron, Ida; Reis, Ana" text:year="2001">[Kel01]</text:bibliography-mark>'
+)
+
+
+def test_citations_of_word_and_libreoffice_themselves(tmp_path: Path) -> None:
+    text = paragraph(
+        ".docx", "Kelp grows ", field(".docx", " CITATION Kel01 \\l 1033 \\m Oak2 ", "(Heron, 2001)")
+    )
+    word = write(tmp_path / "a.docx", text, {"customXml/item1.xml": SOURCES.encode()})
+    writer = write(tmp_path / "a.odt", paragraph(".odt", "Kelp grows ", MARK))
+    code = quoteattr(f"ADDIN {zotero_code()}")
+    mark = (
+        '<text:fieldmark-start text:name="a"><text:param text:name="vnd.oasis.opendocument.field.code" '
+        f"text:value={code}/></text:fieldmark-start>(Lee 2020)<text:fieldmark-end/>"
+    )
+    marked = write(tmp_path / "b.odt", paragraph(".odt", "Trees grow ", mark))
+    for path, keys in ((word, ["Kel01", "Oak2"]), (writer, ["Kel01"]), (marked, ["ABCD2345"])):
+        source = office(path.suffix).read(path, Inputs(office(path.suffix).text))
+        assert list(source.keys) == keys
+        assert "Heron" not in source.text and "(Lee" not in source.text
+        reference = source.references.entries(keys)[keys[0]]
+        assert (reference.title, reference.year) in [("Kelp", 2001), ("Trees", 2020)]
+
+
+@pytest.mark.parametrize("suffix", [".docx", ".odt"])
+def test_a_citation_with_damaged_data_is_named(suffix: str, tmp_path: Path) -> None:
+    code = "ADDIN ZOTERO_ITEM CSL_CITATION {"
+    path = write(tmp_path / f"a{suffix}", paragraph(suffix, "Kelp grows ", field(suffix, code, "(Lee 2020)")))
+    source = office(suffix).read(path, Inputs(office(suffix).text))
+    assert "(Lee 2020)" in source.text
+    assert source.notes == ["the citation after “Kelp grows” has damaged data and is read as text"]

@@ -11,6 +11,7 @@ from citerec.base.errors import InputError
 from citerec.formats.drafts.inputs import Inputs, decode_text, encoded_like, exact_text
 from citerec.formats.drafts.languages import language_of
 from citerec.formats.drafts.latex import LATEX
+from citerec.formats.drafts.typst import TYPST
 
 DRAFTS = {
     ".tex": (
@@ -76,6 +77,7 @@ def test_keys_in_a_caption_with_a_short_form_and_in_columns(tmp_path: Path) -> N
         ("gb18030", "基于BERT模型的文本分类, 王小明", ""),
         ("latin2", "Štěpán Dvořák, Łódź", ""),
         ("latin1", "Müller à Paris", ""),
+        ("iso8859-7", "Παπαδόπουλος, Γ.", ""),
         ("iso-8859-7", "Ανάλυση δεδομένων", "\\usepackage[iso-8859-7]{inputenc}\n"),
         ("cp1253", "Ανάλυση δεδομένων", "% Encoding: windows-1253\n"),
     ],
@@ -144,3 +146,18 @@ def test_the_setup_of_an_org_file_names_its_bibliography(tmp_path: Path) -> None
     language = language_of(".org")
     assert language is not None
     assert [*language.read(path, Inputs()).references.bibs()] == ["refs.bib"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '#let b = bytes("@book{k, title={Kelp}, author={Heron, Ida}, year={2001}}")\n@k #bibliography(b)',
+        '#show: x.with(y: bibliography(bytes(\n  "@book{k, title={Kelp}, author={Heron, Ida}}")))\n@k',
+        "#bibliography(bytes(```bib\n@book{k, title={Kelp}, author={Heron, Ida}}\n```.text))\n@k",
+        '#bibliography(bytes("k:\\n  type: Book\\n  title: Kelp\\n"))\n@k',
+    ],
+)
+def test_a_bibliography_of_typst_in_place(text: str, tmp_path: Path) -> None:
+    (path := tmp_path / "a.typ").write_text(text)
+    source = TYPST.read(path, Inputs())
+    assert source.keys == ["k"] and source.references.entries(["k"])["k"].title == "Kelp"

@@ -498,6 +498,7 @@ def test_marks_in_markdown(text: str, contexts: list[str], tmp_path: Path) -> No
             b"[1]_",
             r"read in LaTeX \(.tex, .*, Markdown .*, Org .* or LibreOffice \(.odt\); convert it first",
         ),
+        ("a.lyx", b"#LyX", "drafts are read in .*; export it from LyX as LaTeX"),
         ("a.typ", b"Trees. // @?", "no missing citations; write #cite"),
         ("a.docx", b"PK\0", "is not a Word document; save it as .docx without a password"),
         ("a.doc", b"PK\0", "convert it first, e.g. with pandoc"),

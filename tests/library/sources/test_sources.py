@@ -363,6 +363,8 @@ def test_other_formats(tmp_path: Path, name: str, content: Any, papers: Any, bad
             '<rdf:RDF xmlns:z="http://www.zotero.org/namespaces/export#">',
             "is Zotero RDF, which is not",
         ),
+        ("a.txt", "<1>\nUnique Identifier\n  12\n", "is an export of Ovid, which is not read; export RIS"),
+        ("a.txt", "RT Journal Article\nSR Electronic\n", "is RefWorks' tagged format, which is not read"),
         ("a.xml", '<mods xmlns="http://www.loc.gov/mods/v3">', "is MODS, which is not read; export RIS"),
         ("a.xml", "<xml><records/></xml>", "has no records"),
         ("a.xml", "<xml><records>", "malformed XML: "),
@@ -494,6 +496,12 @@ WOS_BARE = (
     "FN ISI\nVR 1.0\nPT J\nAU Heron, Ida (heron@example.edu)\nReis, Ana\nTI Kelp of two\ncoasts\nPY 2014\n"
     "ER\n\nEF\n"
 )
+SOURCES = (
+    '<b:Sources xmlns:b="http://schemas.openxmlformats.org/officeDocument/2006/bibliography"><b:Source>'
+    "<b:Tag>Kel01</b:Tag><b:SourceType>Book</b:SourceType><b:Author><b:Author><b:NameList><b:Person>"
+    "<b:Last>Heron</b:Last><b:First>Ida</b:First></b:Person></b:NameList></b:Author></b:Author>"
+    "<b:Title>Kelp</b:Title></b:Source></b:Sources>"
+)
 RETRACTED = "coasts (Retracted article. See vol. 3, 2012)"
 CHAPTER = (
     "c:\n  type: Chapter\n  author: ['{Moss Team}']\n  parent: {type: Book, title: 'The {Kelp}', date: 800}\n"
@@ -531,6 +539,7 @@ CHAPTER = (
         ("a.ciw", WOS_BARE.replace("coasts", RETRACTED), {"retracted": "its title"}),
         ("a.nbib", NBIB_ERIC, {"title": "Kelp", "authors": ("Ida Heron",), "year": 2014, "venue": "Coasts"}),
         ("a.enw", REFER, {"title": "Kelp", "authors": ("Ida Heron",), "year": 2014, "venue": "Coasts"}),
+        ("a.xml", SOURCES, {"key": "Kel01", "title": "Kelp", "authors": ("Ida Heron",)}),
         ("a.yml", CHAPTER, {"title": "The Kelp", "authors": ("Moss Team",), "year": 800}),
     ],
 )  # fmt: skip
