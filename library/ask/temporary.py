@@ -36,7 +36,7 @@ MOST, MOST_BYTES = 20, 1 << 31
 
 
 def library_folder(place: str) -> Path:
-    """Return the folder of a library; that of a source is brought up to date. Raises as `temporary_library`."""
+    """Return the folder of a library, as `temporary_library` for a source."""
     return temporary_library(place).path if is_temporary(place) else Path(place)
 
 
