@@ -22,6 +22,8 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "search": (settings.SearchSettings, "citerec.library.commands.ask:search"),
     "draft": (settings.DraftSettings, "citerec.library.drafts.suggest:draft"),
     "check": (settings.CheckSettings, "citerec.library.drafts.check:check"),
+    "references": (settings.ReferencesSettings, "citerec.library.commands.references:references"),
+    "report": (settings.ReportSettings, "citerec.library.commands.report:report"),
     "build": (settings.BuildSettings, "citerec.library.commands.change:build"),
     "add": (settings.AddSettings, "citerec.library.commands.change:add"),
     "remove": (settings.RemoveSettings, "citerec.library.commands.change:remove"),
@@ -83,7 +85,9 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
     """
     if name == "build" and options and "=" not in options[0] and not options[0].startswith("-"):
         return [f"library={options[0]}", *options[1:]]
-    if name in ("build", "check") or any(option in HELP or _LIBRARY.match(option) for option in options):
+    if name in ("build", "check", "references", "report") or any(
+        option in HELP or _LIBRARY.match(option) for option in options
+    ):
         return list(options)
     from citerec.library.commands.nearby import Nearby, is_there
 
