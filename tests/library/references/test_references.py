@@ -6,7 +6,11 @@ from __future__ import annotations
 import gzip
 import json
 from datetime import date
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import ClassVar
+from urllib.parse import unquote_plus
 
 import pytest
 from hypothesis import given, settings
@@ -16,9 +20,12 @@ from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper, retraction
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
 from citerec.library.commands.references import references
+from citerec.library.commands.report import could_go, report
+from citerec.library.drafts.check import check
+from citerec.library.enrich.client import Client
 from citerec.library.references.answers import Answer, PaperSource, TableSource, judge
 from citerec.library.references.table import Table, build
-from citerec.library.settings import ReferencesSettings
+from citerec.library.settings import CheckSettings, ReferencesSettings, ReportSettings
 
 TODAY = date(2026, 11, 29)
 WORK = LibraryPaper(
@@ -259,3 +266,129 @@ def test_two_entries_with_one_doi_are_told_and_not_judged(
     out = capsys.readouterr().out
     assert "moss unknown; doi:10.1000/7 is also that of 'Ferns of southern hills' (entry fern)" in out
     assert "2 unknown" in out
+
+
+DRAFT = r"""\documentclass{article}\begin{document}
+Moss grows \cite{moss,late,fern}. It is \cite{fern} green \cite{moss}.
+\bibliography{refs}\end{document}"""
+
+
+@pytest.fixture
+def draft(tmp_path: Path) -> Path:
+    (tmp_path / "refs.bib").write_text(
+        ENTRY + "\n@article{late, title={Late ferns}, author={Roe, Jo}, year={2090}}\n"
+        "@article{fern, title={Ferns}, author={Fern, Cy}, year={2001}, journal={arXiv:0101.0001}}\n"
+        "@article{never, title={Never}, year={1990}}\n"
+    )
+    (tmp_path / "paper.tex").write_text(DRAFT)
+    return tmp_path / "paper.tex"
+
+
+def test_check_and_references_of_a_draft(draft: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check(CheckSettings(tex=str(draft), references=True))
+    assert "refs.bib:4: late year 2090, but" in capsys.readouterr().out
+    check(CheckSettings(tex=str(draft)))
+    assert "2090" not in capsys.readouterr().out
+    references(ReferencesSettings(file=str(draft)))
+    assert "4 references: 0 confirmed, 1 contradicted, 3 unknown" in capsys.readouterr().out
+
+
+def test_report(draft: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {"tex": str(draft), "author": ("Fern",), "most": 2}
+    report(ReportSettings(**settings, format="json"))
+    content = json.loads(capsys.readouterr().out)
+    numbers = {name: content[name] for name in ("references", "citations", "own", "preprints", "oldest")}
+    assert numbers == {"references": 3, "citations": 3, "own": 2, "preprints": 1, "oldest": 2001}
+    assert content["could_go"] == ["late"] and content["uncited"] == ["never"]
+    assert len(content["contradicted"]) == 1
+    report(ReportSettings(**settings))
+    assert "3 references in 3 citations; 2 own works (67%)" in capsys.readouterr().out
+    report(ReportSettings(**settings, format="html"))
+    page = capsys.readouterr().out
+    assert "<h2>never cited" not in page and "<li>never</li>" in page and "<script" not in page
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdefgh"), st.sets(st.integers(0, 4), min_size=1)), st.integers(0, 9)
+)
+def test_what_could_go_leaves_every_citation_a_reference(numbers: dict[str, set[int]], count: int) -> None:
+    places = {key: {("f", number) for number in each} for key, each in numbers.items()}
+    gone = could_go(places, count)
+    assert len(gone) <= count and len({*gone}) == len(gone)
+    left = {place for key, each in places.items() if key not in gone for place in each}
+    assert left == {place for each in places.values() for place in each}
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """DataCite and Crossref, which know one work each."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(unquote_plus(self.path))
+        if self.path.startswith("/dois"):
+            work = {
+                "doi": "10.48550/arxiv.2101.00001",
+                "titles": [{"title": "Ferns of the southern hills"}],
+                "creators": [{"givenName": "Jo", "familyName": "Roe"}],
+                "publicationYear": 2021,
+            }
+            body: dict[str, object] = {"data": [{"attributes": work}]}
+        else:
+            work = {
+                "DOI": "10.1145/7.8",
+                "title": [WORK.title],
+                "author": [
+                    {"given": "Ann", "family": "Lind"},
+                    {"given": "Bo", "family": "Moss"},
+                    {"given": "Cy", "family": "Fern"},
+                ],
+                "issued": {"date-parts": [[2021]]},
+                "container-title": ["ICML"],
+            }
+            body = {"message": {"items": [work]}}
+        content = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_services_are_asked_after_consent_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(Client, "_pause", lambda *_: None)
+    bib = tmp_path / "refs.bib"
+    fern = "@article{fern, title={Ferns of the southern hills}, author={Roe, Jo}, year={2021}, eprint={2101.00001}, archiveprefix={arXiv}}"
+    wrong = ENTRY.replace("{moss,", "{wrong,").replace(
+        "grows on the northern side", "never grows on the roots"
+    )
+    bib.write_text(f"{ENTRY}\n{fern}\n{wrong.replace('year =', 'doi = {10.1145/7.8}, year =')}")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
+    Thread(target=server.serve_forever, daemon=True).start()
+    _Answers.asked.clear()
+    address = f"http://127.0.0.1:{server.server_port}"
+    settings = {
+        "file": str(bib),
+        "services": ("crossref", "datacite"),
+        "addresses": (f"crossref={address}", f"datacite={address}"),
+    }
+    try:
+        references(ReferencesSettings(**settings))
+        assert not _Answers.asked and "nothing was sent" in capsys.readouterr().out
+        references(ReferencesSettings(**settings, yes=True))
+        out = capsys.readouterr().out
+        assert "moss confirmed: Crossref; has doi:10.1145/7.8" in out and "fern confirmed: DataCite" in out
+        assert (
+            "wrong contradicted: title Moss never grows on the roots of old beech trees, but Moss grows"
+            in out
+        )
+        count = len(_Answers.asked)
+        references(ReferencesSettings(**settings, yes=True))
+        assert len(_Answers.asked) == count
+    finally:
+        server.shutdown()
