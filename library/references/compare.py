@@ -22,6 +22,7 @@ from citerec.library.references.entry import (
     are_apart,
     are_versions,
     find_series,
+    is_conference,
     is_workshop,
     same_venue,
 )
@@ -34,7 +35,7 @@ TELLING = 5
 """Words of a title that no two works are likely to share by chance."""
 _WORD = re.compile(r"[^\W_]+")
 _SUBTITLE = re.compile(r"[:.?!–—(]| - ")
-_SERIAL = re.compile(r"^(?!.*machine learning research).*\b(?:conference|journal|transactions)\b", re.I)
+_CONFERENCE = re.compile(r"^(?!.*machine learning research).*\bconference\b", re.I)
 _SMALL = frozenset(("a", "an", "the", "and", "of", "s"))
 _GROUP = re.compile(
     r"collaborat|consorti|group|team|committee|network|project|institut|universit|organi[sz]at"
@@ -239,9 +240,9 @@ def _ratio(one: str, two: str) -> float:
 
 
 def _strange_venue(own: LibraryPaper, other: LibraryPaper) -> bool:
-    """True if a venue is none that is known, and its words are not those of the record's series."""
-    if not find_series(other.venue) or find_series(own.venue) or len(own.venue) < SHORT_VENUE:
+    """True if a venue is none that is known, and its words are not those of the record's conference."""
+    if not is_conference(other.venue) or find_series(own.venue) or len(own.venue) < SHORT_VENUE:
         return False
-    return bool(_SERIAL.search(own.venue)) and not (
+    return bool(_CONFERENCE.search(own.venue)) and not (
         is_workshop(own.venue) or is_preprint(own) or is_preprint(other)
     )

@@ -186,6 +186,10 @@ def find_series(venue: str) -> str:
     return series.pop() if len(series) == 1 else ""
 
 
+def is_conference(venue: str) -> bool:
+    return (find_series(venue) or ARXIV) not in {ARXIV, *_journals()}
+
+
 def is_workshop(venue: str) -> bool:
     """True if a venue is a workshop, or another part of a conference that is not its proceedings."""
     return bool(_NOT_THE_VENUE.search(venue))
@@ -227,11 +231,13 @@ def _names(series: str) -> list[str]:
     return next([name for name in names if " " in name] for other, names, _ in _series() if other == series)
 
 
+def _telling_words(venue: str) -> list[str]:
+    return [word for word in _WORD.findall(fold(venue).lower()) if not _STOP.fullmatch(word)]
+
+
 def _abbreviates(first: str, second: str) -> float:
     """Return the share of the words of both names that begin a word of the other; 1 for initials."""
-    one, two = (
-        [w for w in _WORD.findall(fold(t).lower()) if not _STOP.fullmatch(w)] for t in (first, second)
-    )
+    one, two = map(_telling_words, (first, second))
     if not one or not two:
         return 0
     if "".join(one) == "".join(word[0] for word in two) or "".join(two) == "".join(word[0] for word in one):
@@ -399,7 +405,11 @@ def _may_be(venue: str, series: str, other: str) -> bool:
     """True if a venue's name may mean a series that its identifier names."""
     if series or other.lower() in venue.lower():
         return not series
-    return len(venue) < SHORT_VENUE or any(_abbreviates(venue, name) >= LIKE_VENUE for name in _names(other))
+    return (
+        len(venue) < SHORT_VENUE
+        or not _telling_words(venue)
+        or any(_abbreviates(venue, name) >= LIKE_VENUE for name in _names(other))
+    )
 
 
 def _texts(reference: Reference) -> Iterator[Finding]:

@@ -26,6 +26,7 @@ from citerec.library.enrich.client import Client
 from citerec.library.references.answers import Answer, PaperSource, TableSource, judge
 from citerec.library.references.table import Table, build
 from citerec.library.settings import CheckSettings, ReferencesSettings, ReportSettings
+from citerec.tests.made_pdfs import MadePaper
 
 TODAY = date(2026, 11, 29)
 WORK = LibraryPaper(
@@ -99,7 +100,7 @@ def test_an_entry_that_cannot_be_is_contradicted_and_its_sound_twin_is_not(
         ("Lind, Ann and Moss, B. and Fern, Cy", "Lind, Ann and Roe, Jo and Fern, Cy", "authors"),
         ("{2021}", "{2018}", "year"),
         ("International Conference on Machine Learning", "AAAI Conference on Artificial Intelligence", "venue"),
-        ("International Conference on Machine Learning", "Journal of Northern Forestry Science", "venue"),
+        ("International Conference on Machine Learning", "Conference on Forests and Wood", "venue"),
     ],
 )  # fmt: skip
 def test_a_record_of_the_same_title_contradicts(old: str, new: str, field: str) -> None:
@@ -392,3 +393,29 @@ def test_services_are_asked_after_consent_and_once(
         assert len(_Answers.asked) == count
     finally:
         server.shutdown()
+
+
+def test_the_first_page_of_an_own_pdf(tmp_path: Path) -> None:
+    lines = ("Ann Lind and Bo Moss", "doi:10.1000/right.7", "arXiv:2101.00001v2 [cs.CL] 1 Jan 2021")
+    made = MadePaper(
+        WORK.title,
+        "Moss grows on trees. " * 9,
+        [("Introduction", ["Moss and trees. " * 20])],
+        first_page=lines,
+    )
+    file = tmp_path / "moss.pdf"
+    file.write_bytes(made.pdf())
+    own = paper(ENTRY)._replace(files=(str(file),))
+    answer = judge(own, today=TODAY)
+    assert (answer.answer, answer.where) == ("confirmed", "first page of moss.pdf")
+    [finding] = judge(own._replace(arxiv="2101.00002"), today=TODAY).findings
+    assert (finding.field, finding.source) == ("arxiv", "2101.00001")
+    [finding] = judge(own._replace(doi="10.1000/wrong.8", venue=""), today=TODAY).findings
+    assert (finding.field, finding.source) == ("doi", "10.1000/right.7")
+    assert judge(own._replace(title="Ferns of the southern hills"), today=TODAY).answer == "unknown"
+    file.write_bytes(b"no PDF")
+    notes: list[str] = []
+    assert (
+        judge(own, today=TODAY, on_note=notes.append).answer == "unknown"
+        and "moss.pdf: is not a PDF" in notes[0]
+    )
