@@ -118,7 +118,12 @@ def compare(reference: Reference, record: Record, alone: bool = True) -> Compari
     complete = bool(own.authors and other.authors) and len(own.authors) <= len(other.authors)
     placed = venue or not own.venue or bool(PREPRINT_VENUE.search(own.venue))
     agrees = (
-        change == "" and not findings and complete and years <= 1 and placed and not (versions and own.venue)
+        change == ""
+        and not (findings or authors)
+        and complete
+        and years <= 1
+        and placed
+        and not (versions and own.venue)
     )
     return Comparison(findings, True, bool(agrees and (known or told)))
 
@@ -184,6 +189,7 @@ def _authors(reference: Reference, other: LibraryPaper) -> Iterator[Finding]:
         return
     if not any(map(_is_person, own)) or not any(map(_is_person, names)):
         return
+    grows = is_preprint(reference.paper) or is_preprint(other)  # its next version has more authors
     places = _matched(own, names)
     if places[0] is None and 0 not in places:
         yield Finding("author", own[0], names[0], "")
@@ -195,7 +201,7 @@ def _authors(reference: Reference, other: LibraryPaper) -> Iterator[Finding]:
     if found != sorted(found) and whole and len({surname(name) for name in names}) == len(names):
         yield Finding("order", _listed(own), _listed(names), "")
     elif (strange and left and len(names) >= len(own)) or (
-        left and not strange and not reference.abridged and len(own) < MANY
+        left and not (strange or reference.abridged or grows) and len(own) < MANY
     ):
         yield Finding("authors", _listed(own), _listed(names), "")
 
