@@ -6,6 +6,7 @@ that differs least. "unknown" is said of an entry that no record is like: that i
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -171,7 +172,7 @@ def judge(
     findings += [finding for finding in by_id if finding.field not in told]
     where = confirming[0].where if confirming else ""
     for file in paper.files if not where else ():
-        if Path(file).is_file():
+        if os.path.isfile(file):  # False for names that cannot be, too
             try:
                 more, confirmed = _compare_pdf(paper, Path(file))
                 findings, where = findings + more, where or confirmed

@@ -189,7 +189,8 @@ def _authors(reference: Reference, other: LibraryPaper) -> Iterator[Finding]:
         return
     if not any(map(_is_person, own)) or not any(map(_is_person, names)):
         return
-    grows = is_preprint(reference.paper) or is_preprint(other)  # its next version has more authors
+    # The next version of a preprint may have more authors.
+    may_grow = reference.abridged or is_preprint(reference.paper) or is_preprint(other)
     places = _matched(own, names)
     if places[0] is None and 0 not in places:
         yield Finding("author", own[0], names[0], "")
@@ -200,9 +201,7 @@ def _authors(reference: Reference, other: LibraryPaper) -> Iterator[Finding]:
     left = [name for place, name in enumerate(names) if place not in found]
     if found != sorted(found) and whole and len({surname(name) for name in names}) == len(names):
         yield Finding("order", _listed(own), _listed(names), "")
-    elif (strange and left and len(names) >= len(own)) or (
-        left and not (strange or reference.abridged or grows) and len(own) < MANY
-    ):
+    elif (strange and len(names) >= len(own)) or (left and len(own) < MANY and not (strange or may_grow)):
         yield Finding("authors", _listed(own), _listed(names), "")
 
 

@@ -6,8 +6,8 @@ DOIs, arXiv ids and first authors by hash. A lookup reads a block of BLOCK works
 
 from __future__ import annotations
 
-import gzip
 import html
+import io
 import re
 import sqlite3
 import zlib
@@ -17,13 +17,13 @@ from datetime import date
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from citerec.base.errors import InputError, error_text
-from citerec.base.files import atomic_write, cache_folder, expand_user, file_stamp
+from citerec.base.files import atomic_write, cache_folder, expand_user, file_stamp, open_bytes
 from citerec.base.progress import read_progress
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
 from citerec.formats.bibliography.reading.retraction_watch import is_retraction_watch, read_retraction_watch
@@ -34,7 +34,7 @@ from citerec.formats.same_work import hash_text
 from citerec.library.sources.finding import find_sources
 from citerec.library.sources.readers import read_source
 
-BLOCK, LINKS = 64, 4096
+BLOCK, LINKS = 256, 4096
 """Works in a block, and links in one."""
 VERSION = 1
 NEAR = 3
@@ -62,7 +62,7 @@ class Row(NamedTuple):
         )
 
 
-_ROWS = msgspec.msgpack.Decoder(list[Row])
+_COLUMNS = msgspec.msgpack.Decoder(list[list[Any]])
 
 
 class Table:
@@ -148,8 +148,9 @@ class Table:
             content = self._database.execute(
                 "SELECT content FROM works WHERE block = ?", (block,)
             ).fetchone()[0]
-            return _ROWS.decode(zlib.decompress(content))
-        except (sqlite3.Error, zlib.error, msgspec.DecodeError) as error:
+            columns = _COLUMNS.decode(zlib.decompress(content))
+            return [*map(Row._make, zip(*columns, strict=True))]
+        except (sqlite3.Error, zlib.error, msgspec.DecodeError, ValueError, TypeError) as error:
             raise InputError(
                 f"{self.path}: is damaged ({error_text(error)}); remove it, and it is made anew"
             ) from None
@@ -173,6 +174,7 @@ def _first_authors(authors: Iterable[str]) -> str:
 def build(path: Path, files: Sequence[Path], on_bad: OnBadRecord) -> None:
     """Write an index of the works of files. Raises InputError if there are none."""
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA page_size = 1024")  # since each block fills its last page by half
         database.execute("PRAGMA journal_mode = OFF")
         database.execute("PRAGMA synchronous = OFF")
         with closing(
@@ -216,7 +218,7 @@ def _write_works(database: sqlite3.Connection, sorter: sqlite3.Connection) -> in
     decode = msgspec.msgpack.Decoder(Row).decode
 
     def write() -> None:
-        content = zlib.compress(msgspec.msgpack.encode(block), 9)
+        content = zlib.compress(msgspec.msgpack.encode([*zip(*block, strict=True)]), 9)
         database.execute("INSERT INTO works VALUES (?, ?, ?)", (number, first, content))
         names = {name for row in block for name in _names(row)}
         sorter.executemany(
@@ -289,22 +291,16 @@ _FIELD = re.compile(r"<(author|editor|title|year|journal|booktitle|ee|publisher)
 _HOMONYM = re.compile(r" \d{4}$")
 
 
-def _open(file: Path) -> IO[str]:
-    if file.name.lower().endswith(".gz"):
-        return gzip.open(file, "rt", encoding="utf-8", errors="replace")
-    return file.open(encoding="utf-8", errors="replace")
-
-
 def _is_dblp(file: Path) -> bool:
-    with _open(file) as lines:
-        return "<dblp" in lines.read(1000)
+    with open_bytes(file) as (content, _):
+        return b"<dblp" in content.read(1000)
 
 
 def _read_dblp(file: Path) -> Iterator[LibraryPaper]:
     """Yield the works of https://dblp.org/xml/: an element a record, a line an element within it."""
     fields: dict[str, list[str]] = {}
-    with read_progress(file, file.name), _open(file) as lines:
-        for line in lines:
+    with read_progress(file, file.name), open_bytes(file) as (content, _):
+        for line in io.TextIOWrapper(content, encoding="utf-8", errors="replace"):
             for name, value in _FIELD.findall(line):
                 fields.setdefault(name, []).append(html.unescape(re.sub(r"<[^>]+>", "", value)))
             if _END.search(line) and fields.get("title"):
