@@ -10,14 +10,16 @@ import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from glob import glob
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
-from citerec.formats.bibliography.paper import make_paper
+from citerec.formats.bibliography.paper import LibraryPaper, make_paper
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex, read_bibtex
 from citerec.formats.identifiers import find_arxiv_id
-from citerec.library.references.answers import TableSource, judge
+from citerec.library.references.answers import Source, TableSource, judge
 from citerec.library.references.table import Table
 
 hallmark, citeaudit, bibs, *tables = sys.argv[1:]
@@ -25,12 +27,12 @@ CITATION = re.compile(r"(?s)(.+?(?<![A-Z ]\w))\. (.{12,}?[.?!])(?: (.*))?$")
 YEAR = re.compile(r"\b(?:19|20)\d\d(?=[a-z]?\b)")
 
 
-def bibtex(row):
+def bibtex(row: dict[str, Any]) -> str:
     fields = ", ".join(f"{name} = {{{value}}}" for name, value in row["fields"].items())
     return f"@{row['bibtex_type']}{{{row['bibtex_key']}, {fields}}}\n"
 
 
-def citation(text):
+def citation(text: str) -> LibraryPaper | None:
     """Return the paper of "Authors. Title. Venue, year."; None for another form."""
     if not (match := CITATION.match(text)):
         return None
@@ -48,9 +50,9 @@ def citation(text):
     return paper and paper._replace(arxiv=make_paper(title="x", arxiv=arxiv).arxiv)
 
 
-def measure(title, rows, sources):
+def measure(title: str, rows: Sequence[tuple[bool, LibraryPaper]], sources: Sequence[Source]) -> None:
     """Print the answers about valid and invented (label, paper)."""
-    counts, start = Counter(), time.perf_counter()
+    counts, start = Counter[tuple[bool, str]](), time.perf_counter()
     for label, paper in rows:
         counts[label, judge(paper, sources).answer] += 1
     ms = (time.perf_counter() - start) / len(rows) * 1000
@@ -59,7 +61,7 @@ def measure(title, rows, sources):
         shares = ", ".join(
             f"{counts[label, answer] / total:.1%} {answer}" for answer in ("confirmed", "contradicted")
         )
-        print(f"{name}: {'valid' if label else 'invented'} {total:,}: {shares}; {ms:.1f} ms an entry")
+        print(f"{title}: {'valid' if label else 'invented'} {total:,}: {shares}; {ms:.1f} ms an entry")
 
 
 lines = [json.loads(line) for line in Path(hallmark).read_text("utf-8").splitlines()]

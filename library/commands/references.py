@@ -151,14 +151,14 @@ def _ask_services(
                 try:
                     for by_title in (False, True):
                         open_papers = [paper for paper in left if id(paper) not in found]
-                        asked = [
+                        pairs = [
                             (paper, lookup)
                             for paper in open_papers
                             for lookup in _lookups(paper, service)
                             if (lookup.kind == TITLE) == by_title
                         ]
-                        _ask(client, cache, [lookup for _, lookup in asked])
-                        for paper, lookup in asked:
+                        _ask(client, cache, [lookup for _, lookup in pairs])
+                        for paper, lookup in pairs:
                             works = cache.get(service.name, lookup) or []
                             records += [(work, service.label) for work in works]
                             found |= {id(paper)} if works else set()

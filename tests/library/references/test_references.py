@@ -9,7 +9,7 @@ from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import unquote_plus
 
 import pytest
@@ -159,8 +159,10 @@ letters = st.text("abcdefghij ", min_size=3, max_size=30).map(lambda text: f"t{'
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.tuples(letters, letters, st.integers(1900, 2026), st.booleans()), min_size=1, max_size=60))
-def test_an_index_finds_what_a_list_finds(tmp_path_factory: pytest.TempPathFactory, rows: list) -> None:
-    works = [
+def test_an_index_finds_what_a_list_finds(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, int, bool]]
+) -> None:
+    works: list[dict[str, Any]] = [
         {"id": f"w{n}", "title": title, "authors": [f"{author} Roe"], "year": year, "doi": f"10.1000/{n}" * is_known}
         for n, (title, author, year, is_known) in enumerate(rows)
     ]  # fmt: skip
@@ -295,7 +297,7 @@ def test_check_and_references_of_a_draft(draft: Path, capsys: pytest.CaptureFixt
 
 
 def test_report(draft: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = {"tex": str(draft), "author": ("Fern",), "most": 2}
+    settings: dict[str, Any] = {"tex": str(draft), "author": ("Fern",), "most": 2}
     report(ReportSettings(**settings, format="json"))
     content = json.loads(capsys.readouterr().out)
     numbers = {name: content[name] for name in ("references", "citations", "own", "preprints", "oldest")}
@@ -373,7 +375,7 @@ def test_services_are_asked_after_consent_and_once(
     Thread(target=server.serve_forever, daemon=True).start()
     _Answers.asked.clear()
     address = f"http://127.0.0.1:{server.server_port}"
-    settings = {
+    settings: dict[str, Any] = {
         "file": str(bib),
         "services": ("crossref", "datacite"),
         "addresses": (f"crossref={address}", f"datacite={address}"),
