@@ -52,10 +52,10 @@ def citation(text: str) -> LibraryPaper | None:
 
 def measure(title: str, rows: Sequence[tuple[bool, LibraryPaper]], sources: Sequence[Source]) -> None:
     """Print the answers about valid and invented (label, paper)."""
-    counts, start = Counter[tuple[bool, str]](), time.perf_counter()
+    counts, start = Counter[tuple[bool, str]](), time.process_time()
     for label, paper in rows:
         counts[label, judge(paper, sources).answer] += 1
-    ms = (time.perf_counter() - start) / len(rows) * 1000
+    ms = (time.process_time() - start) / len(rows) * 1000
     for label in (True, False):
         total = sum(counts[label, answer] for answer in ("confirmed", "contradicted", "unknown"))
         shares = ", ".join(
@@ -69,8 +69,11 @@ valid = Path(mkdtemp()) / "valid.bib"
 valid.write_text("".join(bibtex(row) for row in lines if row["label"] == "VALID"), "utf-8")
 rows = [(row["label"] == "VALID", next(parse_bibtex(bibtex(row), "", lambda _: None))) for row in lines]
 listed = json.loads(Path(citeaudit).read_text("utf-8"))["data"]
-real = [(row["GT"], citation(row["citation"])) for row in listed if row["source_type"] == "realworld"]
-real = [(label, paper) for label, paper in real if paper]
+real = [
+    (row["GT"], paper)
+    for row in listed
+    if row["source_type"] == "realworld" and (paper := citation(row["citation"]))
+]
 opened = TableSource(Table.open(tables, lambda _: None))
 own = TableSource(Table.open([str(valid)], lambda _: None))
 for name, sources in {
