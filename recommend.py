@@ -23,6 +23,8 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "search": (settings.SearchSettings, "citerec.library.commands.ask:search"),
     "draft": (settings.DraftSettings, "citerec.library.drafts.suggest:draft"),
     "check": (settings.CheckSettings, "citerec.library.drafts.check:check"),
+    "references": (settings.ReferencesSettings, "citerec.library.commands.references:references"),
+    "report": (settings.ReportSettings, "citerec.library.commands.report:report"),
     "build": (settings.BuildSettings, "citerec.library.commands.change:build"),
     "add": (settings.AddSettings, "citerec.library.commands.change:add"),
     "remove": (settings.RemoveSettings, "citerec.library.commands.change:remove"),
@@ -97,7 +99,7 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
     if drafts and len(plain) == 2:  # in any order
         [library] = [option for option in plain if option is not drafts[0]]
         return [f"library={library}", *(option for option in options if option is not library)]
-    if name in ("build", "check"):
+    if name in ("build", "check", "references", "report"):
         return list(options)
     from citerec.library.commands.nearby import Nearby, is_there
 

@@ -129,17 +129,12 @@ class UpdateSettings(ChangeSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnrichSettings(ChangeSettings):
-    """Fill in abstracts, DOIs, years and venues that a library lacks, from services or files."""
+class ServiceSettings(LibrarySettings):
+    """Shared by the commands that ask services."""
 
-    from_: str = ""
-    """instead of services: a file, folder or pattern as for source, another library, or Retraction Watch's
-    CSV; adds no papers; or pdf: abstracts of the papers' PDFs (e.g. works.jsonl.gz)"""
-    retractions: bool = False
-    """ask OpenAlex and Crossref also about papers that lack nothing, whether they were retracted"""
     yes: bool = False
     """send without asking; without it, a command that cannot ask only says what it would send"""
-    services: tuple[str, ...] = setting(SERVICES, choices=SERVICES)
+    services: tuple[str, ...] = setting(SERVICES, choices=(*SERVICES, "datacite"))
     """services to ask, always in this order"""
     mailto: str = ""
     """your e-mail address, for OpenAlex and Crossref; empty: $CITEREC_MAILTO"""
@@ -149,9 +144,20 @@ class EnrichSettings(ChangeSettings):
     """key for Semantic Scholar; empty: $S2_API_KEY"""
     max_age: int = 180
     """days after which a service is asked again"""
-    format: str = setting("table", choices=("table", "json"))
     addresses: tuple[str, ...] = ()
     """other addresses of services (e.g. [openalex=https://mirror.lab])"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnrichSettings(ServiceSettings, ChangeSettings):
+    """Fill in abstracts, DOIs, years and venues that a library lacks, from services or files."""
+
+    from_: str = ""
+    """instead of services: a file, folder or pattern as for source, another library, or Retraction Watch's
+    CSV; adds no papers; or pdf: abstracts of the papers' PDFs (e.g. works.jsonl.gz)"""
+    retractions: bool = False
+    """ask OpenAlex and Crossref also about papers that lack nothing, whether they were retracted"""
+    format: str = setting("table", choices=("table", "json"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -267,6 +273,60 @@ class CheckSettings(LibrarySettings):
     """exit with 1 if there are findings, entries that are never cited aside"""
     root: str = ""
     """folder that may be read for inputs; empty: the draft's"""
+    references: bool = False
+    """also report cited entries that contradict themselves or the library's records (citerec references)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferencesSettings(ServiceSettings):
+    """Check whether references are real and said right: confirmed, contradicted or unknown."""
+
+    positional: ClassVar[str] = "file"
+
+    file: str = ""
+    """a bibliography (.bib, .ris, CSL JSON ...) or a draft; empty: all papers of the library"""
+    library: str = ""
+    """folder of a library whose records are compared; what services have filled in confirms"""
+    table: tuple[str, ...] = ()
+    """works to compare with: DBLP's dblp.xml.gz, dumps and files of papers, Retraction Watch's CSV; turned
+    once into an index in the cache (e.g. dblp.xml.gz)"""
+    services: tuple[str, ...] = setting((), choices=(*SERVICES, "datacite"))
+    """services to ask, always in this order; empty: none"""
+    format: str = setting("text", choices=("text", "json"))
+    strict: bool = False
+    """exit with 1 if an entry is contradicted or retracted"""
+    bib: tuple[str, ...] = ()
+    """a draft's .bib files; empty: those that it names, else those beside it"""
+    root: str = ""
+    """folder that may be read for a draft's inputs; empty: the draft's"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.file and not self.library:
+            raise InputError("give a bibliography, a draft or library=, as in citerec references refs.bib")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportSettings(LibrarySettings):
+    """Report on the references of a draft before it is submitted: numbers, ages, venues, what to mend."""
+
+    positional: ClassVar[str] = "tex"
+
+    tex: str
+    """the draft, in LaTeX, Markdown, Typst, Org, Word or LibreOffice (e.g. paper.tex)"""
+    library: str = ""
+    """folder of a library that knows published versions and retractions, too"""
+    table: tuple[str, ...] = ()
+    """works to compare with, as for citerec references"""
+    author: tuple[str, ...] = ()
+    """family names of the draft's authors, to count own works (e.g. [Lind,Moss])"""
+    most: int = 0
+    """references that the journal allows; 0: any number"""
+    format: str = setting("text", choices=("text", "html", "json"))
+    bib: tuple[str, ...] = ()
+    """the draft's .bib files; empty: those that it names, else those beside it"""
+    root: str = ""
+    """folder that may be read for inputs; empty: the draft's"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,5 +382,7 @@ class LspSettings(LibrarySettings):
     """write abstracts into new entries of the .bib file"""
     preprints: bool = False
     """report citations of preprints whose published version is in the .bib file or the library"""
+    references: bool = False
+    """report cited entries that contradict themselves or the library's records"""
     watch: bool = False
     """reread the library's sources whenever they change: files, folders, Zotero"""

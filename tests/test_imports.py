@@ -25,6 +25,7 @@ LIBRARY = [
     "sources",
     "evidence",
     "papers",
+    "references",
     "ask",
     "drafts",
     "enrich",

@@ -100,6 +100,18 @@ def read_pdf(file: str | Path | bytes) -> PdfText:
     return PdfText(arrange(lines), find_title(lines), clean(first), pages)
 
 
+def read_first_page(file: str | Path) -> str:
+    """Read the text of a PDF's first page. Raises InputError if it is encrypted or damaged."""
+    try:
+        document = pypdfium2.PdfDocument(file)
+    except (pypdfium2.PdfiumError, OSError):
+        raise InputError("is not a PDF, needs a password or is damaged") from None
+    try:
+        return clean(_read_page(document, 0, [])[0]) if len(document) else ""
+    finally:
+        document.close()
+
+
 def _read_page(document: pypdfium2.PdfDocument, number: int, strips: list[float]) -> tuple[str, list[Line]]:
     """Return the text of a page as it stands there, and its lines in reading order. strips: see
     `line_numbers`."""

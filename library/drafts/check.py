@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from citerec.base.errors import InputError, count_noun
 from citerec.base.files import expand_user, real_path
+from citerec.formats.bibliography.attachments import file_folders
 from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.paper import (
     PREPRINT_VENUE,
@@ -80,7 +81,8 @@ class CheckedDraft:
 
 
 class Finding(NamedTuple):
-    """A problem of a key, at a line of a file. kind: unknown, duplicate, preprint, retracted or uncited."""
+    """A problem of a key, at a line of a file. kind: unknown, duplicate, preprint, retracted, reference or
+    uncited."""
 
     kind: str
     key: str
@@ -109,6 +111,8 @@ def check(settings: CheckSettings) -> None:
             " library=DIR or root="
         )
     findings = find_problems(draft, library)
+    if settings.references:
+        findings += find_contradictions(draft, library)
     if settings.format == "json":
         listed = [finding._asdict() | {"file": str(finding.file)} for finding in findings]
         content = {"draft": str(draft.path), "findings": listed, "notes": list(draft.notes)}
@@ -126,7 +130,7 @@ def read_checked(path: Path, root: Path | None = None, bibs: Sequence[Path] = ()
     citations, listed = [*_citations(source, reader, path)], [*_listed(reader)]
     references = source.references
     read, others = list(dict.fromkeys(references.bibs().values())), references.other_files()
-    entries, printed = [*_entries(read)], references.other_keys()
+    entries, printed = [*read_entries(read)], references.other_keys()
     empty = [file for file in read if file not in {entry.file for entry in entries}]
     notes = [*source.notes, *(f"{file.name} has no entries" for file in empty)]
     return CheckedDraft(path, citations, listed, source.uncited, entries, printed, read, others, notes)
@@ -159,13 +163,14 @@ def _listed(reader: PlaceholderReader) -> Iterator[Citation]:
                 yield Citation(key, file, text.count("\n", 0, start) + 1, start, end)
 
 
-def _entries(bibs: Sequence[Path]) -> Iterator[Entry]:
+def read_entries(bibs: Sequence[Path]) -> Iterator[Entry]:
+    """Yield the entries of .bib files with a key, in order."""
     for file in bibs:
         text = decode_text(file)
         bibliography = BibtexText(text)
         papers: dict[str, LibraryPaper] = {}
         if bibliography.entries:
-            for paper in parse_bibtex(text, str(file), lambda _: None):
+            for paper in parse_bibtex(text, str(file), lambda _: None, file_folders(file, text)):
                 papers.setdefault(paper.key, paper)
         for entry in bibliography.entries:
             if entry.key:
@@ -228,6 +233,21 @@ def _unknown_keys(
         hint = f"; did you mean {close[0]}?" if close else ""
         place = f"{where} and the library" if library is not None else where
         yield _at(citation, "unknown", f"is unknown in {place}{hint}")
+
+
+def find_contradictions(draft: CheckedDraft, library: Library | None = None) -> list[Finding]:
+    """Return the cited entries that contradict themselves, their PDFs or the records of a library."""
+    from citerec.library.references.answers import PaperSource, judge
+
+    aliases = {alias: entry.key for entry in draft.entries for alias in entry.aliases}
+    cited = {aliases.get(citation.key, citation.key) for citation in draft.citations}
+    entries = {entry.key: entry for entry in reversed(draft.entries) if entry.key in cited and entry.paper}
+    papers = [entry.paper for entry in entries.values() if entry.paper]
+    sources = [PaperSource.of_library(library, papers)] if library is not None else []
+    answers = [judge(paper, sources) for paper in papers]
+    return [
+        _at(entries[answer.key], "reference", answer.said) for answer in reversed(answers) if answer.findings
+    ]
 
 
 def _defined_twice(draft: CheckedDraft, entries: dict[str, Entry]) -> Iterator[Finding]:

@@ -41,6 +41,7 @@ from citerec.library.editor.documents import (
 from citerec.library.editor.workspace import Workspace
 from citerec.library.evidence.explanation import NO_EVIDENCE
 from citerec.library.papers.search import count_words, query_words
+from citerec.library.references.answers import PaperSource, judge
 from citerec.library.settings import LspSettings
 from citerec.retrieval.passages import CitingPassages
 from citerec.retrieval.queries import Query
@@ -70,6 +71,8 @@ class Features(Workspace):
     def __init__(self, settings: LspSettings) -> None:
         super().__init__(settings)
         self._networks = ThreadPoolExecutor(1)
+        self._judged: dict[str, str] = {}
+        """What contradicts an entry, by its text."""
         self.markdown: set[str] = set()
         self.label_details = False
 
@@ -362,9 +365,12 @@ class Features(Workspace):
         for span in outline.missing:
             tell(span, "missing", "a citation is missing", level.Information)
         preprints = {preprint.key: preprint.message for preprint in self._preprints(bibliography, cited)}
+        contradicted = self._contradicted(bibliography, cited)
         for key, start, end in outline.cited if where else ():
             if key in preprints:
                 tell((start, end), "preprint", f"{key} {preprints[key]}", level.Information)
+            if key in contradicted:
+                tell((start, end), "reference", f"{key}: {contradicted[key]}", level.Information)
             if note := retraction_note(self._retracted(key, bibliography)):
                 tell((start, end), "retracted", f"{key} was {note}", level.Warning)
             if others := [other for other in same.get(key, ()) if other != key and other in cited]:
@@ -386,6 +392,19 @@ class Features(Workspace):
             return entry.paper.retracted
         row = None if self.library is None else self.library.row(bibliography.ids.get(key, key))
         return "" if row is None or self.library is None else self.library.paper(row).retracted
+
+    def _contradicted(self, bibliography: Bibliography, cited: set[str]) -> dict[str, str]:
+        """Return what contradicts the entries of cited keys, by key, if the settings ask for it."""
+        if not self.settings.references:
+            return {}
+        entries = {key: entry for key in cited if (entry := bibliography.entries.get(key)) and entry.paper}
+        new = {entry.text: entry.paper for entry in entries.values() if entry.text not in self._judged}
+        papers = [paper for paper in new.values() if paper]
+        sources = [PaperSource.of_library(self.library, papers)] if self.library and papers else []
+        for text, paper in zip(new, papers, strict=True):
+            answer = judge(paper, sources)
+            self._judged[text] = answer.said if answer.findings else ""
+        return {key: said for key, entry in entries.items() if (said := self._judged[entry.text])}
 
     def _preprints(self, bibliography: Bibliography, cited: set[str]) -> list[check.Finding]:
         """Return the cited preprints that are published, if the settings ask for them."""

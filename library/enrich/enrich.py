@@ -45,7 +45,7 @@ from citerec.library.papers.fulltexts import PdfAbstracts
 from citerec.library.papers.library import Library
 from citerec.library.papers.merging import KeyIndex
 from citerec.library.papers.writer import current_contexts
-from citerec.library.settings import EnrichSettings
+from citerec.library.settings import EnrichSettings, ReferencesSettings, ServiceSettings
 from citerec.retrieval.arrays import Rows
 
 KEYS = {"openalex": "OPENALEX_API_KEY", "semanticscholar": "S2_API_KEY"}
@@ -111,7 +111,7 @@ def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache
     services, rows = make_services(settings), _rows(library, settings)
     finder = ServiceFinder(library, services, cache, settings.retractions)
     plan = _plan(library, rows, finder)
-    if plan and not _consent(settings, plan, services):
+    if plan and not consent(settings, plan, services):
         return
     try:
         unavailable = _ask_all(library, rows, finder, plan)
@@ -126,7 +126,7 @@ def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache
         raise InputError(f"{name}: {reason}; the same command asks again what was not answered")
 
 
-def make_services(settings: EnrichSettings) -> list[Service]:
+def make_services(settings: ServiceSettings) -> list[Service]:
     """Return the services to ask, in order. Raises InputError for an address that is not safe."""
     addresses = dict(part.partition("=")[::2] for part in settings.addresses)
     if unknown := addresses.keys() - SERVICES:
@@ -257,8 +257,11 @@ def _plan(library: Library, rows: Rows, finder: ServiceFinder) -> Plan:
     return {name: kinds for name, kinds in plan.items() if kinds}
 
 
-def _consent(settings: EnrichSettings, plan: Plan, services: Sequence[Service]) -> bool:
-    """Say what will be sent where, and ask whether to."""
+def consent(
+    settings: EnrichSettings | ReferencesSettings, plan: Plan, services: Sequence[Service], name: str = ""
+) -> bool:
+    """Say what will be sent where, and ask whether to. name: what it is about; by default the library."""
+    name = name or settings.library
     requests, seconds, lines = 0, 0.0, []
     for service in services:
         if kinds := plan.get(service.name):
@@ -270,7 +273,7 @@ def _consent(settings: EnrichSettings, plan: Plan, services: Sequence[Service]) 
             requests, seconds = requests + needed, seconds + needed * service.interval
             lines.append(f"  {urlsplit(service.address).hostname}: {', '.join(parts)}")
     out = sys.stderr if settings.yes or settings.format == "json" else sys.stdout
-    print(f"{settings.library}: at most this is sent, or identifiers found for a title:", file=out)
+    print(f"{name}: at most this is sent, or identifiers found for a title:", file=out)
     print(*lines, sep="\n", file=out)
     print(f"  in {count_noun(requests, 'request')}, {_duration(seconds)} or more", file=out)
     if settings.yes:
@@ -281,7 +284,7 @@ def _consent(settings: EnrichSettings, plan: Plan, services: Sequence[Service]) 
             return True
     print("nothing was sent; yes=true sends it", file=out)
     if settings.format == "json":
-        print(json.dumps({"library": settings.library, "sent": False, "plan": plan}, indent=1))
+        print(json.dumps({"library": name, "sent": False, "plan": plan}, indent=1))
     return False
 
 

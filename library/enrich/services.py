@@ -359,6 +359,35 @@ class Arxiv(Service):
         return _assign(lookups, works)
 
 
+class DataCite(Service):
+    """https://support.datacite.org/reference: GET /dois?query=doi:("A" OR "B") gives {"data": [work]}."""
+
+    name, label, kinds, titles, interval = "datacite", "DataCite", ("doi", "arxiv"), 0, 0.2
+
+    def request(self, lookups: Sequence[Lookup]) -> Request:
+        start = ARXIV_DOI if lookups[0].kind == "arxiv" else ""
+        asked = " OR ".join(f'"{start}{lookup.value}"' for lookup in lookups)
+        return Request("/dois", {"query": f"doi:({asked})", "page[size]": str(BATCH)})
+
+    def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
+        records = msgspec.json.decode(content)["data"]
+        return _assign(lookups, self.works([record["attributes"] for record in records]))
+
+    def work(self, fields: Fields) -> LibraryPaper:
+        names = [
+            " ".join(filter(None, (creator.text("givenName"), creator.text("familyName"))))
+            or creator.text("name")
+            for creator in fields.children("creators")
+        ]
+        return make_paper(
+            title=next((title.text("title") for title in fields.children("titles")), ""),
+            authors=names,
+            year=find_year(str(fields.record.get("publicationYear") or "")),
+            venue=fields.child("container").text("title") or fields.text("publisher"),
+            doi=fields.text("doi"),
+        )
+
+
 def _given(**parameters: str) -> dict[str, str]:
     return {name: value for name, value in parameters.items() if value}
 
@@ -368,5 +397,6 @@ SERVICES: dict[str, tuple[type[Service], str]] = {
     "semanticscholar": (SemanticScholar, "https://api.semanticscholar.org/graph/v1"),
     "crossref": (Crossref, "https://api.crossref.org"),
     "arxiv": (Arxiv, "https://export.arxiv.org/api"),
+    "datacite": (DataCite, "https://api.datacite.org"),
 }
 """Class and address of each service, in the order in which they are asked."""

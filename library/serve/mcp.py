@@ -127,6 +127,14 @@ def make_server(
         )
 
     @server.tool(annotations=reads)
+    async def check_references(
+        entries: Annotated[messages.Text, Field(description="BibTeX entries of the references")],
+    ) -> list[dict[str, Any]]:
+        """Say of each reference whether the user's library confirms or contradicts it, with both readings;
+        unknown means that nothing is known, not that it is invented."""
+        return await call(lambda: messages.check_references(recommender, entries))
+
+    @server.tool(annotations=reads)
     async def entries(
         keys: Annotated[messages.Names, Field(min_length=1, description="keys or ids of the papers")],
         format: Annotated[messages.EntryFormat, _default("bibtex")] = "bibtex",

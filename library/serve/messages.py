@@ -343,6 +343,15 @@ def paper_link(paper: LibraryPaper) -> str:
     return f"https://arxiv.org/abs/{quote(paper.arxiv)}" if paper.arxiv else ""
 
 
+def check_references(recommender: Recommender, entries: str) -> list[dict[str, Any]]:
+    """Return what the library says of BibTeX entries. Raises InputError if there is none."""
+    from citerec.library.references.answers import PaperSource, judge
+
+    papers = [*parse_bibtex(entries, "entries", raise_bad)]
+    sources = [PaperSource.of_library(recommender.library, papers)]
+    return [judge(paper, sources).as_json() for paper in papers]
+
+
 def find_papers(recommender: Recommender, search: Search) -> Found:
     """Search the library. Raises InputError for a query without words."""
     papers = []

@@ -395,6 +395,17 @@ def test_published_preprints_are_reported_if_asked(library: Path, tmp_path: Path
     assert found == ([("preprint", message)] if asked else [])
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_contradicted_entries_are_reported_if_asked(library: Path, tmp_path: Path, asked: bool) -> None:
+    (tmp_path / "refs.bib").write_text("@article{late, title={Trees}, author={Kim, Ann}, year=2090}")
+    features = Features(LspSettings(library=str(library), references=asked))
+    features.folders = [tmp_path]
+    text = "\\documentclass{a}\\begin{document}Fruit \\cite{late}.\\bibliography{refs}\\end{document}"
+    document = show(features, (tmp_path / "a.tex").as_uri(), text)
+    found = [(one.code, one.message.partition(",")[0]) for one in features.diagnose(document)]
+    assert found == ([("reference", "late: year 2090")] if asked else [])
+
+
 def test_retracted_papers_are_reported(tmp_path: Path) -> None:
     told = "Crossref, 2021-03-04, doi:10.1000/notice"
     paper = LibraryPaper(

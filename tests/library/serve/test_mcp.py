@@ -107,13 +107,28 @@ def test_a_full_queue_is_reported(recommender: RecommenderSpy) -> None:
     assert "503" not in refused.content[0].text
 
 
+def test_references_are_checked(recommender: RecommenderSpy) -> None:
+    server = make_server(recommender, asyncio.to_thread)
+    entries = "@article{late, title={Trees}, year={2090}}"
+    done, refused = call_tools(
+        server, ("check_references", {"entries": entries}), ("check_references", {"entries": "x"})
+    )
+    [answer] = done.structured_content["result"]
+    assert (answer["key"], answer["answer"], answer["findings"][0]["field"]) == (
+        "late",
+        "contradicted",
+        "year",
+    )
+    assert refused.is_error and "no entries" in refused.content[0].text
+
+
 def test_the_tools_are_described(recommender: RecommenderSpy) -> None:
     async def described() -> list[Any]:
         async with Client(make_server(recommender, asyncio.to_thread)) as client:
             return list((await client.list_tools()).tools)
 
     tools = {tool.name: tool for tool in asyncio.run(described())}
-    assert set(tools) == {"recommend_citation", "find_passage", "search", "entries"}
+    assert set(tools) == {"recommend_citation", "find_passage", "search", "entries", "check_references"}
     for tool in tools.values():
         assert tool.description and tool.annotations.read_only_hint
         assert all("description" in given for given in tool.input_schema["properties"].values())

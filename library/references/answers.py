@@ -1,0 +1,245 @@
+"""The evidence about an entry put together: confirmed, contradicted or unknown, and the status of its work.
+
+What an entry's identifiers belong to always counts; of records with its title, those that agree, else the one
+that differs least. "unknown" is said of an entry that no record is like: that it is not found tells nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.base.errors import InputError
+from citerec.formats.bibliography.paper import LibraryPaper, is_preprint, is_published
+from citerec.formats.identifiers import clean_doi
+from citerec.formats.letters import LONG_TITLE, fold, normalise_title
+from citerec.formats.names import surname
+from citerec.formats.same_work import Identity, identity
+from citerec.library.papers.library import Library
+from citerec.library.papers.merging import KeyIndex
+from citerec.library.references.compare import Comparison, Record, compare
+from citerec.library.references.entry import Finding, Reference, are_apart, check_entry
+from citerec.library.references.table import Table
+from citerec.library.settings import SERVICES
+
+CONFIRMED, CONTRADICTED, UNKNOWN = "confirmed", "contradicted", "unknown"
+PDF = "pdf"
+_DOI_COLUMN, _ARXIV_COLUMN, _TITLE_COLUMN = map(Identity._fields.index, ("doi", "arxiv", "title"))
+_STAMP = re.compile(r"arXiv:(\d{4}\.\d{4,5})(?:v\d+)?\s+\[")
+_PAGE_DOI = re.compile(r"(?:doi\.org/|\bdoi:?\s*)(10\.\d{4,9}/\S+)", re.IGNORECASE)
+
+
+class Source(Protocol):
+    """Records of works: of an index, a library, other entries, lists of PDFs, services."""
+
+    def records(self, paper: LibraryPaper) -> Iterator[Record]:
+        """Yield what may be a paper's work: by its identifiers, title or authors."""
+
+
+class TableSource:
+    """The works of an index (references.table)."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._where = f"{table.name}, {table.date}"
+
+    def records(self, paper: LibraryPaper) -> Iterator[Record]:
+        yield from (Record(work, self._where, by_id=True) for work in self._table.by_id(paper))
+        named = self._table.by_title(paper)
+        for work in named or self._table.by_authors(paper):
+            yield Record(work, self._where)
+
+
+class PaperSource:
+    """Records in memory or in a library: papers by their hashed identifiers [N, F] (same_work.Identity).
+
+    where: returns who says what the record of a row says, and whether that confirms an entry.
+    """
+
+    def __init__(
+        self,
+        numbers: NDArray[np.uint64],
+        paper: Callable[[int], LibraryPaper],
+        where: Callable[[int, LibraryPaper], tuple[str, bool]],
+    ) -> None:
+        columns = (_DOI_COLUMN, _ARXIV_COLUMN, _TITLE_COLUMN)
+        self._columns = [(place, KeyIndex(np.ascontiguousarray(numbers[:, place]))) for place in columns]
+        self._paper, self._where = paper, where
+
+    @classmethod
+    def of(cls, records: Sequence[tuple[LibraryPaper, str]], confirms: bool = True) -> PaperSource:
+        """Return a source of records, each with who says it."""
+        numbers = np.array([identity(paper) for paper, _ in records], np.uint64)
+        numbers = numbers.reshape(-1, len(Identity._fields))
+        return cls(numbers, lambda row: records[row][0], lambda row, _: (records[row][1], confirms))
+
+    @classmethod
+    def of_library(cls, library: Library, papers: Iterable[LibraryPaper]) -> PaperSource:
+        """Return a source of the records of a library that may be those of papers.
+
+        A record confirms what a service has told of it; what its user wrote is compared only.
+        """
+        storage, name = library.related(papers), library.path.name
+
+        def where(row: int, record: LibraryPaper) -> tuple[str, bool]:
+            told = sorted({mark.partition(":")[2] for mark in record.filled} & {*SERVICES})
+            return ", ".join((f"library {name}", *told)), bool(told)
+
+        return cls(storage.identities, storage.paper, where)
+
+    def records(self, paper: LibraryPaper) -> Iterator[Record]:
+        own, seen = np.array([identity(paper)], np.uint64), set[int]()
+        for place, index in self._columns:
+            for _, row in index.matches(own[:, place]):
+                record = self._paper(row)
+                if row not in seen:
+                    seen.add(row)
+                    where, confirms = self._where(row, record)
+                    yield Record(record, where, place != _TITLE_COLUMN, confirms)
+
+
+class Status(NamedTuple):
+    """What is to be known of a work. kind: retracted, published (a preprint that was), doi (it has one) or
+    shared (another entry has its identifier and another title: one of the two is wrong)."""
+
+    kind: str
+    text: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the evidence says of an entry. where: who confirms it."""
+
+    key: str
+    findings: Sequence[Finding]
+    status: Sequence[Status] = ()
+    where: str = ""
+
+    @property
+    def answer(self) -> str:
+        return CONTRADICTED if self.findings else CONFIRMED if self.where else UNKNOWN
+
+    @property
+    def said(self) -> str:
+        return "; ".join(finding.text for finding in self.findings) or self.where
+
+    @property
+    def text(self) -> str:
+        parts = [f"{self.answer}: {self.said}" if self.said else self.answer]
+        return "; ".join(parts + [f"{status.text} ({status.where})" for status in self.status])
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "answer": self.answer,
+            "findings": [finding._asdict() for finding in self.findings],
+            "confirmed": self.where,
+            "status": [status._asdict() for status in self.status],
+        }
+
+
+def judge(
+    paper: LibraryPaper,
+    sources: Iterable[Source] = (),
+    others: Source | None = None,
+    today: date | None = None,
+    on_note: Callable[[str], None] = lambda _: None,
+) -> Answer:
+    """Return what an entry and other records say of it.
+
+    others: the other entries of its bibliography. on_note: is told of PDFs that cannot be read.
+    """
+    reference = Reference(paper)
+    findings = check_entry(reference, today or date.today())
+    compared = [*_compared(reference, sources)]
+    by_id = [finding for record, comparison in compared if record.by_id for finding in comparison.findings]
+    same = [(record, comparison) for record, comparison in compared if comparison.same]
+    agreeing = [record for record, comparison in same if comparison.agrees]
+    confirming = [record for record in agreeing if record.confirms]
+    by_title = [comparison.findings for record, comparison in same if not record.by_id]
+    if not by_id and not agreeing and by_title:
+        by_id = min(by_title, key=len)
+    told = {finding.field for finding in findings}
+    findings += [finding for finding in by_id if finding.field not in told]
+    where = confirming[0].where if confirming else ""
+    for file in paper.files if not where else ():
+        if os.path.isfile(file):  # False for names that cannot be, too
+            try:
+                more, confirmed = _compare_pdf(paper, Path(file))
+                findings, where = findings + more, where or confirmed
+            except InputError as error:
+                on_note(f"{file}: {error}")
+    unique = list({(finding.field, finding.source): finding for finding in reversed(findings)}.values())[::-1]
+    status = [*_status(paper, same), *(_shared(reference, others) if others else ())]
+    return Answer(paper.key, unique, status, where)
+
+
+def _compared(reference: Reference, sources: Iterable[Source]) -> Iterator[tuple[Record, Comparison]]:
+    for source in sources:
+        own = reference.paper
+        records = [record for record in source.records(own) if record.paper != own or record.confirms]
+        letters = normalise_title(reference.paper.title)
+        named = [r.paper for r in records if not r.by_id and normalise_title(r.paper.title) == letters]
+        alone = len({surname(work.authors[0]).lower() for work in named if work.authors}) <= 1
+        yield from ((record, compare(reference, record, alone)) for record in records)
+
+
+def _status(paper: LibraryPaper, same: Sequence[tuple[Record, Comparison]]) -> Iterator[Status]:
+    if paper.retracted:
+        yield Status("retracted", "retracted", paper.retracted)
+    elif told := next((record for record, _ in same if record.paper.retracted), None):
+        yield Status("retracted", "retracted", f"{told.paper.retracted}; {told.where}")
+    sound = [record for record, comparison in same if not comparison.findings]
+    if is_preprint(paper):
+        for record in sound:
+            if is_published(record.paper) and not is_preprint(record.paper):
+                work = record.paper
+                details = filter(None, (work.venue, str(work.year or ""), work.doi and f"doi:{work.doi}"))
+                yield Status("published", f"published since: {', '.join(details)}", record.where)
+                return
+    dois = {record.paper.doi: record.where for record in sound if record.paper.doi}
+    if not paper.doi and len(dois) == 1:
+        [(doi, where)] = dois.items()
+        yield Status("doi", f"has doi:{doi}", where)
+
+
+def _shared(reference: Reference, others: Source) -> Iterator[Status]:
+    """Yield the other entries with an identifier of this one, but another title."""
+    paper = reference.paper
+    for record in others.records(paper):
+        if record.by_id and record.paper.key != paper.key:
+            for finding in compare(reference, record).findings:
+                if finding.field == "title":
+                    id = f"doi:{paper.doi}" if paper.doi == record.paper.doi else f"arXiv:{paper.arxiv}"
+                    yield Status("shared", f"{id} is also that of {finding.source!r}", record.where)
+
+
+def _compare_pdf(paper: LibraryPaper, file: Path) -> tuple[list[Finding], str]:
+    """Compare an entry with the first page of its own PDF; return what differs, and who confirms it or "".
+
+    A title that is not there says nothing: the page may be a cover, or its letters pictures.
+    """
+    from citerec.formats.articles.pdf import read_first_page  # PDFium is loaded for those who have PDFs
+
+    page = read_first_page(file)
+    title, findings = normalise_title(paper.title), list[Finding]()
+    if len(title) < LONG_TITLE or title not in normalise_title(page):
+        return [], ""
+    where = f"first page of {file.name}"
+    stamp, dois = _STAMP.search(page), {clean_doi(doi) for doi in _PAGE_DOI.findall(page)}
+    if stamp and paper.arxiv and stamp[1] != paper.arxiv:
+        findings.append(Finding("arxiv", paper.arxiv, stamp[1], where))
+    if len(dois) == 1 and paper.doi and are_apart(doi := dois.pop(), paper.doi):
+        findings.append(Finding("doi", paper.doi, doi, where))
+    first = surname(paper.authors[0]).lower() if paper.authors else ""
+    confirms = not findings and first and first in fold(page).lower()
+    return findings, where if confirms else ""

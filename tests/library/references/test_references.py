@@ -1,0 +1,423 @@
+# ruff: noqa: E501
+"""citerec references: each rule with an entry that breaks it and its sound twin; the index; the command."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import date
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, ClassVar
+from urllib.parse import unquote_plus
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from citerec.base.errors import InputError
+from citerec.formats.bibliography.paper import LibraryPaper, retraction
+from citerec.formats.bibliography.reading.bibtex import parse_bibtex
+from citerec.library.commands.references import references
+from citerec.library.commands.report import could_go, report
+from citerec.library.drafts.check import check
+from citerec.library.enrich.client import Client
+from citerec.library.references.answers import Answer, PaperSource, TableSource, judge
+from citerec.library.references.table import Table, build
+from citerec.library.settings import CheckSettings, ReferencesSettings, ReportSettings
+from citerec.tests.made_pdfs import MadePaper
+
+TODAY = date(2026, 11, 29)
+WORK = LibraryPaper(
+    "w",
+    title="Moss grows on the northern side of old beech trees",
+    authors=("Ann Lind", "Bo Moss", "Cy Fern"),
+    year=2021,
+    venue="ICML",
+    doi="10.1145/3447548.3467401",
+)
+ENTRY = """@inproceedings{moss,
+  title = {Moss grows on the northern side of old beech trees}, author = {Lind, Ann and Moss, B. and Fern, Cy},
+  booktitle = {Proceedings of the 38th International Conference on Machine Learning}, year = {2021}}"""
+
+
+def paper(bibtex: str) -> LibraryPaper:
+    return next(parse_bibtex(bibtex, "entry", lambda _: None))
+
+
+def entry(**fields: str) -> LibraryPaper:
+    kind = fields.pop("kind", "article")
+    return paper(f"@{kind}{{key, {', '.join(f'{name} = {{{value}}}' for name, value in fields.items())}}}")
+
+
+def fields_of(answer: Answer) -> list[str]:
+    return [finding.field for finding in answer.findings]
+
+
+def by_table(*works: LibraryPaper) -> list[PaperSource]:
+    return [PaperSource.of([(work, "table") for work in works])]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "field"),
+    [
+        ({"doi": "10.99999/abc.1"}, {"doi": "10.1016/j.abc.2020.01.001"}, "doi"),
+        ({"doi": "Volume 7, pp. 1-2"}, {"doi": "10/gf9tjp"}, "doi"),
+        ({"doi": "XXXX"}, {"doi": "none"}, "doi"),
+        ({"doi": "10.1007/a-1", "url": "https://doi.org/10.1016/b"}, {"doi": "10.1007/a_1", "url": r"https://doi.org/10.1007/a{\_}1"}, "doi"),
+        ({"eprint": "2013.01234"}, {"eprint": "2012.01234"}, "arxiv"),
+        ({"eprint": "2612.01234", "year": "2026"}, {"eprint": "2611.01234", "year": "2026"}, "arxiv"),
+        ({"isbn": "978-0-306-40615-8"}, {"isbn": "978-0-306-40615-7"}, "isbn"),
+        ({"issn": "2049-3631"}, {"issn": "2049-3630"}, "issn"),
+        ({"year": "2035"}, {"year": "2027"}, "year"),
+        ({"year": "2016", "journal": "arXiv preprint arXiv:1803.01234"}, {"year": "2017", "journal": "arXiv preprint arXiv:1801.01234"}, "year"),
+        ({"year": "2019", "doi": "10.1109/cvpr46437.2021.00260"}, {"year": "2022", "doi": "10.1109/cvpr46437.2021.00260"}, "year"),
+        ({"year": "2019", "doi": "10.1609/aaai.v36i2.20016"}, {"year": "2022", "doi": "10.1609/aaai.v36i2.20016"}, "year"),
+        ({"year": "2023", "doi": "10.18653/v1/N19-1357"}, {"year": "2019", "doi": "10.18653/v1/N19-1357"}, "year"),
+        ({"journal": "ICML", "doi": "10.1109/cvpr46437.2021.00260"}, {"journal": "CVPR", "doi": "10.1109/cvpr46437.2021.00260"}, "venue"),
+        ({"journal": "Symposium on Moss and Fern", "year": "2022", "doi": "10.1609/aaai.v36i2.20016"}, {"journal": "Proc. of the AAAI Conf.", "year": "2022", "doi": "10.1609/aaai.v36i2.20016"}, "venue"),
+        ({"journal": "NeurIPS", "doi": "10.1016/j.abc.1"}, {"journal": "NeurIPS", "doi": "10.48550/arXiv.2001.01234"}, "doi"),
+        ({"journal": "eLife", "doi": "10.1007/s1"}, {"journal": "eLife", "doi": "10.7554/elife.1"}, "doi"),
+        ({"journal": "ECCV", "year": "2021"}, {"journal": "ECCV", "year": "2022"}, "year"),
+        ({"author": "Firstname Lastname"}, {"author": "First, Ann"}, "author"),
+        ({"title": "Moss on beech trees. In Proceedings of the moss society, beech and oak"}, {"title": "Moss in proceedings of the society"}, "title"),
+    ],
+)  # fmt: skip
+def test_an_entry_that_cannot_be_is_contradicted_and_its_sound_twin_is_not(
+    wrong: dict[str, str], right: dict[str, str], field: str
+) -> None:
+    plain = {"title": "Moss on trees", "author": "Lind, Ann", "year": "2020"}
+    assert fields_of(judge(entry(**plain | wrong), today=TODAY)) == [field]
+    assert judge(entry(**plain | right), today=TODAY).answer == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ("Lind, Ann and Moss, B. and Fern, Cy", "Roe, Jo and Poe, Al and Doe, Di", "author"),
+        ("Lind, Ann and Moss, B. and Fern, Cy", "Lind, Ann and Fern, Cy", "authors"),
+        ("Lind, Ann and Moss, B. and Fern, Cy", "Lind, Ann and Roe, Jo and Fern, Cy", "authors"),
+        ("{2021}", "{2018}", "year"),
+        ("International Conference on Machine Learning", "AAAI Conference on Artificial Intelligence", "venue"),
+        ("International Conference on Machine Learning", "Conference on Forests and Wood", "venue"),
+    ],
+)  # fmt: skip
+def test_a_record_of_the_same_title_contradicts(old: str, new: str, field: str) -> None:
+    answer = judge(paper(ENTRY.replace(old, new)), by_table(WORK), today=TODAY)
+    assert fields_of(answer) == [field] and answer.findings[0].where == "table"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("Lind, Ann and Moss, B. and Fern, Cy", "Ann Lind and others"),
+        ("{2021}", "{2022}"),
+        ("Moss grows", "{MOSS} Grows"),
+        ("Proceedings of the 38th International Conference on Machine Learning", "ICML '21"),
+    ],
+)
+def test_style_is_confirmed(old: str, new: str) -> None:
+    answer = judge(paper(ENTRY.replace(old, new) if old else ENTRY), by_table(WORK), today=TODAY)
+    assert (answer.answer, answer.where, answer.findings) == ("confirmed", "table", [])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        WORK._replace(title="Moss grows on the southern side of young oak stumps"),
+        WORK._replace(title="Moss grows on the northern side of old beech trees, part II", doi=""),
+        WORK._replace(venue="Journal of Machine Learning Research", year=2024),
+        WORK._replace(authors=()),
+    ],
+)
+def test_other_works_and_versions_neither_confirm_nor_contradict(other: LibraryPaper) -> None:
+    assert judge(paper(ENTRY), by_table(other), today=TODAY).answer == "unknown"
+
+
+def test_a_doi_of_another_title_contradicts_also_beside_a_record_that_agrees() -> None:
+    other = WORK._replace(title="Ferns of the southern hills and their spores")
+    own = paper(ENTRY)._replace(doi=WORK.doi)
+    assert fields_of(judge(own, by_table(other), today=TODAY)) == ["title"]
+    assert fields_of(judge(own, by_table(WORK._replace(doi=""), other), today=TODAY)) == ["title"]
+
+
+def test_status() -> None:
+    mark = f"retracted:{retraction('Crossref', '2022-01-02', '')}"
+    kinds = {
+        status.kind: status for status in judge(paper(ENTRY), by_table(WORK._replace(filled=(mark,)))).status
+    }
+    assert kinds.keys() == {"retracted", "doi"} and "Crossref, 2022-01-02" in kinds["retracted"].where
+    preprint = entry(title=WORK.title, author="Lind, Ann and Moss, Bo and Fern, Cy", year="2020", eprint="2001.01234", archiveprefix="arXiv")  # fmt: skip
+    answer = judge(preprint, by_table(WORK), today=TODAY)
+    assert answer.status[0].text == f"published since: ICML, 2021, doi:{WORK.doi}" and not answer.findings
+
+
+letters = st.text("abcdefghij ", min_size=3, max_size=30).map(lambda text: f"t{' '.join(text.split())}")
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.tuples(letters, letters, st.integers(1900, 2026), st.booleans()), min_size=1, max_size=60))
+def test_an_index_finds_what_a_list_finds(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, int, bool]]
+) -> None:
+    works: list[dict[str, Any]] = [
+        {"id": f"w{n}", "title": title, "authors": [f"{author} Roe"], "year": year, "doi": f"10.1000/{n}" * is_known}
+        for n, (title, author, year, is_known) in enumerate(rows)
+    ]  # fmt: skip
+    file = tmp_path_factory.mktemp("table") / "works.jsonl"
+    file.write_text("".join(f"{json.dumps(work)}\n" for work in works), "utf-8")
+    build(file.with_suffix(".sqlite"), [file], lambda _: None)
+    table = Table(file.with_suffix(".sqlite"))
+    assert table.works == len(works)
+    for work in works:
+        own = LibraryPaper("", title=work["title"], authors=tuple(work["authors"]), doi=work["doi"])
+        squeezed = work["title"].replace(" ", "")
+        wanted = sorted(w["year"] for w in works if w["title"].replace(" ", "") == squeezed)
+        assert sorted(found.year for found in table.by_title(own)) == wanted
+        assert [found.title for found in table.by_id(own)] == [work["title"]] * bool(work["doi"])
+        assert work["title"] in [found.title for found in table.by_authors(own)]
+    table.close()
+
+
+DBLP = """<?xml version="1.0"?>
+<!DOCTYPE dblp SYSTEM "dblp.dtd">
+<dblp>
+<inproceedings key="conf/x/LindM21">
+<author>Ann L&uuml;nd 0001</author>
+<author>Bo Moss</author>
+<title>Moss grows on the <i>northern</i> side of old beech trees.</title>
+<booktitle>ICML</booktitle>
+<year>2021</year>
+<ee>https://doi.org/10.1145/1.2</ee>
+</inproceedings><article key="journals/x/Fern">
+<author>Cy Fern</author>
+<title>Ferns of the southern hills.</title>
+<year>1999</year>
+<journal>J. Ferns</journal>
+</article></dblp>
+"""
+
+
+def test_the_index_of_dblp_is_made_once_and_near_titles_are_contradicted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "dblp.xml.gz"
+    file.write_bytes(gzip.compress(DBLP.encode()))
+    table = Table.open([str(file)], lambda _: None)
+    assert table.works == 2
+    [work] = table.by_id(LibraryPaper("", doi="10.1145/1.2"))
+    assert work.title == "Moss grows on the northern side of old beech trees"
+    assert (work.authors, work.venue, work.year) == (("Ann Lünd", "Bo Moss"), "ICML", 2021)
+    near = ENTRY.replace("northern", "shadowy").replace(
+        "Lind, Ann and Moss, B. and Fern, Cy", "Lünd, A. and Moss, Bo"
+    )
+    [finding] = judge(paper(near), [TableSource(table)], today=TODAY).findings
+    assert (finding.field, finding.source) == ("title", work.title) and finding.where.startswith(
+        "dblp.xml.gz, 20"
+    )
+    table.close()
+    [index] = (tmp_path / "cache" / "tables").iterdir()
+    before = index.stat().st_mtime_ns
+    Table.open([str(file)], lambda _: None).close()
+    Table.open([str(index)], lambda _: None).close()
+    assert index.stat().st_mtime_ns == before
+    index.write_bytes(b"x" * 5000)
+    with pytest.raises(InputError, match="cannot be used"):
+        Table.open([str(file)], lambda _: None)
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bib = tmp_path / "refs.bib"
+    bib.write_text(ENTRY + "\n@article{late, title={Late}, year={2090}}\n@article{bad, title={\n", "utf-8")
+    table = tmp_path / "works.json"
+    table.write_text(
+        json.dumps({"w": {"title": WORK.title, "authors": WORK.authors, "year": 2021, "venue": "ICML"}})
+    )
+    with pytest.raises(SystemExit) as stop:
+        references(ReferencesSettings(file=str(bib), table=(str(table),), strict=True))
+    assert stop.value.code == 1
+    first, second, *notes, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("refs.bib:1: moss confirmed: works.json, ")
+    assert second.startswith(f"refs.bib:4: late contradicted: year 2090, but {date.today().year} (today)")
+    assert notes == ["note: refs.bib: bad cannot be read"]
+    assert last.endswith("2 references: 1 confirmed, 1 contradicted, 0 unknown")
+    references(ReferencesSettings(file=str(bib), table=(str(table),), format="json"))
+    content = json.loads(capsys.readouterr().out)
+    assert [(row["key"], row["answer"]) for row in content["entries"]] == [
+        ("moss", "confirmed"),
+        ("late", "contradicted"),
+    ]
+    [finding] = content["entries"][1]["findings"]
+    assert finding == {"field": "year", "entry": "2090", "source": str(date.today().year), "where": "today"}
+    for wrong in ({"file": str(tmp_path / "no.bib")}, {"file": str(bib), "table": ("no.xml",)}):
+        with pytest.raises(InputError, match=r"no\.(bib|xml)"):
+            references(ReferencesSettings(**wrong))
+
+
+def test_two_entries_with_one_doi_are_told_and_not_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bib = tmp_path / "refs.bib"
+    bib.write_text(
+        "@article{moss, title={Moss on the northern trees}, doi={10.1000/7}, author={Lind, A}}\n"
+        "@article{fern, title={Ferns of southern hills}, doi={10.1000/7}, author={Roe, J}}\n"
+    )
+    references(ReferencesSettings(file=str(bib)))
+    out = capsys.readouterr().out
+    assert "moss unknown; doi:10.1000/7 is also that of 'Ferns of southern hills' (entry fern)" in out
+    assert "2 unknown" in out
+
+
+DRAFT = r"""\documentclass{article}\begin{document}
+Moss grows \cite{moss,late,fern}. It is \cite{fern} green \cite{moss}.
+\bibliography{refs}\end{document}"""
+
+
+@pytest.fixture
+def draft(tmp_path: Path) -> Path:
+    (tmp_path / "refs.bib").write_text(
+        ENTRY + "\n@article{late, title={Late ferns}, author={Roe, Jo}, year={2090}}\n"
+        "@article{fern, title={Ferns}, author={Fern, Cy}, year={2001}, journal={arXiv:0101.0001}}\n"
+        "@article{never, title={Never}, year={1990}}\n"
+    )
+    (tmp_path / "paper.tex").write_text(DRAFT)
+    return tmp_path / "paper.tex"
+
+
+def test_check_and_references_of_a_draft(draft: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check(CheckSettings(tex=str(draft), references=True))
+    assert "refs.bib:4: late year 2090, but" in capsys.readouterr().out
+    check(CheckSettings(tex=str(draft)))
+    assert "2090" not in capsys.readouterr().out
+    references(ReferencesSettings(file=str(draft)))
+    assert "4 references: 0 confirmed, 1 contradicted, 3 unknown" in capsys.readouterr().out
+
+
+def test_report(draft: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings: dict[str, Any] = {"tex": str(draft), "author": ("Fern",), "most": 2}
+    report(ReportSettings(**settings, format="json"))
+    content = json.loads(capsys.readouterr().out)
+    numbers = {name: content[name] for name in ("references", "citations", "own", "preprints", "oldest")}
+    assert numbers == {"references": 3, "citations": 3, "own": 2, "preprints": 1, "oldest": 2001}
+    assert content["could_go"] == ["late"] and content["uncited"] == ["never"]
+    assert len(content["contradicted"]) == 1
+    report(ReportSettings(**settings))
+    assert "3 references in 3 citations; 2 own works (67%)" in capsys.readouterr().out
+    report(ReportSettings(**settings, format="html"))
+    page = capsys.readouterr().out
+    assert "<h2>never cited" not in page and "<li>never</li>" in page and "<script" not in page
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdefgh"), st.sets(st.integers(0, 4), min_size=1)), st.integers(0, 9)
+)
+def test_what_could_go_leaves_every_citation_a_reference(numbers: dict[str, set[int]], count: int) -> None:
+    places = {key: {("f", number) for number in each} for key, each in numbers.items()}
+    gone = could_go(places, count)
+    assert len(gone) <= count and len({*gone}) == len(gone)
+    left = {place for key, each in places.items() if key not in gone for place in each}
+    assert left == {place for each in places.values() for place in each}
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """DataCite and Crossref, which know one work each."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(unquote_plus(self.path))
+        if self.path.startswith("/dois"):
+            work = {
+                "doi": "10.48550/arxiv.2101.00001",
+                "titles": [{"title": "Ferns of the southern hills"}],
+                "creators": [{"givenName": "Jo", "familyName": "Roe"}],
+                "publicationYear": 2021,
+            }
+            body: dict[str, object] = {"data": [{"attributes": work}]}
+        else:
+            work = {
+                "DOI": "10.1145/7.8",
+                "title": [WORK.title],
+                "author": [
+                    {"given": "Ann", "family": "Lind"},
+                    {"given": "Bo", "family": "Moss"},
+                    {"given": "Cy", "family": "Fern"},
+                ],
+                "issued": {"date-parts": [[2021]]},
+                "container-title": ["ICML"],
+            }
+            body = {"message": {"items": [work]}}
+        content = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_services_are_asked_after_consent_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(Client, "_pause", lambda *_: None)
+    bib = tmp_path / "refs.bib"
+    fern = "@article{fern, title={Ferns of the southern hills}, author={Roe, Jo}, year={2021}, eprint={2101.00001}, archiveprefix={arXiv}}"
+    wrong = ENTRY.replace("{moss,", "{wrong,").replace(
+        "grows on the northern side", "never grows on the roots"
+    )
+    bib.write_text(f"{ENTRY}\n{fern}\n{wrong.replace('year =', 'doi = {10.1145/7.8}, year =')}")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
+    Thread(target=server.serve_forever, daemon=True).start()
+    _Answers.asked.clear()
+    address = f"http://127.0.0.1:{server.server_port}"
+    settings: dict[str, Any] = {
+        "file": str(bib),
+        "services": ("crossref", "datacite"),
+        "addresses": (f"crossref={address}", f"datacite={address}"),
+    }
+    try:
+        references(ReferencesSettings(**settings))
+        assert not _Answers.asked and "nothing was sent" in capsys.readouterr().out
+        references(ReferencesSettings(**settings, yes=True))
+        out = capsys.readouterr().out
+        assert "moss confirmed: Crossref; has doi:10.1145/7.8" in out and "fern confirmed: DataCite" in out
+        assert (
+            "wrong contradicted: title Moss never grows on the roots of old beech trees, but Moss grows"
+            in out
+        )
+        count = len(_Answers.asked)
+        references(ReferencesSettings(**settings, yes=True))
+        assert len(_Answers.asked) == count
+    finally:
+        server.shutdown()
+
+
+def test_the_first_page_of_an_own_pdf(tmp_path: Path) -> None:
+    lines = ("Ann Lind and Bo Moss", "doi:10.1000/right.7", "arXiv:2101.00001v2 [cs.CL] 1 Jan 2021")
+    made = MadePaper(
+        WORK.title,
+        "Moss grows on trees. " * 9,
+        [("Introduction", ["Moss and trees. " * 20])],
+        first_page=lines,
+    )
+    file = tmp_path / "moss.pdf"
+    file.write_bytes(made.pdf())
+    own = paper(ENTRY)._replace(files=(str(file),))
+    answer = judge(own, today=TODAY)
+    assert (answer.answer, answer.where) == ("confirmed", "first page of moss.pdf")
+    [finding] = judge(own._replace(arxiv="2101.00002"), today=TODAY).findings
+    assert (finding.field, finding.source) == ("arxiv", "2101.00001")
+    [finding] = judge(own._replace(doi="10.1000/wrong.8", venue=""), today=TODAY).findings
+    assert (finding.field, finding.source) == ("doi", "10.1000/right.7")
+    assert judge(own._replace(title="Ferns of the southern hills"), today=TODAY).answer == "unknown"
+    file.write_bytes(b"no PDF")
+    notes: list[str] = []
+    assert (
+        judge(own, today=TODAY, on_note=notes.append).answer == "unknown"
+        and "moss.pdf: is not a PDF" in notes[0]
+    )
