@@ -5,28 +5,34 @@ that model.mining._target_ names prefetches papers for its queries into a `Pool`
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import Stemmer
 from numpy.typing import NDArray
 
+from citerec.base.packages import compiled
 from citerec.base.progress import count_progress
-from citerec.datasets.columns import Ragged
+from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus, Split
 from citerec.hatten.settings import PREFETCH, MiningSettings
 from citerec.hatten.training.batches import Pool
 from citerec.hatten.training.losses import build_object
-from citerec.hatten.training.word_overlap import WordSets
 from citerec.retrieval.base import top_k
 from citerec.retrieval.indexes.index import search_exact
+from citerec.retrieval.lexical.terms import ENGLISH
+from citerec.retrieval.queries import Queries
 from citerec.training.processes import WHOLE, Share
 from citerec.training.queries import DataSets
 
 Vectors = tuple[NDArray[np.float32], NDArray[np.float32]]
 
+WORD = re.compile(r"\w+")
+ROW_CHUNK = 1 << 16
 PAIR_CHUNK = 200_000
 QUERY_CHUNK = 1000
 
@@ -172,3 +178,61 @@ def pad_positives(cited: Ragged, citing: NDArray[np.int32]) -> NDArray[np.int32]
     out[:, :-1][np.arange(out.shape[1] - 1) < lengths[:, None]] = cited.values
     out[:, -1] = citing
     return out
+
+
+class WordSets:
+    """Sets of word stems of papers and queries.
+
+    As in the authors' code: the corpus's words without NLTK's English stop words, split at everything but
+    letters, digits and _. Theirs are lemmas.
+    """
+
+    def __init__(self, corpus: Corpus) -> None:
+        stem = Stemmer.Stemmer("english").stemWord
+        ids: dict[str, int] = {}
+        parts = (() if word in ENGLISH else map(stem, WORD.findall(word)) for word in corpus.words)
+        self._stems = Ragged.from_rows([[ids.setdefault(part, len(ids)) for part in word] for word in parts])
+        self.corpus, self._size = corpus, len(ids)
+        self._papers = self._sets(corpus.title_tokens, corpus.abstract_tokens)
+
+    def queries(self, contexts: NDArray[np.integer]) -> Ragged:
+        """The sets of (citing title, citing abstract, context) of contexts [Q]."""
+        queries = Queries.from_contexts(self.corpus, contexts)
+        return self._sets(*(queries.words(field) for field in ("title", "abstract", "context")))
+
+    def jaccard(self, sets: Ragged, papers: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Sets of queries [Q] and rows of papers [Q, k] (-1: none) -> [Q, k], 0 for missing papers."""
+        shared = np.zeros(papers.shape, np.int64)
+        parts = (sets.offsets, sets.values, self._papers.offsets, self._papers.values)
+        _count_shared(*parts, papers.astype(np.int64), np.full(self._size, -1), shared)
+        union = sets.lengths[:, None] + self._papers.lengths[np.maximum(papers, 0)] - shared
+        return np.where(papers >= 0, shared / np.maximum(union, 1), 0.0)
+
+    def _sets(self, *columns: Ragged) -> Ragged:
+        """Return the set of stems of each row over all columns, computed in chunks to bound memory."""
+        found, sizes = [], []
+        for start in range(0, len(columns[0]), ROW_CHUNK):
+            part = np.arange(start, min(start + ROW_CHUNK, len(columns[0])))
+            words = [column.take(part) for column in columns]
+            row = np.concatenate([np.repeat(np.arange(len(part)), column.lengths) for column in words])
+            stems = self._stems.take(np.concatenate([column.values for column in words]))
+            keys = np.unique(np.repeat(row, stems.lengths) * self._size + stems.values)
+            found.append((keys % max(self._size, 1)).astype(np.int32))
+            sizes.append(np.bincount(keys // max(self._size, 1), minlength=len(part)))
+        stems_of_rows = np.concatenate([np.empty(0, np.int32), *found])
+        return Ragged(stems_of_rows, offsets_of(np.concatenate([np.empty(0, np.int64), *sizes])))
+
+
+@compiled(nogil=True)
+def _count_shared(
+    query_ends: Any, query_stems: Any, paper_ends: Any, paper_stems: Any, papers: Any, last: Any, out: Any
+) -> None:
+    """Count the stems that each query shares with its papers; last: the last query that has a stem."""
+    for query in range(len(papers)):
+        for i in range(query_ends[query], query_ends[query + 1]):
+            last[query_stems[i]] = query
+        for k in range(papers.shape[1]):
+            paper = papers[query, k]
+            if paper >= 0:
+                for i in range(paper_ends[paper], paper_ends[paper + 1]):
+                    out[query, k] += last[paper_stems[i]] == query

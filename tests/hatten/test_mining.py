@@ -20,8 +20,7 @@ from citerec.base.files import digest_file
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
 from citerec.hatten.training.batches import Pool
-from citerec.hatten.training.mining import Mining, pad_positives, sample_rows
-from citerec.hatten.training.word_overlap import WordSets
+from citerec.hatten.training.mining import Mining, WordSets, pad_positives, sample_rows
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.hatten.made import unit
 from citerec.tests.processes import in_processes
@@ -144,7 +143,7 @@ def near_by_sets(corpus: Corpus, split: Split, query: int, papers: NDArray[np.in
 def test_jaccard_matches_python_sets_of_stems(
     demo_corpus: Corpus, tiny_corpus: Corpus, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("citerec.hatten.training.word_overlap.ROW_CHUNK", rows)
+    monkeypatch.setattr("citerec.hatten.training.mining.ROW_CHUNK", rows)
     for corpus, seed in ((demo_corpus, 0), (tiny_corpus, 1)):
         random = np.random.default_rng(seed)
         contexts = random.integers(0, len(corpus.context_ids), 6)
