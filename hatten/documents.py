@@ -80,24 +80,25 @@ class DocumentReader:
         Queries with the same citing paper share its paragraphs.
         """
         new, corpus = None, self.corpus
+        fields: list[tuple[Ragged, NDArray[np.integer]]]  # title, abstract, context
         if isinstance(queries, Queries):
             parts = [queries.fields[name] for name in ("title", "abstract", "context")]
-            title, abstract, context = ((field.words, field.rows) for field in parts)
+            fields = [(field.words, field.rows) for field in parts]
             if queries.new_words:
                 assert self._vocabulary is not None, "a reader in a worker process"
                 new = self._vocabulary.lookup(queries.new_words)
         else:
             citing = corpus.citing[queries]
-            title, abstract = (corpus.title_tokens, citing), (corpus.abstract_tokens, citing)
-            context = corpus.context_tokens, queries
+            fields = [(corpus.title_tokens, citing), (corpus.abstract_tokens, citing)]
+            fields.append((corpus.context_tokens, queries))
         columns: list[tuple[int, Ragged, NDArray[np.int64] | None]] = []
-        for kind, (words, papers) in ((TITLE, title), (ABSTRACT, abstract)):
+        for kind, (words, papers) in zip((TITLE, ABSTRACT), fields[:2], strict=True):
             rows, inverse = np.unique(papers.clip(min=-1), return_inverse=True)
             read = self._read(words, rows[rows >= 0], new)
             if rows.min(initial=0) < 0:  # a citing paper that is not in the corpus
                 read = Ragged(read.values, np.append(0, read.offsets))
             columns.append((kind, read, inverse))
-        texts = self._read(*context, new, around=self.target)
+        texts = self._read(*fields[2], new, around=self.target)
         columns.append((CONTEXT, texts, None))
         near = self._near_marker(texts) if self.near else []
         return _assemble([*columns, *((NEAR + i, words, None) for i, words in enumerate(near))])
