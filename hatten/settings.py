@@ -49,7 +49,7 @@ class EncoderConfig(Settings):
     residual: str = setting("none", choices=("none", "mean"))
     """none | mean (add a weighted mean of word vectors to the output: hatten.layers; not in the paper)"""
     initial: str = setting("torch", choices=("torch", "xavier"))
-    """initial weights: torch (its own, as the authors') | xavier (matrices by Glorot and Bengio 2010, and
+    """initial weights: torch (its own) | xavier (matrices by Glorot and Bengio 2010, and
     paragraph types of .02, not 1, which hide the paragraphs that they are added to)"""
     levels: str = setting("both", choices=("both", "words", "paragraphs"))
     """both | words (a document is the mean of its paragraph vectors) | paragraphs (a paragraph is the mean of
