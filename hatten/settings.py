@@ -115,7 +115,7 @@ class EncoderBatchSettings(Settings):
 
 @dataclass(frozen=True)
 class MiningSettings(Settings):
-    """How candidates are prefetched, once per round (hatten.training.mining.Prefetch)."""
+    """How candidates are prefetched, once per round (hatten.training.mining.Miner)."""
 
     where: ClassVar[str] = "model.mining"
     depth: int = setting(100, least=1)
@@ -135,11 +135,11 @@ class MiningSettings(Settings):
 
 
 def mining_of(**options: Any) -> Callable[[], dict[str, Any]]:
-    """Return what makes the settings of hatten.training.mining.Prefetch."""
-    return lambda: {"_target_": PREFETCH, **options}
+    """Return what makes the settings of hatten.training.mining.Miner."""
+    return lambda: {"_target_": MINER, **options}
 
 
-PREFETCH = "citerec.hatten.training.mining.Prefetch"
+MINER = "citerec.hatten.training.mining.Miner"
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class EncoderTraining(Settings):
     validation: EncoderValidationSettings = field(default_factory=EncoderValidationSettings)
     schedule: EncoderRateSettings = field(default_factory=EncoderRateSettings)
     mining: dict[str, Any] = field(default_factory=mining_of())
-    """_target_ and options of what mines: citerec.hatten.training.mining.Prefetch (depth, queries, papers,
+    """_target_ and options of what mines: citerec.hatten.training.mining.Miner (depth, queries, papers,
     first, skip, positives) or your own"""
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
 
@@ -218,7 +218,7 @@ class EncoderTraining(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.mining.get("_target_", PREFETCH) == PREFETCH:  # complete, in runs and in models
+        if self.mining.get("_target_", MINER) == MINER:  # complete, in runs and in models
             options = {name: value for name, value in self.mining.items() if name != "_target_"}
             try:
                 object.__setattr__(self, "mining", asdict(MiningSettings(**options)))

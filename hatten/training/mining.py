@@ -19,7 +19,7 @@ from citerec.base.packages import compiled
 from citerec.base.progress import count_progress
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus, Split
-from citerec.hatten.settings import PREFETCH, MiningSettings
+from citerec.hatten.settings import MINER, MiningSettings
 from citerec.hatten.training.batches import Pool
 from citerec.hatten.training.losses import build_object
 from citerec.retrieval.base import top_k
@@ -86,7 +86,7 @@ class Mining:
     def by_vectors(
         self, query_vectors: NDArray[np.float32], paper_vectors: NDArray[np.float32], depth: int
     ) -> Pool:
-        """Prefetch `depth` papers by cosine; vectors [own, D] and [P, D] of unit length."""
+        """Miner `depth` papers by cosine; vectors [own, D] and [P, D] of unit length."""
         papers = np.full((len(self.own), depth), -1, np.int32)
         for rows, mask in self._own_papers():
             given = query_vectors[rows], paper_vectors, depth, self.excluded[rows], mask
@@ -94,7 +94,7 @@ class Mining:
         return self._pool(papers)
 
     def by_bm25(self, depth: int) -> Pool:
-        """Prefetch `depth` papers by the BM25 of Gu et al. (retriever=bm25_gu); needs no trained encoder."""
+        """Miner `depth` papers by the BM25 of Gu et al. (retriever=bm25_gu); needs no trained encoder."""
         from citerec.retrieval.lexical.bm25 import BM25
 
         query = ("title", "abstract", "context")
@@ -138,7 +138,7 @@ class Mining:
 
 
 @dataclass(frozen=True)
-class Prefetch(MiningSettings):
+class Miner(MiningSettings):
     """Mines what the encoder, or before the first mined round BM25, finds for a query."""
 
     def source(self, done: int) -> str:
@@ -165,9 +165,9 @@ class Prefetch(MiningSettings):
         return mining.by_bm25(self.depth) if vectors is None else mining.by_vectors(*vectors, self.depth)
 
 
-def build_mining(given: Mapping[str, Any]) -> Prefetch:
+def build_mining(given: Mapping[str, Any]) -> Miner:
     """Build what mines from its `_target_` and options (model.mining); InputError if that fails."""
-    mining: Prefetch = build_object("model.mining", {"_target_": PREFETCH, **given})
+    mining: Miner = build_object("model.mining", {"_target_": MINER, **given})
     return mining
 
 

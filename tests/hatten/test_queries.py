@@ -18,7 +18,7 @@ from citerec.datasets.prepare import open_corpora
 from citerec.hatten.biencoder.batches import TextBatches
 from citerec.hatten.settings import BiEncoderBatchSettings
 from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY
-from citerec.hatten.training.mining import Mining, Prefetch
+from citerec.hatten.training.mining import Miner, Mining
 from citerec.retrieval.encoders.article_text import ArticleReader, Texts
 from citerec.retrieval.encoders.encoder import ArticleEncoder
 from citerec.retrieval.settings import ArticleConfig
@@ -196,7 +196,7 @@ def test_each_folder_is_mined_alone(both: Corpus) -> None:
 
 
 def test_mining_begins_after_skipped_rounds(demo_corpus: Corpus) -> None:
-    mining = Prefetch(skip=2, first="bm25")
+    mining = Miner(skip=2, first="bm25")
     plans = [mining.plan(done, np.arange(9), demo_corpus, 0) for done in range(4)]
     assert [plan and plan.source for plan in plans] == [None, None, "bm25", "encoder"]
 
