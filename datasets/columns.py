@@ -119,6 +119,20 @@ def sums_of_ranges(values: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[
     return sums
 
 
+def padded_length(length: int) -> int:
+    """Round up to a multiple of 8, because the matrix library sets up a kernel for each new shape."""
+    return -(-length // 8) * 8
+
+
+def chunks(lengths: NDArray[np.integer], tokens: int) -> Iterator[slice]:
+    """Split rows of descending lengths into slices of at most `tokens` padded tokens (at least one row)."""
+    start = 0
+    while start < len(lengths):
+        size = max(1, tokens // padded_length(int(lengths[start])))
+        yield slice(start, start + size)
+        start += size
+
+
 BATCH_ROWS = 8192
 BATCH_CHARACTERS = 1 << 23
 CHUNK = 1 << 20

@@ -1,4 +1,8 @@
-"""Encoder inputs: queries and papers as documents of a few paragraphs of token ids."""
+"""Encoder inputs: queries and papers as documents of a few paragraphs of token ids, also as padded arrays.
+
+A `Layout` prepares the arrays on the CPU, in a loader's process if there is one. Lengths, padding and masks
+are then known before anything goes to a device: one transfer moves them, and no step waits for a result.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
-from citerec.datasets.columns import Ragged, concat_ranges, offsets_of
+from citerec.datasets.columns import Ragged, chunks, concat_ranges, offsets_of, padded_length
 from citerec.datasets.records import TARGET_WORD
 from citerec.retrieval.queries import Queries
 
@@ -75,17 +79,26 @@ class DocumentReader:
 
         Queries with the same citing paper share its paragraphs.
         """
-        batch = Queries.from_contexts(self.corpus, queries)
-        new = None
-        if batch.new_words:
-            assert self._vocabulary is not None, "a reader in a worker process"
-            new = self._vocabulary.lookup(batch.new_words)
-        title, abstract, context = (batch.fields[name] for name in ("title", "abstract", "context"))
+        new, corpus = None, self.corpus
+        fields: list[tuple[Ragged, NDArray[np.integer]]]  # title, abstract, context
+        if isinstance(queries, Queries):
+            parts = [queries.fields[name] for name in ("title", "abstract", "context")]
+            fields = [(field.words, field.rows) for field in parts]
+            if queries.new_words:
+                assert self._vocabulary is not None, "a reader in a worker process"
+                new = self._vocabulary.lookup(queries.new_words)
+        else:
+            citing = corpus.citing[queries]
+            fields = [(corpus.title_tokens, citing), (corpus.abstract_tokens, citing)]
+            fields.append((corpus.context_tokens, queries))
         columns: list[tuple[int, Ragged, NDArray[np.int64] | None]] = []
-        for kind, field in ((TITLE, title), (ABSTRACT, abstract)):
-            rows, inverse = np.unique(field.rows, return_inverse=True)
-            columns.append((kind, self._read(field.words, rows, new), inverse))
-        texts = self._read(context.words, context.rows, new, around=self.target)
+        for kind, (words, papers) in zip((TITLE, ABSTRACT), fields[:2], strict=True):
+            rows, inverse = np.unique(papers.clip(min=-1), return_inverse=True)
+            read = self._read(words, rows[rows >= 0], new)
+            if rows.min(initial=0) < 0:  # a citing paper that is not in the corpus
+                read = Ragged(read.values, np.append(0, read.offsets))
+            columns.append((kind, read, inverse))
+        texts = self._read(*fields[2], new, around=self.target)
         columns.append((CONTEXT, texts, None))
         near = self._near_marker(texts) if self.near else []
         return _assemble([*columns, *((NEAR + i, words, None) for i, words in enumerate(near))])
@@ -173,6 +186,90 @@ def from_padded(
     index = np.where(present, np.cumsum(present).reshape(present.shape) - 1, -1)
     paragraphs = Ragged(token_ids[real].astype(np.int32), offsets_of(lengths[present]))
     return Documents(paragraphs, index, np.where(present, types, ABSENT_TYPE).astype(np.int64))
+
+
+Array = Any
+"""A NumPy array, or a tensor once it has been moved to a device (retrieval.encoders.nets.to_device)."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Paragraphs of similar length.
+
+    ids: [n, L]; absent: [n, L], padding (None: none); markers: of the words with vectors of their own, places
+    in the flattened ids and numbers, [m] each (None: no such words).
+    """
+
+    ids: Array
+    absent: Array | None
+    markers: tuple[Array, Array] | None
+
+
+@dataclass(frozen=True)
+class LevelInputs:
+    """B documents for the two levels.
+
+    chunks: their n distinct paragraphs, longest first; back: [n], the place of each among the chunks.
+    index: [B, P], paragraphs of the documents, 0 where there is none; missing: [B, P]; types: [B, P].
+    absent: [B, P], paragraphs to leave out of the attention: the missing ones, but none of a document without
+    any (None: none). empty: [B], documents without paragraphs (None: none).
+    """
+
+    chunks: list[Chunk]
+    back: Array
+    index: Array
+    missing: Array
+    types: Array
+    absent: Array | None
+    empty: Array | None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How documents are laid out for HAtten's two levels, without its weights: other processes may have it.
+
+    chunk_tokens: maximum padded tokens of a chunk. markers: ids of words with vectors of their own.
+    """
+
+    chunk_tokens: int = 2048
+    max_tokens: int = 512
+    markers: tuple[int, ...] = ()
+
+    def prepare(self, documents: Documents) -> LevelInputs:
+        """The inputs of documents."""
+        paragraphs, missing = documents.paragraphs, documents.index < 0
+        order = np.argsort(-paragraphs.lengths, kind="stable")
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        empty: Array = missing.all(1)
+        absent = missing & ~empty[:, None]  # rows without keys would become NaN
+        return LevelInputs(
+            [
+                self._chunk(paragraphs.take(order[rows]))
+                for rows in chunks(paragraphs.lengths[order], self.chunk_tokens)
+            ],
+            back,
+            np.maximum(documents.index, 0),
+            missing,
+            documents.types,
+            absent if absent.any() else None,
+            empty if empty.any() else None,
+        )
+
+    def _chunk(self, paragraphs: Ragged) -> Chunk:
+        lengths = paragraphs.lengths
+        position = np.arange(min(padded_length(int(lengths.max())), self.max_tokens))
+        absent: NDArray[np.bool_] = position >= lengths[:, None]
+        ids = np.zeros(absent.shape, np.int64)
+        ids[~absent] = paragraphs.values
+        return Chunk(ids, absent if absent.any() else None, self._markers(ids))
+
+    def _markers(self, ids: NDArray[np.int64]) -> tuple[Array, Array] | None:
+        places = np.flatnonzero(np.isin(ids, self.markers)) if self.markers else ()
+        if not len(places):
+            return None
+        number = {marker: number for number, marker in enumerate(self.markers)}
+        return places, np.array([number[word] for word in ids.ravel()[places].tolist()])
 
 
 PAD_WORD = "<pad>"

@@ -1,23 +1,23 @@
-"""The networks: HAtten, the hierarchical attention text encoder (Gu et al. 2022, section 4.1), and the static
-model's."""
+"""HAtten's network, the hierarchical attention text encoder (Gu et al. 2022, section 4.1): the words of a
+paragraph, then the paragraphs of a document, each by a transformer layer and multi-head pooling."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
-from citerec.hatten.documents import Documents, Vocabulary, from_padded
-from citerec.hatten.inputs import Inputs, Layout, LevelInputs
-from citerec.hatten.layers import MeanPath, MultiHeadPooling, TransformerLayer, dropout, sinusoids
+from citerec.hatten.documents import Documents, Layout, LevelInputs, from_padded
+
+# As torch's own, faster on a CPU: the only place where they come in.
+from citerec.hatten.kernels import dropout, linear, norm, relu_in_place, self_attention
 from citerec.hatten.settings import EncoderConfig
-from citerec.hatten.static.means import MeanEncoder
 from citerec.retrieval.encoders.nets import as_numpy, fitting_tokens, precision, to_device
 from citerec.retrieval.vectors import encode
 
@@ -40,7 +40,7 @@ class Encoder(nn.Module):
 
     @property
     def layout(self) -> Any:
-        """Has `prepare(documents, levels)`, which returns the inputs of the network, on the CPU."""
+        """Has `prepare(documents)`, which returns the inputs of the network, on the CPU."""
         raise NotImplementedError
 
     @property
@@ -51,12 +51,76 @@ class Encoder(nn.Module):
     def adapt(self, device: torch.device | str, arithmetic: str = "float32") -> None:
         """Choose precision and sizes for a device, to which the weights are moved elsewhere."""
 
+    def begin_round(self, number: int) -> None:
+        """Prepare for a round of training, from 0, or for the evaluation after it."""
+
     def encode(self, documents: Any) -> Tensor:
         """B documents from the reader, or their inputs on the device -> [B, dim] float32.
 
         Zeros for a document without known words.
         """
         raise NotImplementedError
+
+
+def sinusoids(length: int, dim: int) -> Tensor:
+    """Sinusoidal positions [length, dim] of Vaswani et al. 2017, section 3.5: even sines, odd cosines."""
+    position = torch.arange(length, dtype=torch.float32)[:, None]
+    rate = torch.exp(torch.arange(0, dim, 2, dtype=torch.float32) * (-math.log(10000.0) / dim))
+    table = torch.zeros(length, dim)
+    table[:, 0::2] = torch.sin(position * rate)
+    table[:, 1::2] = torch.cos(position * rate)[:, : dim // 2]
+    return table
+
+
+class TransformerLayer(nn.Module):
+    """A post-norm layer of Vaswani et al. 2017 with ReLU in the feed-forward part."""
+
+    def __init__(self, dim: int, heads: int, hidden: int, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.out = nn.Linear(dim, dim)
+        self.norm1 = nn.LayerNorm(dim)
+        self.up = nn.Linear(dim, hidden)
+        self.down = nn.Linear(hidden, dim)
+        self.norm2 = nn.LayerNorm(dim)
+
+    def forward(self, x: Tensor, absent: Tensor | None) -> Tensor:
+        """x [n, L, D]; absent [n, L] bool, True for padding (None: no padding) -> [n, L, D]"""
+        # As in Vaswani et al. 2017, section 5.4, dropout applies to the output of a part, not inside it.
+        attended = self_attention(x, absent, self.qkv, self.out, self.heads)
+        x = norm(x + dropout(attended, self.dropout, self.training), self.norm1)
+        hidden = relu_in_place(linear(x, self.up))
+        return norm(x + dropout(linear(hidden, self.down), self.dropout, self.training), self.norm2)
+
+
+class MultiHeadPooling(nn.Module):
+    """Multi-head attention pooling: Liu and Lapata 2019; Gu et al. 2022, equations 1 and 2."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.score = nn.Linear(dim, heads)
+        self.value = nn.Linear(dim, dim)
+        self.out = nn.Linear(dim, dim)
+
+    def attention(self, x: Tensor, absent: Tensor | None) -> Tensor:
+        """Attention weight of each token in each head, x [n, L, D] -> [n, H, L] float32; sums to 1 over L."""
+        scores = linear(x, self.score).transpose(1, 2).float()
+        if absent is not None:
+            scores = scores.masked_fill(absent[:, None], -torch.inf)
+        return torch.softmax(scores, -1)
+
+    def forward(self, x: Tensor, absent: Tensor | None) -> Tensor:
+        """x [n, L, D]; absent [n, L] -> [n, D] float32; NaN for a row without tokens."""
+        n, _, dim = x.shape
+        share = self.attention(x, absent)
+        # Summing over tokens before the linear map to values gives the same vector for 1/L of the work.
+        mixed = torch.bmm(share.to(x.dtype), x).float()  # [n, H, D]
+        weight = self.value.weight.view(self.heads, dim // self.heads, dim)
+        bias = self.value.bias.view(self.heads, -1)
+        value = torch.einsum("nhd,hed->nhe", mixed, weight) + bias
+        return F.linear(torch.relu(value.reshape(n, dim)), self.out.weight, self.out.bias)
 
 
 class Mean(nn.Module):
@@ -132,21 +196,12 @@ class HAttenEncoder(Encoder):
             Mean() if config.levels == "words" else Level(config, config.max_paragraphs)
         )
         self.type_vectors = nn.Embedding(config.paragraph_types, config.dim)
-        self.mean: MeanPath | None = MeanPath(len(table)) if config.residual == "mean" else None
-        if self.mean is not None:
-            # Start as the mean path alone and learn what to add to it.
-            out: nn.Linear = self.document_level.pool.out  # type: ignore[union-attr, assignment]
-            nn.init.zeros_(out.weight)
-            nn.init.zeros_(out.bias)
-        self.mean_only = False
-
-    @property
-    def levels_are_zero(self) -> bool:
-        """True if the two levels add nothing to the mean path, as before training."""
-        if self.mean is None:
-            return False
-        out = self.document_level.pool.out
-        return not bool(out.weight.any() or out.bias.any())
+        if config.initial == "xavier":
+            for part in self.modules():
+                if isinstance(part, nn.Linear):
+                    nn.init.xavier_uniform_(part.weight)
+                    nn.init.zeros_(part.bias)
+            nn.init.normal_(self.type_vectors.weight, std=0.02)
 
     def forward(self, token_ids: Tensor, paragraph_types: Tensor, paragraph_mask: Tensor) -> Tensor:
         """token_ids [B, P, L], paragraph_types [B, P], paragraph_mask [B, P] (True = absent) -> [B, D]"""
@@ -154,46 +209,25 @@ class HAttenEncoder(Encoder):
         return self.encode(from_padded(ids, types, absent, self.pad_id))
 
     @property
-    def layout(self) -> Layout:
-        mean = self.mean
-        return Layout(
-            True,
-            0 if mean is None else mean.kinds,
-            self.chunk_tokens,
-            self.config.max_tokens,
-            tuple(self.marker_ids),
-            None if mean is None else mean.target_id,
-        )
+    def layout(self) -> Any:
+        return self.level_layout
+
+    @property
+    def level_layout(self) -> Layout:
+        """How documents are laid out for the two levels."""
+        return Layout(self.chunk_tokens, self.config.max_tokens, tuple(self.marker_ids))
 
     def adapt(self, device: torch.device | str, arithmetic: str = "float32") -> None:
         self.precision = precision(arithmetic, device)
         bytes_each = TOKEN_BYTES * self.config.layers * (self.config.dim + self.config.hidden)
         self.chunk_tokens = fitting_tokens(device, bytes_each, CHUNK_TOKENS)
 
-    def encode(self, documents: Documents | Inputs) -> Tensor:
+    def encode(self, documents: Documents | LevelInputs) -> Tensor:
         """B documents -> [B, D] float32 (not normalised); zeros for a document without words."""
-        if self.mean is None:
-            return self.encode_levels(documents)
-        return self.add_mean_path(documents, None if self.mean_only else self.encode_levels(documents))
-
-    def add_mean_path(self, documents: Documents | Inputs, levels: Tensor | None) -> Tensor:
-        """Add the mean path's vectors [B, D] to the output of `encode_levels`; None counts as zeros."""
-        assert self.mean is not None
-        vectors = mean_vectors(self.mean, self.word_vectors, documents)
-        return vectors if levels is None else vectors + levels
-
-    def encode_levels(self, documents: Documents | Inputs) -> Tensor:
-        """B documents -> [B, D] through the two levels, as in the paper."""
-        inputs = self.level_inputs(documents)
-        vectors: Tensor = self.document_level(self.paragraph_inputs(inputs), inputs.absent)
-        return vectors if inputs.empty is None else vectors.masked_fill(inputs.empty[:, None], 0.0)
-
-    def level_inputs(self, documents: Documents | Inputs) -> LevelInputs:
-        """The inputs of the two levels, on the device."""
         if isinstance(documents, Documents):
-            documents = to_device(replace(self.layout, kinds=0).prepare(documents), self.device)
-        assert documents.levels is not None
-        return documents.levels
+            documents = to_device(self.level_layout.prepare(documents), self.device)
+        vectors: Tensor = self.document_level(self.paragraph_inputs(documents), documents.absent)
+        return vectors if documents.empty is None else vectors.masked_fill(documents.empty[:, None], 0.0)
 
     def paragraph_inputs(self, inputs: LevelInputs) -> Tensor:
         """Return paragraph plus type vectors [B, P, D]."""
@@ -208,19 +242,19 @@ class HAttenEncoder(Encoder):
 
     def encode_paragraphs(self, inputs: LevelInputs) -> Tensor:
         """The distinct paragraphs of documents [n, D] float32."""
-        found = inputs.chunks
-        if not found:
+        chunks = inputs.chunks
+        if not chunks:
             return self.type_vectors.weight.new_zeros(0, self.config.dim)
         if self.word_vectors.requires_grad and torch.is_grad_enabled():
             # The gradient of a lookup is as large as the word vector table, so all chunks share one lookup.
-            x = self.embed(torch.cat([chunk.ids.flatten() for chunk in found]))
-            grids = x.split([chunk.ids.numel() for chunk in found])
+            x = self.embed(torch.cat([chunk.ids.flatten() for chunk in chunks]))
+            grids = x.split([chunk.ids.numel() for chunk in chunks])
             parts = [
                 self.word_level(grid.view(*chunk.ids.shape, -1), chunk.absent)
-                for grid, chunk in zip(grids, found, strict=True)
+                for grid, chunk in zip(grids, chunks, strict=True)
             ]
         else:
-            parts = [self.word_level(self.embed(chunk.ids, chunk.markers), chunk.absent) for chunk in found]
+            parts = [self.word_level(self.embed(chunk.ids, chunk.markers), chunk.absent) for chunk in chunks]
         return torch.cat(parts)[inputs.back]
 
     def embed(self, ids: Tensor, markers: tuple[Tensor, Tensor] | None = None) -> Tensor:
@@ -232,14 +266,6 @@ class HAttenEncoder(Encoder):
             x = x.index_copy(0, places, self.marker_vectors[numbers])
         x = x.view(*ids.shape, -1)
         return (x * self.config.input_scale if self.config.input_scale != 1.0 else x).to(self.precision)
-
-
-def mean_vectors(mean: MeanPath, word_vectors: Tensor, documents: Documents | Inputs) -> Tensor:
-    """B documents -> [B, D] through a mean path over word vectors [V, D]."""
-    if isinstance(documents, Documents):
-        return mean.encode(word_vectors, documents)
-    vectors: Tensor = mean(word_vectors, documents.mean)
-    return vectors
 
 
 def encode_documents(
@@ -268,37 +294,3 @@ def encode_documents(
         batch=GPU_BATCH,
         ahead=True,
     )
-
-
-def build_encoder(
-    config: EncoderConfig, word_vectors: NDArray[np.float32], vocabulary: Vocabulary
-) -> HAttenEncoder:
-    """Build an encoder with random weights over a vocabulary and its vectors [V, D]."""
-    markers = vocabulary.lookup(MARKER_WORDS)
-    encoder = HAttenEncoder(config, word_vectors, vocabulary.pad_id, markers[markers >= 0].tolist())
-    if encoder.mean is not None:
-        encoder.mean.target_id = int(vocabulary.lookup([TARGET_WORD])[0])
-    return encoder
-
-
-class StaticEncoder(Encoder):
-    """Encodes documents as unit vectors [B, D] with a mean path and trainable word vectors."""
-
-    def __init__(self, word_vectors: NDArray[np.float32], vocabulary: Vocabulary, near: int = 0) -> None:
-        """word_vectors [V, D] in the order of the vocabulary; near: see hatten.layers.MeanPath."""
-        super().__init__()
-        self.word_vectors = nn.Parameter(torch.from_numpy(np.ascontiguousarray(word_vectors, np.float32)))
-        self.mean = MeanPath(len(word_vectors), near)
-        self.mean.target_id = int(vocabulary.lookup([TARGET_WORD])[0])
-        self.dim = word_vectors.shape[1]
-
-    @property
-    def layout(self) -> Layout:
-        return Layout(kinds=self.mean.kinds, target_id=self.mean.target_id)
-
-    def encode(self, documents: Documents | Inputs) -> Tensor:
-        return mean_vectors(self.mean, self.word_vectors, documents)
-
-    def to_numpy(self) -> MeanEncoder:
-        """Return the encoder in NumPy; on a CPU it shares memory with the weights."""
-        return self.mean.to_numpy(self.word_vectors)

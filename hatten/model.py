@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
+from citerec.hatten.dense import DenseModel
 from citerec.hatten.documents import DocumentReader, Vocabulary
-from citerec.hatten.encoder import HAttenEncoder, build_encoder
-from citerec.hatten.retriever import DenseModel, EncoderRetriever
+from citerec.hatten.encoder import HAttenEncoder
+from citerec.hatten.retriever import EncoderRetriever
 from citerec.hatten.settings import EncoderConfig, EncoderTraining, FastHAttenSettings, HAttenSettings
 from citerec.hatten.words.vectors import Embeddings, GloVe, inverse_document_frequency, load_initial_vectors
 from citerec.retrieval.encoders.nets import weights_to_numpy, weights_to_torch
@@ -18,7 +23,9 @@ from citerec.retrieval.settings import IndexConfig
 from citerec.training import hub
 
 if TYPE_CHECKING:
+    from citerec.hatten.dense import Parts
     from citerec.hatten.static.model import StaticModel
+    from citerec.hatten.static.network import ResidualEncoder
 
 FORMAT, WORDS = "hatten-1", "words.json"
 """Format name, and file of the word list."""
@@ -58,11 +65,21 @@ citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=cus
     ) -> tuple[Self, HAttenEncoder, DocumentReader]:
         name, vocabulary, table = load_initial_vectors(pretrained, corpus, settings)
         encoder = build_encoder(settings.encoder, table, vocabulary)
-        if encoder.mean is not None:
-            encoder.mean.init_word_weights(inverse_document_frequency(corpus, vocabulary))
-            encoder.mean.dropout = settings.word_dropout
+        if settings.has_mean_path:
+            residual = cast("ResidualEncoder", encoder)
+            residual.mean.init_word_weights(inverse_document_frequency(corpus, vocabulary))
+            residual.mean.dropout = settings.word_dropout
+            residual.mean_only_rounds = settings.schedule.mean_only_rounds
         reader = DocumentReader(corpus, vocabulary, settings.encoder.max_tokens)
         return cls(encoder, vocabulary, {"vectors": name}), encoder, reader
+
+    @classmethod
+    def parts(cls, settings: EncoderTraining) -> Parts:
+        if not isinstance(settings, FastHAttenSettings) or not settings.cached_negatives:
+            return super().parts(settings)
+        from citerec.hatten.training.fast import FastModule, FastRounds
+
+        return super().parts(settings)[0], FastModule, FastRounds
 
     def retriever(self, index: IndexConfig | None = None) -> HAttenRetriever:
         """Nearest-neighbour search with this model."""
@@ -72,12 +89,12 @@ citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=cus
         """The mean path as a static model; InputError, naming the place, if it has none."""
         from citerec.hatten.static.model import StaticModel
 
-        if self.encoder.mean is None:
+        if self.encoder.config.residual != "mean":
             raise InputError(
                 f"{place}: this HAtten model has no mean path (model.encoder.residual=none); "
                 "use retriever=hatten"
             )
-        encoder = self.encoder.mean.to_numpy(self.encoder.word_vectors)
+        encoder = cast("ResidualEncoder", self.encoder).mean.to_numpy(self.encoder.word_vectors)
         return StaticModel(encoder, self.vocabulary, self.encoder.config.max_tokens, self.about)
 
     def write(self, folder: Path) -> None:
@@ -106,8 +123,23 @@ citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=cus
             config = EncoderConfig(**settings["config"])
             encoder = build_encoder(config, weights["word_vectors"].numpy(), vocabulary)
             encoder.load_state_dict(weights)
-            encoder.mean_only = encoder.levels_are_zero  # skip levels that contribute nothing
+            if config.residual == "mean":
+                residual = cast("ResidualEncoder", encoder)
+                residual.mean_only = residual.levels_are_zero  # skip levels that contribute nothing
         return cls(encoder.eval(), vocabulary, about)
+
+
+def build_encoder(
+    config: EncoderConfig, word_vectors: NDArray[np.float32], vocabulary: Vocabulary
+) -> HAttenEncoder:
+    """Build an encoder with random weights over a vocabulary and its vectors [V, D]."""
+    markers = vocabulary.lookup(MARKER_WORDS)
+    parts = config, word_vectors, vocabulary.pad_id, markers[markers >= 0].tolist()
+    if config.residual == "none":
+        return HAttenEncoder(*parts)
+    from citerec.hatten.static.network import ResidualEncoder  # not the paper's
+
+    return ResidualEncoder(*parts, target_id=int(vocabulary.lookup([TARGET_WORD])[0]))
 
 
 class HAttenRetriever(EncoderRetriever):

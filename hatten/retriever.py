@@ -7,86 +7,25 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary, check_tokenizer
-from citerec.hatten.settings import EncoderTraining
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.queries import Queries
-from citerec.retrieval.settings import ArticleConfig, IndexConfig
-from citerec.retrieval.vectors import Reader, encode, encode_queries
-from citerec.training.hub import Pretrained
+from citerec.retrieval.vectors import encode, encode_queries
 
 if TYPE_CHECKING:
     from citerec.hatten.encoder import Encoder
-    from citerec.hatten.words.vectors import Embeddings
-    from citerec.training.loop import TrainingRun
 
 log = logging.getLogger(__name__)
 
 KNOWN_SHARE, LEAST_TOKENS = 0.9, 1000
 """Share of a corpus's tokens below which a warning is logged, if there are enough of them to tell."""
-
-
-class DenseModel(Pretrained):
-    """A trained model that embeds queries and papers."""
-
-    settings_class: ClassVar[type[EncoderTraining]]
-    """settings of its training"""
-
-    @classmethod
-    def train(
-        cls,
-        corpus: Corpus,
-        settings: EncoderTraining | None = None,
-        run: TrainingRun | None = None,
-        *,
-        pretrained: Embeddings | ArticleConfig | None = None,
-        **changes: Any,
-    ) -> Self:
-        """Train on the training contexts of a corpus.
-
-        settings: of `settings_class`. pretrained: what training starts from: for a bi-encoder the settings of
-        a transformer, by default MiniLM; else word vectors, by default GloVe's for HAtten, for others
-        word2vec's of the corpus. changes: fields of the settings, such as rounds=4.
-        """
-        # torch and Lightning, which searching with a static model does not need
-        from citerec.hatten.training.train import train_encoder
-
-        return train_encoder(cls, corpus, settings, run, pretrained, changes)
-
-    @classmethod
-    def default_pretrained(cls, settings: EncoderTraining, seed: int) -> Any:
-        """What training starts from unless it is given."""
-        from citerec.hatten.words.word2vec import Word2Vec
-
-        return Word2Vec(seed=seed)
-
-    @classmethod
-    def untrained(cls, corpus: Corpus, settings: Any, pretrained: Any) -> tuple[Self, Encoder, Reader]:
-        """Build what training starts from: the model, with where it starts from in `about`; its network; what
-        reads the network's inputs."""
-        raise NotImplementedError
-
-    @classmethod
-    def given(cls, checkpoint: Self | str | Path | None) -> Self:
-        """The model of a retriever's option `checkpoint`: a model, or where it is; else InputError."""
-        if checkpoint is None:
-            raise InputError(
-                f"retriever={cls.folder} needs checkpoint=FOLDER, the output of citerec train "
-                f"model={cls.folder}"
-            )
-        return cls.open(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
-
-    def retriever(self, index: IndexConfig | None = None) -> DenseRetriever:
-        """Nearest-neighbour search with this model."""
-        raise NotImplementedError
 
 
 class WordsRetriever(DenseRetriever):

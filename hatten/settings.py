@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 import citerec.retrieval.settings  # noqa: F401  (schemas of encoder and index)
 from citerec.base.errors import InputError
 from citerec.base.settings import Settings, check_count, register, setting
+from citerec.datasets.records import TRAIN
 from citerec.training.settings import (
     FineTuningSettings,
     OptimizerSettings,
@@ -47,6 +48,9 @@ class EncoderConfig(Settings):
     """factor on the word vectors before positions are added"""
     residual: str = setting("none", choices=("none", "mean"))
     """none | mean (add a weighted mean of word vectors to the output: hatten.layers; not in the paper)"""
+    initial: str = setting("torch", choices=("torch", "xavier"))
+    """initial weights: torch (its own) | xavier (matrices by Glorot and Bengio 2010, and
+    paragraph types of .02, not 1, which hide the paragraphs that they are added to)"""
     levels: str = setting("both", choices=("both", "words", "paragraphs"))
     """both | words (a document is the mean of its paragraph vectors) | paragraphs (a paragraph is the mean of
     its word vectors)"""
@@ -87,7 +91,7 @@ def loss_of(name: str, **options: Any) -> Callable[[], dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class EncoderBatchSettings(QuerySettings):
+class EncoderBatchSettings(Settings):
     """Composition of a batch."""
 
     where: ClassVar[str] = "model.batch"
@@ -97,22 +101,21 @@ class EncoderBatchSettings(QuerySettings):
     """papers per query, drawn from its prefetched candidates"""
     random: int = 3
     """papers per query, drawn from all candidates"""
-    siblings: int = field(default=0, kw_only=True)
-    """papers per query, drawn from those that its citing paper cites in other passages"""
-    random_level: int = setting(3, least=3, most=4)
-    """triplet: irrelevance of a query's random papers, that of mined papers (3) or of other queries' (4)"""
     contexts_per_paper: int = setting(8, least=1)
     """contexts of one citing paper grouped in a batch; its title and abstract are encoded once"""
-    cached_negatives: bool = False
-    """reuse the vectors of mined and random papers from the last encoding of all papers, with a fresh mean
-    path (residual=mean): many more negatives at the same cost"""
     steps_per_round: int = 250
     """batches per round; 0: one pass over the training contexts"""
+    splits: tuple[str, ...] = field(default=(TRAIN,), kw_only=True)
+    """splits to train on, those of them that there are (e.g. [train,train_named])"""
+
+    def steps(self, contexts: int) -> int:
+        """Number of batches per round, given the number of training contexts."""
+        return self.steps_per_round or -(-contexts // self.queries)
 
 
 @dataclass(frozen=True)
 class MiningSettings(Settings):
-    """How candidates are prefetched, once per round; with model.batch.shares, from the query's own folder."""
+    """How candidates are prefetched, once per round (hatten.training.mining.Miner)."""
 
     where: ClassVar[str] = "model.mining"
     depth: int = setting(100, least=1)
@@ -129,6 +132,14 @@ class MiningSettings(Settings):
     """rounds to train without mined papers at the beginning"""
     positives: bool = False
     """also mine positives among the prefetched papers, by word overlap"""
+
+
+def mining_of(**options: Any) -> Callable[[], dict[str, Any]]:
+    """Return what makes the settings of hatten.training.mining.Miner."""
+    return lambda: {"_target_": MINER, **options}
+
+
+MINER = "citerec.hatten.training.mining.Miner"
 
 
 @dataclass(frozen=True)
@@ -182,8 +193,15 @@ class EncoderTraining(Settings):
     batch: EncoderBatchSettings = field(default_factory=EncoderBatchSettings)
     validation: EncoderValidationSettings = field(default_factory=EncoderValidationSettings)
     schedule: EncoderRateSettings = field(default_factory=EncoderRateSettings)
-    mining: MiningSettings = field(default_factory=MiningSettings)
+    mining: dict[str, Any] = field(default_factory=mining_of())
+    """_target_ and options of what mines: citerec.hatten.training.mining.Miner (depth, queries, papers,
+    first, skip, positives) or your own"""
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
+
+    gone: ClassVar[Mapping[str, Any]] = {}
+    """options of earlier versions, with the values that runs to be resumed had"""
+    since: ClassVar[Mapping[str, Any]] = {}
+    """options that such runs do not have, with the values that they ran with"""
 
     @property
     def arithmetic(self) -> str:
@@ -195,26 +213,22 @@ class EncoderTraining(Settings):
         """Whether the encoder has a mean path that can be trained on its own (hatten.layers)."""
         return False
 
-    @property
-    def reads_texts(self) -> bool:
-        """Whether the encoder's reader can leave out abstracts and titles."""
-        return False
-
     def check_vectors(self, vectors: Any) -> None:
         """Find what training starts from, before a corpus is opened; InputError if it does not fit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.batch.varies_texts and not self.reads_texts:
+        if self.mining.get("_target_", MINER) == MINER:  # complete, in runs and in models
+            options = {name: value for name, value in self.mining.items() if name != "_target_"}
+            try:
+                object.__setattr__(self, "mining", asdict(MiningSettings(**options)))
+            except TypeError as error:
+                raise InputError(f"model.mining: {error}") from None
+        rounds = self.schedule.mean_only_rounds
+        if rounds and not self.has_mean_path:
             raise InputError(
-                "model.batch.abstracts, model.batch.titles: only model=biencoder leaves texts out"
+                f"model.schedule.mean_only_rounds={rounds}: needs model=hatten_fast, or encoder.residual=mean"
             )
-        for name, value in (
-            ("batch.cached_negatives", self.batch.cached_negatives),
-            ("schedule.mean_only_rounds", self.schedule.mean_only_rounds),
-        ):
-            if value and not self.has_mean_path:
-                raise InputError(f"model.{name}={value}: needs model=hatten_fast, or encoder.residual=mean")
 
 
 @dataclass(frozen=True)
@@ -247,15 +261,25 @@ class HAttenSettings(WordsSettings, EncoderTraining):
     """words without a vector get a random one if the corpus has them so often; 0: they are dropped"""
     centre_vectors: bool = False
     """subtract the mean from the word vectors and scale them to unit length"""
-    encoder: EncoderConfig = field(default_factory=lambda: EncoderConfig(trainable_vectors="all"))
+    encoder: EncoderConfig = field(
+        default_factory=lambda: EncoderConfig(trainable_vectors="all", initial="xavier")
+    )
     loss: dict[str, Any] = field(default_factory=loss_of("Triplet"))
     batch: EncoderBatchSettings = field(
-        default_factory=lambda: EncoderBatchSettings(
-            64, mined=3, random=1, random_level=4, steps_per_round=500
-        )
+        default_factory=lambda: EncoderBatchSettings(64, mined=3, random=1, steps_per_round=500)
     )
-    mining: MiningSettings = field(default_factory=lambda: MiningSettings(first="bm25", positives=True))
+    mining: dict[str, Any] = field(default_factory=mining_of(first="bm25", positives=True))
     schedule: EncoderRateSettings = field(default_factory=lambda: EncoderRateSettings(20, "linear"))
+
+    gone: ClassVar[Mapping[str, Any]] = {
+        "batch.siblings": 0,
+        "batch.random_level": 4,
+        "batch.cached_negatives": False,
+        "batch.shares": {},
+        "batch.abstracts": [1.0],
+        "batch.titles": 1.0,
+    }
+    since: ClassVar[Mapping[str, Any]] = {"encoder.initial": "torch"}
 
     @property
     def arithmetic(self) -> str:
@@ -287,12 +311,20 @@ class FastHAttenSettings(HAttenSettings):
         )
     )
     loss: dict[str, Any] = field(default_factory=loss_of("InfoNCE"))
-    batch: EncoderBatchSettings = field(default_factory=lambda: EncoderBatchSettings(cached_negatives=True))
-    mining: MiningSettings = field(default_factory=MiningSettings)
+    batch: EncoderBatchSettings = field(default_factory=EncoderBatchSettings)
+    cached_negatives: bool = True
+    """reuse the two levels' vectors of mined and random papers from the last encoding of all papers, with a
+    fresh mean path: many more negatives at the same cost"""
+    mining: dict[str, Any] = field(default_factory=mining_of())
     schedule: EncoderRateSettings = field(
         default_factory=lambda: EncoderRateSettings(20, "linear", vectors=0.67, mean_only_rounds=4)
     )
     optimizer: OptimizerSettings = field(default_factory=lambda: OptimizerSettings(lr=1.5e-3))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cached_negatives and not self.has_mean_path:
+            raise InputError("model.cached_negatives=true: needs model.encoder.residual=mean")
 
 
 @dataclass(frozen=True)
@@ -331,6 +363,14 @@ class NNSelectSettings(WordsSettings, EncoderTraining):
 
 
 @dataclass(frozen=True)
+class BiEncoderBatchSettings(EncoderBatchSettings, QuerySettings):
+    """Composition of a batch of texts."""
+
+    siblings: int = field(default=0, kw_only=True)
+    """papers per query, drawn from those that its citing paper cites in other passages"""
+
+
+@dataclass(frozen=True)
 class BiEncoderSettings(FineTuningSettings, EncoderTraining):
     """model=biencoder"""
 
@@ -339,10 +379,12 @@ class BiEncoderSettings(FineTuningSettings, EncoderTraining):
     ema: float = setting(0.98, below=1)
     """decay of the moving average of the weights, used for validation, mining and saving; 0: no averaging"""
     loss: dict[str, Any] = field(default_factory=loss_of("InfoNCE", correct_rate=False))
-    batch: EncoderBatchSettings = field(
-        default_factory=lambda: EncoderBatchSettings(32, random=0, contexts_per_paper=1, steps_per_round=100)
+    batch: BiEncoderBatchSettings = field(
+        default_factory=lambda: BiEncoderBatchSettings(
+            32, random=0, contexts_per_paper=1, steps_per_round=100
+        )
     )
-    mining: MiningSettings = field(default_factory=lambda: MiningSettings(depth=50, papers=3000))
+    mining: dict[str, Any] = field(default_factory=mining_of(depth=50, papers=3000))
     """a sample of the papers: encoding all would take longer than training"""
     validation: EncoderValidationSettings = field(
         default_factory=lambda: EncoderValidationSettings(queries=400, papers=3000, depth=1000)
@@ -355,10 +397,6 @@ class BiEncoderSettings(FineTuningSettings, EncoderTraining):
     @property
     def arithmetic(self) -> str:
         return self.precision
-
-    @property
-    def reads_texts(self) -> bool:
-        return True
 
 
 register("hatten", HAttenSettings)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from citerec.base.errors import InputError
-from citerec.hatten.retriever import DenseModel, WordsRetriever
+from citerec.hatten.dense import DenseModel
+from citerec.hatten.retriever import WordsRetriever
 from citerec.hatten.static.model import CONFIG, StaticModel, StaticRetriever
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.checkpoint import find_saved

@@ -250,17 +250,3 @@ def first_not_finite(vectors: NDArray[np.floating]) -> int | None:
 def to_unit_length(vectors: Floats) -> Floats:
     """Scale vectors [n, D] to unit length; zeros stay zeros."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-
-
-def padded_length(length: int) -> int:
-    """Round up to a multiple of 8, because the matrix library sets up a kernel for each new shape."""
-    return -(-length // 8) * 8
-
-
-def chunks(lengths: Rows, tokens: int) -> Iterator[slice]:
-    """Split rows of descending lengths into slices of at most `tokens` padded tokens (at least one row)."""
-    start = 0
-    while start < len(lengths):
-        size = max(1, tokens // padded_length(int(lengths[start])))
-        yield slice(start, start + size)
-        start += size

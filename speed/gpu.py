@@ -35,13 +35,13 @@ from citerec.datasets.records import TRAIN
 from citerec.hatten.biencoder.model import BiEncoder
 from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.hatten.settings import (
+    BiEncoderBatchSettings,
     BiEncoderSettings,
     EncoderBatchSettings,
     EncoderConfig,
     EncoderRateSettings,
     EncoderValidationSettings,
     HAttenSettings,
-    MiningSettings,
 )
 from citerec.hatten.words.vectors import Embeddings, WordVectors
 from citerec.rerank.cross_encoder.reranker import Reranker
@@ -274,8 +274,8 @@ def bi_encoder(bench: Bench) -> Iterator[Row]:
     steps, queries = bench.steps(100), 8 if bench.tiny else 64
     settings = BiEncoderSettings(
         rounds=1,
-        batch=EncoderBatchSettings(queries, mined=0, random=1, contexts_per_paper=1, steps_per_round=steps),
-        mining=MiningSettings(first="none"),
+        batch=BiEncoderBatchSettings(queries, mined=0, random=1, contexts_per_paper=1, steps_per_round=steps),
+        mining={"first": "none"},
         validation=EncoderValidationSettings(queries=0),
     )
     model = BiEncoder.train(bench.corpus, settings, bench.run("biencoder"), pretrained=bench.minilm)

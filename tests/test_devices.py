@@ -25,14 +25,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.biencoder.model import TunedEncoder
 from citerec.hatten.documents import DocumentReader, Vocabulary
-from citerec.hatten.encoder import Encoder, StaticEncoder
-from citerec.hatten.layers import TransformerLayer
+from citerec.hatten.encoder import Encoder, TransformerLayer
 from citerec.hatten.settings import (
     BiEncoderSettings,
     EncoderBatchSettings,
     EncoderTraining,
 )
-from citerec.hatten.training.batches import Batches, PreparedBatches
+from citerec.hatten.static.network import StaticEncoder
+from citerec.hatten.training.batches import Batches
 from citerec.hatten.training.module import EncoderModule
 from citerec.rerank.cross_encoder.data import CitedAndNegatives, ListBatch, QueryOrder, TrainingLists
 from citerec.rerank.cross_encoder.network import CrossEncoder
@@ -107,8 +107,8 @@ def step_on(module: Any, batch: Any, device: str) -> Operations:
 
 def batch_of(encoder: Encoder, reader: Reader, queries: int = 6) -> Any:
     config = EncoderBatchSettings(queries=queries, mined=0, random=2, steps_per_round=10)
-    batches = Batches(reader, reader.corpus.split("train"), None, config, seed=0, round=0)
-    return PreparedBatches(batches, encoder.layout, levels=True, others=True, positives=(1, 2))[0]
+    parts = reader, reader.corpus.split("train"), None, config
+    return Batches(*parts, seed=0, round=0, layout=encoder.layout, positives=(1, 2))[0]
 
 
 @pytest.mark.parametrize("loss", ["Triplet", "InfoNCE"])
@@ -260,7 +260,7 @@ def test_padded_heads_give_the_attention_of_the_paper(masked: bool) -> None:
         x = torch.randn(3, 7, 30, generator=torch.Generator().manual_seed(1)).requires_grad_()
         if padded:
             with pytest.MonkeyPatch.context() as patch:  # as on a GPU
-                patch.setattr("citerec.hatten.layers.attended_on_cpu", lambda x: False)
+                patch.setattr("citerec.hatten.kernels.attended_on_cpu", lambda x: False)
                 out = layer(x, absent)
         else:
             out = layer(x, absent)

@@ -16,7 +16,7 @@ SMALL = "data.papers=200 data.contexts=600 model.rounds=1 model.batch.queries=8 
 
 
 @pytest.mark.slow
-def test_a_loss_a_retriever_and_a_benchmark_of_another_folder(tmp_path: Path) -> None:
+def test_a_loss_mining_a_retriever_and_a_benchmark_of_another_folder(tmp_path: Path) -> None:
     (code,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     retriever, benchmark = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     files = {
@@ -31,7 +31,7 @@ def test_a_loss_a_retriever_and_a_benchmark_of_another_folder(tmp_path: Path) ->
     (commands,) = re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     places = os.pathsep.join(["mine", *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": places, "OMP_NUM_THREADS": "1"}
-    for line in commands.splitlines()[1:]:
+    for line in commands.replace("\\\n", "").splitlines()[1:]:
         trains = " train " in line
         small = SMALL if trains else SMALL.partition(" model.")[0]
         given = [*shlex.split(line)[1:], *small.split(), f"output_dir=out/{trains}"]
@@ -44,4 +44,5 @@ def test_a_loss_a_retriever_and_a_benchmark_of_another_folder(tmp_path: Path) ->
         )
         assert done.returncode == 0, done.stderr
     assert "title_words" in (tmp_path / "out/False/summary.md").read_text("utf-8")
-    assert "Hardest" in (tmp_path / "out/True/config.yaml").read_text("utf-8")
+    trained = (tmp_path / "out/True/config.yaml").read_text("utf-8")
+    assert "Hardest" in trained and "FromRank" in trained

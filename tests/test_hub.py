@@ -16,9 +16,9 @@ from huggingface_hub import constants
 from citerec.base.errors import InputError
 from citerec.evaluation.publish import PublishSettings, open_trained, publish, results_section
 from citerec.hatten.documents import Vocabulary
-from citerec.hatten.encoder import StaticEncoder
 from citerec.hatten.model import HAtten
 from citerec.hatten.static.model import StaticModel
+from citerec.hatten.static.network import StaticEncoder
 from citerec.hatten.trained import open_static
 from citerec.rerank.cross_encoder.network import CrossEncoder
 from citerec.rerank.cross_encoder.reranker import Reranker

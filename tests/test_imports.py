@@ -34,8 +34,6 @@ LIBRARY = [
 ]
 LIBRARY += ["commands", "benchmark", "builtin"]
 """Rooms of library/, each of which imports only earlier ones."""
-LEFT = ("hatten/", "rerank/")
-"""Where circles of files are left."""
 ENTRY = "train, evaluate, recommend, interop"
 ROOMS = {
     "datasets": ["data", "splitting", "count", "export", "inspect"],
@@ -210,7 +208,7 @@ def test_no_room_of_the_library_imports_a_later_one() -> None:
 
 
 def test_no_files_import_each_other() -> None:
-    assert [files for files in circles(ROOT) if not files[0].startswith(LEFT)] == []
+    assert circles(ROOT) == []
 
 
 def test_no_folder_has_more_than_twelve_modules() -> None:
@@ -219,7 +217,7 @@ def test_no_folder_has_more_than_twelve_modules() -> None:
     assert {str(folder): count for folder, count in counts.items() if count > 12} == {}
 
 
-MOST = {"__main__": 80, "evaluate": 42, "train": 62}
+MOST = {"__main__": 80, "evaluate": 42, "train": 60}
 """Modules of ours that a command may load: a question to a library that is there, BM25, HAtten."""
 
 SMALL = ["data.papers=120", "data.contexts=300"]

@@ -62,3 +62,29 @@ def test_ten_lines_train_search_and_evaluate(
     found = figures(code.replace(train, train.replace("4", "1")))  # four rounds take a minute
     assert figures(code.replace(train, 'StaticModel.open("my-model")')) == found
     assert set(found) == {"R@10", "MRR"} and 0 < found["R@10"] <= 1
+
+
+SMALL = {
+    "model=hatten": "embeddings=glove50 model.rounds=1 model.batch.queries=8 model.batch.steps_per_round=2",
+    "model=scibert_reranker": "encoder=local encoder.path=TINY model.pairs.max_tokens=48 "
+    "model.negatives.count=3 model.queries_per_epoch=8 model.validation.queries=4 "
+    "model.validation.candidates=10 model.negatives.depth=50",
+    "benchmark=pipeline": "queries=10 candidates=100,500",
+}
+
+
+@pytest.mark.slow
+def test_commands_of_a_checkout(tmp_path: Path, tiny_bert: Path) -> None:
+    """HAtten on GloVe, the reranker and a sweep over candidates, on the five files of generated papers."""
+    generate_corpus(700, 900, tmp_path / "DIR", seed=0)
+    (block,) = (block for block in blocks("sh") if block.startswith("python train.py"))
+    commands = block.replace("\\\n", "").splitlines()
+    for line, small in zip(commands, SMALL.items(), strict=True):
+        _, script, *options = shlex.split(line)
+        assert small[0] in options
+        options += small[1].replace("TINY", str(tiny_bert)).split()
+        run(tmp_path, str(ROOT / script), *options)
+    out = tmp_path / "outputs" / "pipeline"
+    rows = (out / "summary.md").read_text("utf-8").splitlines()
+    assert [row.split()[1] for row in rows if row.startswith("| ")][-2:] == ["100", "500"]
+    assert (out / "reranking.png").read_bytes().startswith(b"\x89PNG")

@@ -181,9 +181,7 @@ class TrainingRun:
             )
         if not self.is_first:
             logging.getLogger().setLevel(logging.WARNING)
-        elif (
-            self.resume and resume_point(self.path, self._shared(corpus, settings) | dict(more or {})) is None
-        ):
+        elif self.resume and self._resume_point(corpus, settings, more or {}) is None:
             stopped = (self.path / UNFINISHED).exists()
             why = "the run was stopped before its state was first saved" if stopped else "nothing to resume"
             log.info(f"{self.path}: {why}: starting from the beginning")
@@ -194,6 +192,11 @@ class TrainingRun:
     def _shared(self, corpus: Corpus, settings: Settings) -> dict[str, Any]:
         """What a resumed run must have in common with this one."""
         return {"model": asdict(settings), "seed": self.seed, "corpus": corpus.fingerprint}
+
+    def _resume_point(self, corpus: Corpus, settings: Settings, more: Mapping[str, Any]) -> Path | None:
+        shared = self._shared(corpus, settings) | dict(more)
+        earlier = (getattr(settings, name, None) for name in ("gone", "since"))
+        return resume_point(self.path, shared, *earlier)
 
     def about(self, corpus: Corpus, settings: Settings) -> dict[str, Any]:
         """Provenance that every model saves with its weights."""
@@ -241,7 +244,7 @@ class TrainingRun:
         wanted = self._shared(corpus, settings) | dict(training.settings)
         last = None
         if self.resume and self.is_first:
-            last = resume_point(self.path, wanted)
+            last = self._resume_point(corpus, settings, training.settings)
         elif self.resume and (self.path / LAST).exists():
             last = self.path / LAST
         if last is None:

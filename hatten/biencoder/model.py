@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
+from citerec.hatten.dense import DenseModel
 from citerec.hatten.encoder import Encoder
-from citerec.hatten.retriever import DenseModel
 from citerec.hatten.settings import BiEncoderSettings, EncoderTraining
 from citerec.retrieval.encoders.article import ArticleRetriever
 from citerec.retrieval.encoders.article_text import ArticleReader, Texts
@@ -24,6 +24,9 @@ from citerec.retrieval.encoders.encoder import SETTINGS, ArticleEncoder, TextInp
 from citerec.retrieval.settings import MINILM, ArticleConfig, IndexConfig
 from citerec.training.module import prepare_transformer
 from citerec.training.settings import FineTuningSettings
+
+if TYPE_CHECKING:
+    from citerec.hatten.dense import Parts
 
 
 class TunedEncoder(Encoder):
@@ -81,6 +84,12 @@ citerec evaluate benchmark=prefetch retriever=biencoder checkpoint={place} data=
         article.config = replace(article.config, similarity="cosine")  # as the loss compares vectors
         reader = ArticleReader(corpus, article.tokenizer, article.config)
         return cls(article, {"encoder": config.name}), TunedEncoder(article, settings), reader
+
+    @classmethod
+    def parts(cls, settings: EncoderTraining) -> Parts:
+        from citerec.hatten.biencoder.batches import TextData
+
+        return TextData, *super().parts(settings)[1:]
 
     def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
         return replace(self, encoder=encoder.article, about=about)

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
+from citerec.hatten.dense import DenseModel
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
-from citerec.hatten.encoder import Encoder, mean_vectors
-from citerec.hatten.inputs import Inputs, Layout
-from citerec.hatten.layers import MeanPath
-from citerec.hatten.retriever import DenseModel, EncoderRetriever
+from citerec.hatten.encoder import Encoder
+from citerec.hatten.retriever import EncoderRetriever
 from citerec.hatten.settings import NNSelectSettings
+from citerec.hatten.static.network import MeanInputs, MeanLayout, MeanPath
 from citerec.hatten.words.vectors import (
     Embeddings,
     inverse_document_frequency,
@@ -52,11 +52,11 @@ class AverageEncoder(Encoder):
         self.dim = word_vectors.shape[1]
 
     @property
-    def layout(self) -> Layout:
-        return Layout(kinds=self.mean.kinds, target_id=self.mean.target_id)
+    def layout(self) -> MeanLayout:
+        return self.mean.layout()
 
-    def encode(self, documents: Documents | Inputs) -> Tensor:
-        return mean_vectors(self.mean, self.directions, documents)
+    def encode(self, documents: Documents | MeanInputs) -> Tensor:
+        return self.mean.encode(self.directions, documents)
 
 
 def weight_vectors(

@@ -1,6 +1,6 @@
 """The trained mean path, a weighted mean of word vectors, in NumPy (not in the paper).
 
-hatten.layers.MeanPath trains the weights, alone (hatten.static.model) or with HAtten's levels
+hatten.static.network.MeanPath trains the weights, alone (hatten.static.model) or with HAtten's levels
 (`residual=mean`).
 """
 

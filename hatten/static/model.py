@@ -32,8 +32,9 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError
 from citerec.base.files import digest_file
 from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
+from citerec.hatten.dense import DenseModel
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
-from citerec.hatten.retriever import DenseModel, WordsRetriever
+from citerec.hatten.retriever import WordsRetriever
 from citerec.hatten.settings import StaticSettings
 from citerec.hatten.static.means import MeanEncoder
 from citerec.retrieval.arrays import Floats
@@ -42,7 +43,7 @@ from citerec.training import hub
 
 if TYPE_CHECKING:
     from citerec.datasets.corpus import Corpus
-    from citerec.hatten.encoder import StaticEncoder
+    from citerec.hatten.static.network import StaticEncoder
     from citerec.hatten.words.vectors import Embeddings
 
 FORMAT = "static-1"
@@ -99,7 +100,7 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
     def untrained(
         cls, corpus: Corpus, settings: StaticSettings, pretrained: Embeddings
     ) -> tuple[Self, StaticEncoder, DocumentReader]:
-        from citerec.hatten.encoder import StaticEncoder  # torch, which searching does not need
+        from citerec.hatten.static.network import StaticEncoder  # torch, which searching does not need
         from citerec.hatten.words.vectors import inverse_document_frequency, load_initial_vectors
 
         name, vocabulary, table = load_initial_vectors(pretrained, corpus, settings)

@@ -17,8 +17,7 @@ from citerec.base.settings import Settings, setting
 
 CITED, RELEVANT, OTHER, OTHER_QUERY = 1, 2, 3, 4
 """Irrelevance levels of a paper for a query (0 is the query itself): cited; prefetched, not cited, but with
-as much word overlap as a cited paper; other prefetched or random; a paper of another query in the batch, and
-with model.batch.random_level=4 a random paper."""
+as much word overlap as a cited paper; other prefetched; random, or of another query in the batch."""
 
 EXCLUDED = 0
 """A paper to ignore for a query: its own citing paper."""
@@ -114,12 +113,17 @@ class InfoNCE(Settings):
 
 def build_loss(given: Mapping[str, Any]) -> Loss:
     """Build a loss from its `_target_` and options (model.loss); InputError if that fails."""
+    loss: Loss = build_object("model.loss", given)
+    return loss
+
+
+def build_object(where: str, given: Mapping[str, Any]) -> Any:
+    """Build an object from its `_target_` and options; `where`: their key, for the InputError if it fails."""
     options = {name: value for name, value in given.items() if name != "_target_"}
     target = given.get("_target_")
     try:
-        loss: Loss = pkgutil.resolve_name(str(target))(**options)
+        return pkgutil.resolve_name(str(target))(**options)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"model.loss._target_={target}: no such class ({error})") from None
+        raise InputError(f"{where}._target_={target}: no such class ({error})") from None
     except TypeError as error:
-        raise InputError(f"model.loss: {error}") from None
-    return loss
+        raise InputError(f"{where}: {error}") from None

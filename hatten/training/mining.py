@@ -1,81 +1,39 @@
-"""Mines negatives and positives for training (Gu et al. 2022, section 4.3): before a round, the `Miner`
-prefetches papers for its queries into a `Pool`, from which batches are drawn.
+"""Mines negatives and positives for training (Gu et al. 2022, section 4.3): before a round, the object
+that model.mining._target_ names prefetches papers for its queries into a `Pool`, for batches to draw from.
 """
 
 from __future__ import annotations
 
 import os
-import zipfile
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from typing import Any
 
 import numpy as np
+import Stemmer
 from numpy.typing import NDArray
 
-from citerec.base.errors import InputError
-from citerec.base.files import atomic_write, digest_file
 from citerec.base.progress import count_progress
-from citerec.datasets.columns import Ragged
+from citerec.datasets.columns import Ragged, offsets_of, sums_of_ranges
 from citerec.datasets.corpus import Corpus, Split
-from citerec.hatten.settings import MiningSettings
-from citerec.hatten.training.word_overlap import WordSets
+from citerec.hatten.settings import MINER, MiningSettings
+from citerec.hatten.training.batches import Pool
+from citerec.hatten.training.losses import build_object
 from citerec.retrieval.base import top_k
 from citerec.retrieval.indexes.index import search_exact
+from citerec.retrieval.lexical.terms import ENGLISH
+from citerec.retrieval.queries import Queries
 from citerec.training.processes import WHOLE, Share
 from citerec.training.queries import DataSets
 
+Vectors = tuple[NDArray[np.float32], NDArray[np.float32]]
+
+WORD = re.compile(r"\w+")
+ROW_CHUNK = 1 << 16
 PAIR_CHUNK = 200_000
 QUERY_CHUNK = 1000
-
-
-@dataclass(frozen=True)
-class Pool:
-    """Papers prefetched for the training queries, without the cited and citing papers of each query.
-
-    row: [queries of the split] int32, row in `papers`, -1 for a query outside the sample
-    papers: [rows, depth] int32 rows of the corpus, best first, padded with -1
-    relevant: [rows, depth] bool, True for as much word overlap with the query as a cited paper has
-    """
-
-    row: NDArray[np.int32]
-    papers: NDArray[np.int32]
-    relevant: NDArray[np.bool_]
-
-    def draw(
-        self, queries: NDArray[np.integer], size: int, rng: np.random.Generator
-    ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        """Draw `size` distinct papers from the pool of each query (row of the split): (papers, relevant).
-
-        Papers are -1 for a query outside the sample, or if its pool is too small.
-        """
-        row = self.row[queries]
-        columns = np.argsort(rng.random((len(queries), self.papers.shape[1])), axis=1)[:, :size]
-        papers = self.papers[row[:, None], columns]
-        papers = np.where(row[:, None] >= 0, papers, -1)
-        return papers, self.relevant[row[:, None], columns] & (papers >= 0)
-
-    def save(self, path: Path) -> str:
-        """Write a .npz file atomically; return its SHA-256."""
-        with atomic_write(path) as unfinished, unfinished.open("wb") as file:
-            np.savez(file, allow_pickle=False, row=self.row, papers=self.papers, relevant=self.relevant)
-        return digest_file(path, "sha256")
-
-    @classmethod
-    def load(cls, path: Path, sha256: str) -> Pool:
-        """Load a saved pool; InputError if the file is missing or has another hash."""
-        if not path.is_file():
-            raise InputError(
-                f"{path}: the mined pool of this run is missing; restart the training (resume=false)"
-            )
-        if digest_file(path, "sha256") != sha256:
-            raise InputError(f"{path}: not the pool that this run mined; restart the training (resume=false)")
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                return cls(file["row"], file["papers"], file["relevant"])
-        except (ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise InputError(f"{path}: not a mined pool ({error})") from None
 
 
 @dataclass(frozen=True)
@@ -86,34 +44,6 @@ class MiningPlan:
     queries: NDArray[np.int64]
     candidates: NDArray[np.bool_]
     source: str
-
-
-class Miner:
-    """Plans the mining of each round."""
-
-    def __init__(self, settings: MiningSettings, corpus: Corpus, seed: int) -> None:
-        self.settings, self.corpus, self.seed = settings, corpus, seed
-
-    @cached_property
-    def words(self) -> WordSets | None:
-        """To mine positives as well; None if only negatives are mined."""
-        return WordSets(self.corpus) if self.settings.positives else None
-
-    def source(self, done: int) -> str:
-        """How to mine after `done` rounds: encoder, bm25 or none."""
-        if done < self.settings.skip:
-            return "none"
-        return self.settings.first if done == self.settings.skip else "encoder"
-
-    def plan(self, done: int, queries: NDArray[np.int64]) -> MiningPlan:
-        """Sample the queries of the round after `done` rounds, and the candidates to search."""
-        rng = np.random.default_rng((self.seed, 3, done))
-        sampled = sample_rows(queries, self.settings.queries, rng)
-        candidates = self.corpus.is_candidate
-        if 0 < self.settings.papers < candidates.sum():
-            rows = rng.choice(np.flatnonzero(candidates), self.settings.papers, replace=False)
-            candidates = np.isin(np.arange(len(candidates)), rows)
-        return MiningPlan(sampled, candidates, self.source(done))
 
 
 def sample_rows(queries: NDArray[np.int64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -135,7 +65,6 @@ class Mining:
     corpus: Corpus
     split: Split
     queries: NDArray[np.int64]
-    depth: int
     words: WordSets | None = None
     allowed: NDArray[np.bool_] | None = None
     share: Share = WHOLE
@@ -153,31 +82,33 @@ class Mining:
             self.split.positives.take(self.own), self.corpus.citing[self.split.contexts[self.own]]
         )
 
-    def by_vectors(self, query_vectors: NDArray[np.float32], paper_vectors: NDArray[np.float32]) -> Pool:
-        """Prefetch by cosine; vectors [own, D] and [P, D] of unit length."""
-        papers = np.full((len(self.own), self.depth), -1, np.int32)
+    def by_vectors(
+        self, query_vectors: NDArray[np.float32], paper_vectors: NDArray[np.float32], depth: int
+    ) -> Pool:
+        """Miner `depth` papers by cosine; vectors [own, D] and [P, D] of unit length."""
+        papers = np.full((len(self.own), depth), -1, np.int32)
         for rows, mask in self._own_papers():
-            given = query_vectors[rows], paper_vectors, self.depth, self.excluded[rows], mask
+            given = query_vectors[rows], paper_vectors, depth, self.excluded[rows], mask
             papers[rows] = search_exact(*given, self.share.device).papers
         return self._pool(papers)
 
-    def by_bm25(self) -> Pool:
-        """Prefetch by the BM25 of Gu et al. (retriever=bm25_gu); needs no trained encoder."""
+    def by_bm25(self, depth: int) -> Pool:
+        """Miner `depth` papers by the BM25 of Gu et al. (retriever=bm25_gu); needs no trained encoder."""
         from citerec.retrieval.lexical.bm25 import BM25
 
         query = ("title", "abstract", "context")
         bm25 = BM25("okapi", stopwords=None, query=query, threads=os.cpu_count() or 1)
         bm25.index(self.corpus)
         contexts, cited = self.split.contexts[self.own], self.excluded[:, :-1]
-        papers = np.full((len(contexts), self.depth), -1, np.int32)
+        papers = np.full((len(contexts), depth), -1, np.int32)
         with count_progress("BM25 of training queries", len(contexts)) as bar:
             for group, mask in self._own_papers():
                 for start in range(0, len(group), QUERY_CHUNK):
                     rows = group[start : start + QUERY_CHUNK]
                     # Retrieve extra papers, since cited ones are dropped.
-                    found = bm25.search_allowed(contexts[rows], self.depth + cited.shape[1], mask)
+                    found = bm25.search_allowed(contexts[rows], depth + cited.shape[1], mask)
                     drop = (found.papers[:, :, None] == cited[rows, None]).any(2)
-                    papers[rows] = top_k(found.papers, found.scores, self.depth, drop).papers
+                    papers[rows] = top_k(found.papers, found.scores, depth, drop).papers
                     bar(len(found))
         return self._pool(papers)
 
@@ -193,8 +124,9 @@ class Mining:
         contexts, cited = self.split.contexts[self.own], self.excluded[:, :-1]
         relevant = np.zeros(papers.shape, np.bool_)
         if (words := self.words) is not None:
-            for start in range(0, len(contexts), max(1, PAIR_CHUNK // self.depth)):
-                rows = slice(start, start + max(1, PAIR_CHUNK // self.depth))
+            step = max(1, PAIR_CHUNK // papers.shape[1])
+            for start in range(0, len(contexts), step):
+                rows = slice(start, start + step)
                 sets = words.queries(contexts[rows])
                 threshold = words.jaccard(sets, cited[rows]).max(1, keepdims=True)
                 overlap = words.jaccard(sets, papers[rows])
@@ -204,6 +136,40 @@ class Mining:
         return Pool(row, self.share.collect(papers, count), self.share.collect(relevant, count))
 
 
+@dataclass(frozen=True)
+class Miner(MiningSettings):
+    """Mines what the encoder, or before the first mined round BM25, finds for a query."""
+
+    def source(self, done: int) -> str:
+        """How to mine after `done` rounds: encoder, bm25 or none."""
+        if done < self.skip:
+            return "none"
+        return self.first if done == self.skip else "encoder"
+
+    def plan(self, done: int, queries: NDArray[np.int64], corpus: Corpus, seed: int) -> MiningPlan | None:
+        """Sample the queries of the round after `done` rounds and the candidates; None: nothing is mined."""
+        if (source := self.source(done)) == "none":
+            return None
+        rng = np.random.default_rng((seed, 3, done))
+        sampled = sample_rows(queries, self.queries, rng)
+        candidates = corpus.is_candidate
+        if 0 < self.papers < candidates.sum():
+            rows = rng.choice(np.flatnonzero(candidates), self.papers, replace=False)
+            candidates = np.isin(np.arange(len(candidates)), rows)
+        return MiningPlan(sampled, candidates, source)
+
+    def mine(self, mining: Mining, vectors: Vectors | None) -> Pool:
+        """Mine for the queries of a plan. vectors: of its queries [own, D] and of papers [P, D], unit length;
+        None to mine by BM25."""
+        return mining.by_bm25(self.depth) if vectors is None else mining.by_vectors(*vectors, self.depth)
+
+
+def build_mining(given: Mapping[str, Any]) -> Miner:
+    """Build what mines from its `_target_` and options (model.mining); InputError if that fails."""
+    mining: Miner = build_object("model.mining", {"_target_": MINER, **given})
+    return mining
+
+
 def pad_positives(cited: Ragged, citing: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return the cited papers padded with -1, and the citing paper as the last column: [Q, max cited + 1]."""
     lengths = cited.lengths
@@ -211,3 +177,49 @@ def pad_positives(cited: Ragged, citing: NDArray[np.int32]) -> NDArray[np.int32]
     out[:, :-1][np.arange(out.shape[1] - 1) < lengths[:, None]] = cited.values
     out[:, -1] = citing
     return out
+
+
+class WordSets:
+    """Sets of word stems of papers and queries.
+
+    As in the authors' code: the corpus's words without NLTK's English stop words, split at everything but
+    letters, digits and _. Theirs are lemmas.
+    """
+
+    def __init__(self, corpus: Corpus) -> None:
+        stem = Stemmer.Stemmer("english").stemWord
+        ids: dict[str, int] = {}
+        parts = (() if word in ENGLISH else map(stem, WORD.findall(word)) for word in corpus.words)
+        self._stems = Ragged.from_rows([[ids.setdefault(part, len(ids)) for part in word] for word in parts])
+        self.corpus, self._size = corpus, len(ids)
+        self._papers = self._sets(corpus.title_tokens, corpus.abstract_tokens)
+
+    def queries(self, contexts: NDArray[np.integer]) -> Ragged:
+        """The sets of (citing title, citing abstract, context) of contexts [Q]."""
+        queries = Queries.from_contexts(self.corpus, contexts)
+        return self._sets(*(queries.words(field) for field in ("title", "abstract", "context")))
+
+    def jaccard(self, sets: Ragged, papers: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Sets of queries [Q] and rows of papers [Q, k] (-1: none) -> [Q, k], 0 for missing papers."""
+        shared, asked = np.zeros(papers.shape, np.int64), np.zeros(self._size, np.bool_)
+        for query, (stems, row) in enumerate(zip(sets, np.maximum(papers, 0), strict=True)):
+            asked[stems] = True
+            there = self._papers.take(row)
+            shared[query] = sums_of_ranges(asked[there.values].astype(np.int64), there.offsets)
+            asked[stems] = False
+        union = sets.lengths[:, None] + self._papers.lengths[np.maximum(papers, 0)] - shared
+        return np.where(papers >= 0, shared / np.maximum(union, 1), 0.0)
+
+    def _sets(self, *columns: Ragged) -> Ragged:
+        """Return the set of stems of each row over all columns, computed in chunks to bound memory."""
+        found, sizes = [], []
+        for start in range(0, len(columns[0]), ROW_CHUNK):
+            part = np.arange(start, min(start + ROW_CHUNK, len(columns[0])))
+            words = [column.take(part) for column in columns]
+            row = np.concatenate([np.repeat(np.arange(len(part)), column.lengths) for column in words])
+            stems = self._stems.take(np.concatenate([column.values for column in words]))
+            keys = np.unique(np.repeat(row, stems.lengths) * self._size + stems.values)
+            found.append((keys % max(self._size, 1)).astype(np.int32))
+            sizes.append(np.bincount(keys // max(self._size, 1), minlength=len(part)))
+        stems_of_rows = np.concatenate([np.empty(0, np.int32), *found])
+        return Ragged(stems_of_rows, offsets_of(np.concatenate([np.empty(0, np.int64), *sizes])))

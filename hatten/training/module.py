@@ -1,14 +1,12 @@
-"""The Lightning module that trains an encoder: similarities, loss and cached negatives of a batch."""
+"""The Lightning module that trains an encoder: similarities and loss of a batch."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from citerec.hatten.encoder import Encoder, HAttenEncoder
+from citerec.hatten.encoder import Encoder
 from citerec.hatten.settings import EncoderRateSettings, EncoderTraining
 from citerec.hatten.training.batches import Batch
 from citerec.hatten.training.losses import build_loss
@@ -24,23 +22,10 @@ class EncoderModule(AveragedModule[Encoder]):
     def __init__(self, encoder: Encoder, settings: EncoderTraining, seed: int, total_steps: int) -> None:
         super().__init__(encoder, settings.optimizer, settings.schedule, settings.ema, seed, total_steps)
         self.loss, self.restart = build_loss(settings.loss), settings.restart
-        self.cached_vectors: Tensor | None = None
-        """[P, D] output of the two levels for each paper after the last round (batch.cached_negatives)"""
 
     def on_train_epoch_start(self) -> None:
         if self.restart and self.current_epoch:  # before the first step, nothing is averaged
             self.encoder.load_state_dict(self.best_encoder.state_dict())
-
-    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        super().on_train_batch_start(batch, batch_idx)
-        if isinstance(self.encoder, HAttenEncoder):
-            self.encoder.mean_only = self.current_epoch < self.schedule.mean_only_rounds
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["cached_vectors"] = self.cached_vectors
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self.cached_vectors = checkpoint.get("cached_vectors")
 
     def training_step(self, batch: Batch, step: int) -> Tensor:
         loss = self.compute_loss(batch, self.similarity(batch))
@@ -49,26 +34,24 @@ class EncoderModule(AveragedModule[Encoder]):
 
     def similarity(self, batch: Batch) -> Tensor:
         """Cosines of queries and papers [Q, N], in all processes; each encodes its share of both."""
-        queries = self.share.gather(self.encoder.encode(batch.queries), len(batch.levels))
-        cited = self.share.gather(self.encoder.encode(batch.cited), batch.cited_count)
-        others = self.share.gather(self._others(batch), len(batch.other_rows))
+        queries = self._all(self.encoder.encode(batch.queries), len(batch.levels))
+        cited = self._all(self.encoder.encode(batch.cited), batch.cited_count)
+        others = self._all(self.encode_others(batch), len(batch.other_rows))
         return F.normalize(queries, dim=1) @ F.normalize(torch.cat([cited, others]), dim=1).T
+
+    def encode_others(self, batch: Batch) -> Tensor:
+        """Vectors of this process's mined and random papers."""
+        return self.encoder.encode(batch.others)
+
+    def _all(self, own: Tensor, rows: int) -> Tensor:
+        """The vectors of all processes, [rows, D], given this one's."""
+        return own if self.share.processes == 1 else self.share.gather(own, rows)
 
     def compute_loss(self, batch: Batch, similarity: Tensor) -> Tensor:
         """Return the scalar loss of a batch, given the cosines [Q, N]."""
         device = similarity.device
         levels, log_rate = (torch.as_tensor(part, device=device) for part in (batch.levels, batch.log_rate))
         return self.loss(similarity, levels, log_rate, batch.positives)
-
-    def _others(self, batch: Batch) -> Tensor:
-        """Vectors of this process's mined and random papers."""
-        if self.cached_vectors is None:
-            return self.encoder.encode(batch.others)
-        assert isinstance(self.encoder, HAttenEncoder)
-        if self.encoder.mean_only:
-            return self.encoder.encode(batch.others)
-        own = torch.as_tensor(batch.other_rows, device=self.device)[self.share.part(len(batch.other_rows))]
-        return self.encoder.add_mean_path(batch.others, self.cached_vectors.index_select(0, own))
 
     def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
         """Return (weights, factor on the learning rate) of the slow and of the fast weights."""

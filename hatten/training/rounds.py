@@ -10,25 +10,61 @@ from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from citerec.hatten.documents import Documents
-from citerec.hatten.encoder import HAttenEncoder, encode_documents
-from citerec.hatten.inputs import Inputs
-from citerec.hatten.settings import EncoderTraining
-from citerec.hatten.training.batches import TrainingData
-from citerec.hatten.training.mining import Miner, Mining, MiningPlan, Pool
+from citerec.datasets.corpus import Corpus
+from citerec.hatten.encoder import Encoder, encode_documents
+from citerec.hatten.settings import EncoderTraining, EncoderValidationSettings
+from citerec.hatten.training.batches import Pool, TrainingData
+from citerec.hatten.training.mining import Mining, MiningPlan, WordSets, build_mining, pad_positives
 from citerec.hatten.training.module import EncoderModule
-from citerec.hatten.training.validation import Validation
 from citerec.retrieval.encoders.nets import as_numpy, eval_mode
+from citerec.retrieval.indexes.index import search_exact
 from citerec.retrieval.vectors import encode_queries
 from citerec.training.hub import Pretrained
-from citerec.training.rounds import Rounds
+from citerec.training.processes import WHOLE, Share
+from citerec.training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
 
 MINED = "mined"
 """Folder of the mined pools in the run folder."""
+
+
+class Validation:
+    """The validation queries of a run and the papers to search, fixed for all rounds."""
+
+    def __init__(self, config: EncoderValidationSettings, corpus: Corpus, seed: int) -> None:
+        self.config, self.corpus = config, corpus
+        self.contexts: NDArray[np.int64] = np.empty(0, np.int64)
+        """[Q] context rows; empty: no validation"""
+        self.candidates: NDArray[np.bool_] = np.zeros_like(corpus.is_candidate)
+        """[P] papers to search"""
+        if config.split.partition("/")[0] not in corpus.splits or config.queries == 0:
+            return
+        split = corpus.split(config.split)
+        if len(split) == 0:
+            return
+        rng = np.random.default_rng((seed, VALIDATION_SEED))
+        rows = validation_sample(split, config.queries, rng)
+        self.contexts, cited = split.contexts[rows], split.positives.take(rows)
+        self._positives = pad_positives(cited, corpus.citing[self.contexts])[:, :-1]
+        if not 0 < config.papers < np.count_nonzero(corpus.is_candidate):
+            self.candidates = corpus.is_candidate
+            return
+        self.candidates[cited.values] = corpus.is_candidate[cited.values]
+        others = np.flatnonzero(corpus.is_candidate & ~self.candidates)
+        missing = max(0, config.papers - int(np.count_nonzero(self.candidates)))
+        self.candidates[rng.choice(others, min(missing, len(others)), replace=False)] = True
+
+    def measure(
+        self, queries: NDArray[np.float32], papers: NDArray[np.float32], share: Share = WHOLE
+    ) -> dict[str, float]:
+        """Vectors of the share's contexts and of papers [P, D] -> measures, and size of a sampled pool."""
+        citing = self.corpus.citing[self.contexts[share.part(len(self.contexts))]]
+        found = search_exact(queries, papers, self.config.depth, citing, self.candidates, share.device)
+        measures = recall_and_mrr(share.collect(found.papers, len(self.contexts)), self._positives)
+        if self.candidates is not self.corpus.is_candidate:
+            measures["papers"] = float(np.count_nonzero(self.candidates))
+        return measures
 
 
 class EncoderRounds(Rounds):
@@ -47,7 +83,8 @@ class EncoderRounds(Rounds):
     ) -> None:
         """Arguments: see Rounds."""
         super().__init__(best, model, about, settings.validation.monitor)
-        self.mining, self.validation, self.seed = settings.mining, settings.validation, seed
+        self.mining = build_mining(settings.mining)
+        self.validation, self.seed = settings.validation, seed
         self._pool: dict[str, str] | None = None
         self._resumed = False
 
@@ -61,14 +98,13 @@ class EncoderRounds(Rounds):
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         self._data: TrainingData = trainer.datamodule  # type: ignore[attr-defined]
         self._validation = Validation(self.validation, self._data.corpus, self.seed)
-        self._miner = Miner(self.mining, self._data.corpus, self.seed)
+        # Positives are mined by word overlap as well.
+        self._words = WordSets(self._data.corpus) if self.mining.positives else None
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, EncoderModule)
         if self._pool is not None:
             self._data.pool = Pool.load(self.folder / self._pool["file"], self._pool["sha256"])
-        if pl_module.cached_vectors is not None:
-            pl_module.cached_vectors, self._data.cached = pl_module.cached_vectors.to(pl_module.device), True
         if not self._resumed and self._data.batch.mined:
             self.record(trainer, pl_module, 0, self.measure(trainer, pl_module, 0))
 
@@ -92,14 +128,12 @@ class EncoderRounds(Rounds):
 
     def _plan(self, done: int) -> MiningPlan | None:
         """Return what to mine after `done` rounds, if anything."""
-        if not self._data.batch.mined or self._miner.source(done) == "none":
+        if not self._data.batch.mined:
             return None
-        return self._miner.plan(done, self._data.round_queries(done))
+        return self.mining.plan(done, self._data.round_queries(done), self._data.corpus, self.seed)
 
     def _wanted_papers(self, plan: MiningPlan | None) -> NDArray[np.bool_]:
-        """Return the papers to encode [P]: those that validation, mining and cached negatives need."""
-        if self._data.batch.cached_negatives:
-            return self._data.corpus.is_candidate
+        """Return the papers to encode [P]: those that validation and mining need."""
         wanted = self._validation.candidates
         return wanted | plan.candidates if plan is not None and plan.source == "encoder" else wanted
 
@@ -113,13 +147,14 @@ class EncoderRounds(Rounds):
 
     def _mine(self, module: EncoderModule, plan: MiningPlan, papers: NDArray[np.float32]) -> Pool:
         """Mine by BM25, or with vectors of the papers [P, D] and of the training queries."""
-        data, depth, words = self._data, self._miner.settings.depth, self._miner.words
-        queries, share = plan.queries, module.share
-        mining = Mining(data.corpus, data.split, queries, depth, words, plan.candidates, share, data.sets)
+        data, queries = self._data, plan.queries
+        mining = Mining(
+            data.corpus, data.split, queries, self._words, plan.candidates, module.share, data.sets
+        )
         if plan.source == "bm25":
-            return mining.by_bm25()
+            return self.mining.mine(mining, None)
         encoded = self._encode_queries(module, data.split.contexts[queries], "training queries")
-        return mining.by_vectors(encoded, papers)
+        return self.mining.mine(mining, (encoded, papers))
 
     def _encode_papers(
         self, module: EncoderModule, done: int, wanted: NDArray[np.bool_]
@@ -128,32 +163,18 @@ class EncoderRounds(Rounds):
 
         Each process encodes its share, and gets the others'.
         """
-        encoder, data, levels = module.best_encoder, self._data, list[Tensor]()
-        rows = np.flatnonzero(wanted)
+        encoder, rows = module.best_encoder, np.flatnonzero(wanted)
         own = rows[module.share.part(len(rows))]
         vectors = np.zeros((len(wanted), encoder.dim), np.float32)
-        if isinstance(encoder, HAttenEncoder):
-            encoder.mean_only = encoder.mean is not None and done <= module.schedule.mean_only_rounds
-
-        def forward(documents: Documents | Inputs) -> Tensor:
-            if not data.batch.cached_negatives:
-                return encoder.encode(documents)
-            assert isinstance(encoder, HAttenEncoder)
-            if encoder.mean_only:
-                return encoder.encode(documents)
-            levels.append(encoder.encode_levels(documents))
-            return encoder.add_mean_path(documents, levels[-1])
-
+        encoder.begin_round(done - 1)
         with eval_mode(encoder):
-            vectors[own] = encode_documents(encoder, data.reader.papers, own, "papers", forward)
+            vectors[own] = self.encode_rows(encoder, own)
         module.share.merge(vectors, rows)
-        if data.batch.cached_negatives:
-            cached = np.zeros_like(vectors)
-            if levels:  # empty while only the mean path is trained
-                cached[own] = torch.cat(levels).cpu().numpy()
-            module.share.merge(cached, rows)
-            module.cached_vectors, data.cached = torch.from_numpy(cached).to(module.device), True
         return vectors
+
+    def encode_rows(self, encoder: Encoder, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Encode papers, rows of the corpus."""
+        return encode_documents(encoder, self._data.reader.papers, rows, "papers")
 
     def _encode_queries(
         self, module: EncoderModule, contexts: NDArray[np.int64], what: str

@@ -56,6 +56,7 @@ from citerec.rerank.ranker.training import (
     SENTENCE,
     WHOLE,
     WITH_TITLE,
+    Fitted,
     Measures,
     fit_networks,
     measure_read,
@@ -146,7 +147,7 @@ def make(settings: BuiltInSettings) -> None:
     lists = TrainingLists.concat(reader.read_drafts(drafts, FIT) + others)
     fitted = fit_networks(fitting, lists, _of_drafts(lists), SEED)
     if networks.scores_pairs:  # of the first papers of the ranking without it
-        reader = replace(reader, model=fitted.model)
+        reader = replace(reader, model=ranking_of(fitted))
         lists = TrainingLists.concat(reader.read_drafts(drafts, FIT) + others)
         fitted = fit_networks(fitting, lists, _of_drafts(lists), SEED)
     if settings.ablation:
@@ -158,17 +159,21 @@ def make(settings: BuiltInSettings) -> None:
         "lists": dict(Counter(lists.source.tolist())),
         "settings": {"l2": fitting.l2, "folds": fitting.folds, "seed": SEED},
         "networks": dict(networks.hashes),
-        "hash": fitted.model.parameters_hash,
+        "hash": ranking_of(fitted).parameters_hash,
     }
-    model = replace(fitted.model, about=provenance)
-    model.save(folder / RankingModel.folder)
+    replace(ranking_of(fitted), about=provenance).save(folder / RankingModel.folder)
     _print(fitted.measures, f"{FIT}, cross-fitted")
     if check := reader.read_drafts(drafts, CHECK):
-        _print(measure_ways(model, TrainingLists.concat(check)), CHECK)
+        _print(measure_ways(fitted, TrainingLists.concat(check)), CHECK)
     size = folder_bytes(folder / StaticModel.folder) + folder_bytes(folder / RankingModel.folder)
     print(f"{folder}: {folder_bytes(folder) / 1e6:.1f} MB, {size / 1e6:.1f} MB without networks")
     if size > LARGEST:
         raise InputError(f"{folder}: more than {LARGEST / 1e6:.0f} MB; compress the model to fewer words")
+
+
+def ranking_of(fitted: Fitted) -> RankingModel:
+    """The model of what was fitted."""
+    return RankingModel(fitted.model, fitted.confidence, networks=fitted.networks)
 
 
 def _of_drafts(lists: TrainingLists) -> Mask:

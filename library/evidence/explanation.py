@@ -23,7 +23,7 @@ from citerec.datasets.tokenize import default_tokenize, sentence_starts
 from citerec.formats.letters import words as words_of
 from citerec.library import MARK
 from citerec.library.evidence.passages import TextPlace
-from citerec.rerank.ranker.author_names import HALF, has_authors, surnames_near, usual_words
+from citerec.rerank.ranker.author_names import HALF, has_authors, surnames_near
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.paper_names import initials, title_names
 from citerec.rerank.ranker.texts import K1, NEAR, B, idf, nearness
@@ -151,7 +151,7 @@ class Explainer:
         """Return the words of the context that the ranker compares with authors (its author_names)."""
         if self._statistics is None or not has_authors(self._corpus):
             return []
-        usual = usual_words(self._statistics.with_query_words(query), query)
+        usual = self._statistics.with_query_words(query).usual_words(query)
         return surnames_near(query.texts("context")[0], usual[0])
 
     def _author(self, surnames: Sequence[tuple[int, int, str]], paper: int) -> str:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from citerec.base.errors import InputError
 from citerec.base.files import cache_folder
+from citerec.datasets.columns import chunks
 from citerec.rerank.cross_encoder.network import CrossEncoder, is_bert
 from citerec.rerank.cross_encoder.pairs import TokenPairs
 from citerec.rerank.settings import ScoringSettings
@@ -29,7 +30,6 @@ from citerec.retrieval.encoders.nets import (
 )
 from citerec.retrieval.networks.graph import BITS, LARGE, Bert, Head, write_graph
 from citerec.retrieval.networks.session import Input, Network
-from citerec.retrieval.vectors import chunks
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

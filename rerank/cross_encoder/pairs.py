@@ -24,12 +24,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from citerec.base.errors import InputError
-from citerec.datasets.columns import Ragged
+from citerec.datasets.columns import Ragged, padded_length
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.rerank.settings import PairSettings
 from citerec.retrieval.queries import Queries
-from citerec.retrieval.vectors import padded_length
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -6,9 +6,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence, Set
 from functools import cache, lru_cache
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +25,8 @@ from citerec.rerank.ranker.paper_names import (
     word_hash,
     word_hashes,
 )
-from citerec.rerank.ranker.texts import idf
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.queries import marked_sentence
-
-if TYPE_CHECKING:
-    from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
-    from citerec.retrieval.queries import Queries
 
 REACH = 40
 """Words on each side of the mark that are read."""
@@ -44,8 +38,6 @@ AUTHOR = "author"
 """Kind of surnames in the statistics of a collection (datasets.word_statistics)."""
 WORDS_AS_SURNAMES = Path(__file__).with_name("words_as_surnames.txt")
 _NONE = np.empty(0, np.uint64)
-USUAL = 0.0005
-"""Least share of the papers whose title or abstract has a usual word; at least one has it."""
 LEAST_TITLE, TITLE_CASE = 3, 0.6
 """Least long words of a sentence, and share of them with capitals, to be in title case."""
 _WORD = re.compile(r"[^\W_]+")
@@ -106,26 +98,6 @@ def longest_part(author: str) -> str:
     Contexts are split at hyphens and apostrophes: "Bar-Hillel" is found as "Hillel".
     """
     return max(_WORD.findall(surname(author)), key=len, default="")
-
-
-def usual_words(statistics: CorpusStatistics, queries: Queries) -> list[Set[int]]:
-    """Hashes of the words of each context [Q] that titles and abstracts often have, and of stop words.
-
-    statistics: that know the queries' words.
-    """
-    words, corpus = queries.words("context"), statistics.corpus
-    ids, place = np.unique(words.values, return_inverse=True)
-    terms = statistics.terms.word_terms.take(ids)
-    rarest = np.full(len(ids), -np.inf, np.float32)  # of the terms of a word, which may have several
-    np.maximum.at(rarest, np.repeat(np.arange(len(ids)), terms.lengths), statistics.rarity[terms.values])
-    least = np.array(max(1, round(USUAL * corpus.total_papers)))  # papers
-    is_usual = rarest <= idf(least, corpus.total_papers) + 1e-6
-    is_usual &= (terms.lengths > 0) | (ids < len(corpus.word_counts))  # others are unknown
-    hashes = np.zeros(len(ids), np.uint64)
-    hashes[is_usual] = word_hashes(queries.word(row) for row in ids[is_usual].tolist())
-    usual, hashes = is_usual[place], hashes[place]
-    bounds = pairwise(words.offsets.tolist())
-    return [{*hashes[start:end][usual[start:end]].tolist()} for start, end in bounds]
 
 
 def capitalised_words(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import fields, replace
 from functools import cached_property, wraps
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TRAIN
 from citerec.datasets.word_statistics import BEGINNING, TERM
 from citerec.rerank.ranker.author_names import author_names
-from citerec.rerank.ranker.paper_names import Names, SortedNames, initials, title_names
+from citerec.rerank.ranker.paper_names import Names, SortedNames, initials, title_names, word_hashes
 from citerec.rerank.ranker.texts import B_SHORT, B, WeightedTexts, idf, nearness, nearness_before
 from citerec.retrieval.arrays import Counts, Floats, load_arrays
 from citerec.retrieval.lexical.bm25 import citing_contexts
@@ -52,6 +53,10 @@ def _in_blocks(read: Callable[..., Counts]) -> Callable[..., Counts]:
         return Counts.concat([read(statistics, block, *args, **kwargs) for block in _blocks(words)])
 
     return in_blocks
+
+
+USUAL = 0.0005
+"""Least share of the papers whose title or abstract has a usual word; at least one has it."""
 
 
 class CorpusStatistics:
@@ -98,6 +103,23 @@ class CorpusStatistics:
         if new := queries.new_words:
             statistics.terms = self.terms.with_words(new)
         return statistics
+
+    def usual_words(self, queries: Queries) -> list[Set[int]]:
+        """Hashes of the words of each context [Q] that titles and abstracts often have, and of stop words; of
+        statistics that know the queries' words."""
+        words, corpus = queries.words("context"), self.corpus
+        ids, place = np.unique(words.values, return_inverse=True)
+        terms = self.terms.word_terms.take(ids)
+        rarest = np.full(len(ids), -np.inf, np.float32)  # of the terms of a word, which may have several
+        np.maximum.at(rarest, np.repeat(np.arange(len(ids)), terms.lengths), self.rarity[terms.values])
+        least = np.array(max(1, round(USUAL * corpus.total_papers)))  # papers
+        is_usual = rarest <= idf(least, corpus.total_papers) + 1e-6
+        is_usual &= (terms.lengths > 0) | (ids < len(corpus.word_counts))  # others are unknown
+        hashes = np.zeros(len(ids), np.uint64)
+        hashes[is_usual] = word_hashes(queries.word(row) for row in ids[is_usual].tolist())
+        usual, hashes = is_usual[place], hashes[place]
+        bounds = pairwise(words.offsets.tolist())
+        return [{*hashes[start:end][usual[start:end]].tolist()} for start, end in bounds]
 
     @staticmethod
     def names_of(corpus: Corpus) -> dict[str, tuple[Callable[[str], list[str]], Sequence[str]]]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged, offsets_of
-from citerec.rerank.ranker.author_names import HALF, capitalised_words, usual_words, years_near
+from citerec.rerank.ranker.author_names import HALF, capitalised_words, years_near
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.paper_names import MAX_NAME_WORDS, Names, nearest_names, ngram_hashes, word_hashes
 from citerec.rerank.ranker.texts import (
@@ -205,7 +205,7 @@ class Candidates:
     @cached_property
     def _capitalised(self) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
         return capitalised_words(
-            self.queries.texts("context"), usual_words(self._query_statistics, self.queries)
+            self.queries.texts("context"), self._query_statistics.usual_words(self.queries)
         )
 
     @cached_property

@@ -11,8 +11,9 @@ import copy
 import hashlib
 import json
 import logging
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
@@ -21,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
+from citerec.base.files import write_text
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus
-from citerec.hatten.retriever import DenseModel
+from citerec.hatten.dense import DenseModel
 from citerec.hatten.trained import open_model
 from citerec.rerank.ranker.author_names import named_papers
 from citerec.rerank.ranker.confidence import Confidence
@@ -41,6 +43,7 @@ from citerec.retrieval.base import OtherIndex, Ranking, Retriever, top_k
 from citerec.retrieval.fusion import fuse, reciprocal_ranks
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.networks.encoder import NetworkRetriever
+from citerec.retrieval.passages import cited_elsewhere
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import IndexConfig, check_counts
 from citerec.training.hub import DENSE, Pretrained, check_consistent, read_json, write_json
@@ -104,14 +107,48 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
 
         The contexts are those of validation (settings.split), because no retriever was trained on them.
         index_dir: folder of the parts' indexes: loaded if present, else built and saved. changes: fields of
-        the settings, such as queries=3000.
+        the settings, such as queries=3000. The cross-fitted measures are also written to metrics.json.
         """
-        from citerec.rerank.ranker.training import train_model  # what ranking does not need
+        # What ranking does not need.
+        from citerec.rerank.ranker.features import first_dense
+        from citerec.rerank.ranker.linear import cross_fit, fit_ranker, measure
+        from citerec.rerank.ranker.training import calibrate, read_lists, training_split
         from citerec.rerank.settings import RankerSettings
         from citerec.training.loop import TrainingRun
+        from citerec.training.rounds import METRICS
 
         settings, run = replace(settings or RankerSettings(), **changes), run or TrainingRun()
-        model = train_model(retriever, corpus, settings, run, index_dir)
+        start = time.monotonic()
+        retriever.open(corpus, index_dir)
+        split = training_split(corpus, settings.split, settings.queries, run.seed)
+        elsewhere = cited_elsewhere(corpus, corpus.split(split.name), split.contexts)
+        lists = read_lists(retriever, Queries.from_contexts(corpus, split, elsewhere), settings.split)
+        log.info(
+            f"ranker: {len(lists):,} lists of {len(lists.papers) / len(lists):,.0f} candidates, "
+            f"{len(lists.columns)} features"
+        )
+        scores = cross_fit(settings, lists, run.seed)
+        model = cls(fit_ranker(settings, lists), calibrate(lists, scores, run.seed))
+        [measures] = measure(lists, scores).values()
+        figures = ", ".join(f"{name} {value:.4f}" for name, value in measures.items())
+        log.info(f"ranker: {settings.folds}-fold cross-fitting over citing papers: {figures}")
+        metrics = {f"val/{name}": value for name, value in measures.items()}
+        write_text(run.path / METRICS, json.dumps(metrics, indent=1) + "\n")
+        log.info(f"ranker: trained in {time.monotonic() - start:.0f} s; output in {run.path}")
+        about = {
+            "data": corpus.name,
+            "corpus": corpus.fingerprint,
+            "parts": {name: part.name for name, part in retriever.all_parts.items()},
+            "depth": retriever.depth,
+            "settings": asdict(settings),
+            "retriever": retriever.settings(),
+            "seed": run.seed,
+            "cross_fitted": measures,
+            "seconds": round(time.monotonic() - start, 1),
+            "hash": model.parameters_hash,
+        }
+        dense = first_dense(retriever.all_parts)
+        model = replace(model, about=about, dense=None if dense is None else dense.model)
         model.save(run.path / cls.folder)
         return model
 

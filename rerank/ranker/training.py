@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 import logging
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
-from citerec.base.files import write_text
 from citerec.base.progress import count_progress
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import SURROUNDINGS
 from citerec.rerank.ranker.confidence import Confidence, fit_confidence, without_cited
 from citerec.rerank.ranker.corpus_statistics import keep_fields
-from citerec.rerank.ranker.features import DRAFT, NETWORK, first_dense, is_listed
+from citerec.rerank.ranker.features import DRAFT, NETWORK, is_listed
 from citerec.rerank.ranker.linear import (
+    LinearModel,
     TrainingLists,
     centre,
     cross_fit,
@@ -32,17 +29,10 @@ from citerec.rerank.ranker.linear import (
     folds_of,
     measure,
 )
-from citerec.rerank.ranker.model import RankingModel
 from citerec.rerank.ranker.networks import BARE, COSINE, FIRST, PAIR, PAIRS, READ, NetworkModel, Rescoring
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Floats, Mask
-from citerec.retrieval.passages import cited_elsewhere
 from citerec.retrieval.queries import Queries
-from citerec.training.loop import TrainingRun
-from citerec.training.rounds import METRICS
-
-if TYPE_CHECKING:
-    from citerec.rerank.ranker.model import Ranker
 
 log = logging.getLogger(__name__)
 
@@ -55,50 +45,6 @@ PAIRS_DEPTH = 24
 WHOLE, CONTEXT, WITH_TITLE, SENTENCE = range(4)
 """How a query is asked: with all that is known of the citing paper, the context alone, without the citing
 paper's abstract, the sentence alone."""
-
-
-def train_model(
-    ranker: Ranker,
-    corpus: Corpus,
-    settings: RankerSettings,
-    run: TrainingRun,
-    index_dir: str | Path | None = None,
-) -> RankingModel:
-    """Fit the model of a ranker that is not yet indexed.
-
-    The cross-fitted measures are also written to metrics.json.
-    """
-    start = time.monotonic()
-    ranker.open(corpus, index_dir)
-    split = training_split(corpus, settings.split, settings.queries, run.seed)
-    elsewhere = cited_elsewhere(corpus, corpus.split(split.name), split.contexts)
-    lists = read_lists(ranker, Queries.from_contexts(corpus, split, elsewhere), settings.split)
-    log.info(
-        f"ranker: {len(lists):,} lists of {len(lists.papers) / len(lists):,.0f} candidates, "
-        f"{len(lists.columns)} features"
-    )
-    scores = cross_fit(settings, lists, run.seed)
-    model = RankingModel(fit_ranker(settings, lists), calibrate(lists, scores, run.seed))
-    [measures] = measure(lists, scores).values()
-    figures = ", ".join(f"{name} {value:.4f}" for name, value in measures.items())
-    log.info(f"ranker: {settings.folds}-fold cross-fitting over citing papers: {figures}")
-    metrics = {f"val/{name}": value for name, value in measures.items()}
-    write_text(run.path / METRICS, json.dumps(metrics, indent=1) + "\n")
-    log.info(f"ranker: trained in {time.monotonic() - start:.0f} s; output in {run.path}")
-    about = {
-        "data": corpus.name,
-        "corpus": corpus.fingerprint,
-        "parts": {name: part.name for name, part in ranker.all_parts.items()},
-        "depth": ranker.depth,
-        "settings": asdict(settings),
-        "retriever": ranker.settings(),
-        "seed": run.seed,
-        "cross_fitted": measures,
-        "seconds": round(time.monotonic() - start, 1),
-        "hash": model.parameters_hash,
-    }
-    dense = first_dense(ranker.all_parts)
-    return replace(model, about=about, dense=None if dense is None else dense.model)
 
 
 def calibrate(lists: TrainingLists, scores: Floats, seed: int) -> Confidence:
@@ -116,9 +62,12 @@ Measures = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Fitted:
-    """A model, and measures of its cross-fitted scores by way of ranking; DRAFT: with what a draft tells."""
+    """The parts of a model, and measures of its cross-fitted scores by way of ranking; DRAFT: with what a
+    draft tells."""
 
-    model: RankingModel
+    model: LinearModel
+    confidence: Confidence
+    networks: NetworkModel
     measures: Mapping[str, Measures]
 
 
@@ -145,7 +94,7 @@ def fit_networks(settings: RankerSettings, lists: TrainingLists, calibrated: Mas
     drafts = ways[last].take(calibrated)
     measures[DRAFT] = measure(drafts, _cross_calibrated(settings, drafts, scores[last][of_query], seed))
     networks = NetworkModel(of_read, first, pairs, {way: confidences[way] for way in ways if way != BARE})
-    return Fitted(RankingModel(model, confidences[BARE], networks=networks), measures)
+    return Fitted(model, confidences[BARE], networks, measures)
 
 
 def measure_read(
@@ -173,10 +122,9 @@ def _cross_calibrated(settings: RankerSettings, lists: TrainingLists, scores: Fl
     return probabilities
 
 
-def measure_ways(model: RankingModel, lists: TrainingLists) -> dict[str, Measures]:
+def measure_ways(model: Fitted, lists: TrainingLists) -> dict[str, Measures]:
     """Return the measures of a model by way of ranking, over lists with the scores of its networks."""
     networks = model.networks
-    assert networks is not None
     bare = model.model.scores(lists)
     ways = {
         BARE: (lists, bare, model.confidence),
@@ -244,7 +192,7 @@ def training_split(corpus: Corpus, name: str, queries: int | None, seed: int) ->
 
 
 def read_lists(
-    ranker: Ranker,
+    ranker: Any,
     queries: Queries,
     source: str,
     asked_as: Sequence[int] = (WHOLE,),
@@ -252,8 +200,8 @@ def read_lists(
 ) -> TrainingLists:
     """Build the lists of queries with their positives, as in a search.
 
-    source: where the queries are from. asked_as: the kinds of query that take turns.
-    pairs: with the cross-encoder's scores (PAIR).
+    ranker: a rerank.ranker.model.Ranker. source: where the queries are from. asked_as: the kinds of query
+    that take turns. pairs: with the cross-encoder's scores (PAIR).
     """
     assert queries.positives is not None
     kinds = np.resize(asked_as, len(queries))
@@ -268,7 +216,7 @@ def read_lists(
     return TrainingLists.concat(parts).take(np.argsort(order))
 
 
-def _read_asked(ranker: Ranker, asked: Queries, source: str, pairs: bool) -> TrainingLists:
+def _read_asked(ranker: Any, asked: Queries, source: str, pairs: bool) -> TrainingLists:
     assert asked.positives is not None
     papers = ranker.merge_candidates(ranker.prefetch(asked, ranker.depth))
     lists, mask = ranker.lists(asked, papers)

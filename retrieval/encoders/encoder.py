@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import cache_folder
-from citerec.datasets.columns import Ragged
+from citerec.datasets.columns import Ragged, chunks, padded_length
 from citerec.retrieval.encoders import adapters
 from citerec.retrieval.encoders.article_text import Texts
 from citerec.retrieval.encoders.embeddings import Advance
@@ -44,7 +44,6 @@ from citerec.retrieval.encoders.sentence_transformers import (
     write_encoder,
 )
 from citerec.retrieval.settings import ArticleConfig
-from citerec.retrieval.vectors import chunks, padded_length
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -94,8 +93,8 @@ class TextLayout:
     chunk_tokens: int
     max_tokens: int
 
-    def prepare(self, texts: Texts, levels: bool = True) -> TextInputs:
-        """Prepare texts; levels: as for hatten.inputs.Layout, of no meaning here."""
+    def prepare(self, texts: Texts) -> TextInputs:
+        """The inputs of texts."""
         return TextInputs(list(self.chunks(texts)), len(texts))
 
     def chunks(self, texts: Texts) -> Iterator[TextChunk]:

@@ -19,8 +19,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import generate_corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.hatten.documents import Vocabulary
-from citerec.hatten.encoder import build_encoder
-from citerec.hatten.model import HAtten, HAttenRetriever
+from citerec.hatten.model import HAtten, HAttenRetriever, build_encoder
 from citerec.hatten.settings import EncoderConfig
 
 MISSING = "the extra `ray` is not installed: make install EXTRAS='dev ray'"

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from citerec.datasets.columns import Ragged
 from citerec.datasets.generate import open_demo
 from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, NEAR, TITLE, Documents, Vocabulary
-from citerec.hatten.encoder import build_encoder
-from citerec.hatten.model import HAtten
+from citerec.hatten.model import HAtten, build_encoder
 from citerec.hatten.settings import EncoderConfig
 from citerec.hatten.training.batches import Batches
 from citerec.retrieval.base import Retriever

@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from citerec.datasets.columns import chunks, padded_length
 from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary, from_padded
-from citerec.hatten.encoder import HAttenEncoder, Mean, build_encoder
-from citerec.hatten.layers import MultiHeadPooling, TransformerLayer
+from citerec.hatten.encoder import HAttenEncoder, Mean, MultiHeadPooling, TransformerLayer
+from citerec.hatten.model import build_encoder
 from citerec.hatten.published.checkpoint import load_reference_checkpoint
 from citerec.hatten.settings import EncoderConfig
-from citerec.retrieval.vectors import chunks, padded_length
+from citerec.hatten.static.network import ResidualEncoder
+from citerec.retrieval.encoders.nets import to_device
 from citerec.tests.hatten.made import documents as of_words
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
@@ -33,7 +35,8 @@ def made(seed: int = 0, **options: Any) -> HAttenEncoder:
     config = EncoderConfig(**{"dim": 16, "heads": 4, "hidden": 24, "max_tokens": 30, **options})
     random = torch.Generator().manual_seed(seed)
     table = torch.randn(WORDS, config.dim, generator=random)
-    encoder = HAttenEncoder(config, table.numpy(), pad_id=0, marker_ids=(7, 9))
+    kind = ResidualEncoder if config.residual == "mean" else HAttenEncoder
+    encoder = kind(config, table.numpy(), pad_id=0, marker_ids=(7, 9))
     with torch.no_grad():
         for weight in encoder.parameters():
             weight.copy_(torch.randn(weight.shape, generator=random) * 0.3)
@@ -116,7 +119,9 @@ def test_embeddings_attention_and_sizes_match_the_reference() -> None:
     ids, types, absent_ones = (golden[name] for name in ("token_ids", "paragraph_types", "paragraph_mask"))
     with torch.no_grad():
         ours = encoder(*map(torch.from_numpy, (ids, types, absent_ones)))
-        inputs = encoder.level_inputs(from_padded(ids, types, absent_ones, encoder.pad_id))
+        inputs = to_device(
+            encoder.layout.prepare(from_padded(ids, types, absent_ones, encoder.pad_id)), "cpu"
+        )
         x, absent = encoder.paragraph_inputs(inputs), inputs.missing
         share = encoder.document_level.pool.attention(encoder.document_level.contextualise(x, absent), absent)
     np.testing.assert_allclose(ours.numpy(), golden["embedding"], rtol=0, atol=1e-5)
@@ -171,7 +176,7 @@ def take(all_of: Documents, rows: NDArray[Any]) -> Documents:
 )
 def test_neighbours_order_and_chunks_do_not_matter(count: int, seed: int, chunk: int, residual: str) -> None:
     encoder, some = made(residual=residual), documents(count, seed)
-    if encoder.mean is not None:
+    if isinstance(encoder, ResidualEncoder):
         encoder.mean.target_id = 9
     with torch.no_grad():
         together = encoder.encode(some)
@@ -263,6 +268,7 @@ def test_with_a_mean_path_the_initial_encoder_is_that_path() -> None:
     table = np.random.default_rng(0).standard_normal((WORDS, 16)).astype(np.float32)
     config = EncoderConfig(dim=16, heads=4, hidden=24, max_tokens=30, residual="mean")
     encoder = build_encoder(config, table, Vocabulary([f"w{i}" for i in range(WORDS - 1)])).eval()
+    assert isinstance(encoder, ResidualEncoder)
     some = documents(6, seed=8)
     with torch.no_grad():
         whole = encoder.encode(some)

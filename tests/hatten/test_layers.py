@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from citerec.hatten.documents import ABSTRACT, CONTEXT, NEAR, TITLE
-from citerec.hatten.layers import CpuAttention, MeanPath, dropout, relu_in_place
+from citerec.hatten.kernels import CpuAttention, dropout, relu_in_place
 from citerec.hatten.static.means import DISTANCE_BUCKETS
+from citerec.hatten.static.network import MeanPath
 from citerec.tests.hatten.made import documents
 
 

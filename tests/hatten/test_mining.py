@@ -19,8 +19,8 @@ from citerec.base.errors import InputError
 from citerec.base.files import digest_file
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.hatten.training.mining import Mining, Pool, pad_positives, sample_rows
-from citerec.hatten.training.word_overlap import WordSets
+from citerec.hatten.training.batches import Pool
+from citerec.hatten.training.mining import Mining, WordSets, pad_positives, sample_rows
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.hatten.made import unit
 from citerec.tests.processes import in_processes
@@ -50,8 +50,8 @@ def test_the_pool_has_the_nearest_papers_except_cited_and_citing(
     queries = np.arange(3, len(split), 2)
     asked, papers = unit(len(queries), 1), unit(len(demo_corpus.paper_ids), 2)
     allowed = demo_corpus.is_candidate & (np.arange(len(papers)) < 12) if few else demo_corpus.is_candidate
-    mining = Mining(demo_corpus, split, queries, DEPTH, allowed=allowed if few else None)
-    pool = mining.by_vectors(asked, papers)
+    mining = Mining(demo_corpus, split, queries, allowed=allowed if few else None)
+    pool = mining.by_vectors(asked, papers, DEPTH)
     assert pool.papers.shape == (len(queries), DEPTH) and not pool.relevant.any()
     for row, query in enumerate(queries.tolist()):
         assert pool.row[query] == row
@@ -71,10 +71,10 @@ def test_processes_share_the_queries_and_get_the_same_pool(
     asked, papers = unit(len(queries), 1), unit(len(demo_corpus.paper_ids), 2)
 
     def mined(share: Share) -> Pool:
-        mining = Mining(demo_corpus, split, queries, DEPTH, words, share=share)
+        mining = Mining(demo_corpus, split, queries, words, share=share)
         if first == "bm25":
-            return mining.by_bm25()
-        return mining.by_vectors(asked[share.part(len(queries))], papers)
+            return mining.by_bm25(DEPTH)
+        return mining.by_vectors(asked[share.part(len(queries))], papers, DEPTH)
 
     whole = mined(WHOLE)
     assert whole.relevant.any()
@@ -86,7 +86,7 @@ def test_processes_share_the_queries_and_get_the_same_pool(
 def test_papers_without_abstract_are_not_mined(tiny_corpus: Corpus) -> None:
     train = tiny_corpus.split("train")
     queries = np.arange(len(train))
-    pool = Mining(tiny_corpus, train, queries, 20).by_vectors(unit(len(train), 3), unit(12, 4))
+    pool = Mining(tiny_corpus, train, queries).by_vectors(unit(len(train), 3), unit(12, 4), 20)
     bare = tiny_corpus.paper_row("bare")
     for query, found in enumerate(pool.papers):
         gone = {bare, int(tiny_corpus.citing[train.contexts[query]]), *train.positives[query].tolist()}
@@ -102,7 +102,7 @@ def test_bm25_can_mine_the_first_pool(
     queries = np.arange(3, len(split), 9)
     allowed = demo_corpus.is_candidate & (np.arange(len(demo_corpus.paper_ids)) < 12) if few else None
     words = WordSets(demo_corpus)
-    pool = Mining(demo_corpus, split, queries, DEPTH, words, allowed).by_bm25()
+    pool = Mining(demo_corpus, split, queries, words, allowed).by_bm25(DEPTH)
     bm25 = BM25("okapi", stopwords=None, query=("title", "abstract", "context"))
     bm25.index(demo_corpus)
     ranked = bm25.search_allowed(split.contexts[queries], len(demo_corpus.paper_ids), allowed).papers
@@ -143,7 +143,7 @@ def near_by_sets(corpus: Corpus, split: Split, query: int, papers: NDArray[np.in
 def test_jaccard_matches_python_sets_of_stems(
     demo_corpus: Corpus, tiny_corpus: Corpus, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("citerec.hatten.training.word_overlap.ROW_CHUNK", rows)
+    monkeypatch.setattr("citerec.hatten.training.mining.ROW_CHUNK", rows)
     for corpus, seed in ((demo_corpus, 0), (tiny_corpus, 1)):
         random = np.random.default_rng(seed)
         contexts = random.integers(0, len(corpus.context_ids), 6)
@@ -164,7 +164,7 @@ def test_relevant_papers_have_the_word_overlap_of_a_cited_paper(
     monkeypatch.setattr(citerec.hatten.training.mining, "PAIR_CHUNK", pairs)
     queries = np.arange(0, 24, 2)
     asked, papers = unit(len(queries), 5), unit(len(demo_corpus.paper_ids), 6)
-    pool = Mining(demo_corpus, split, queries, DEPTH, WordSets(demo_corpus)).by_vectors(asked, papers)
+    pool = Mining(demo_corpus, split, queries, WordSets(demo_corpus)).by_vectors(asked, papers, DEPTH)
     for row, query in enumerate(queries.tolist()):
         assert pool.relevant[row].tolist() == near_by_sets(demo_corpus, split, query, pool.papers[row])
     assert 0 < pool.relevant.sum() < pool.relevant.size

@@ -17,16 +17,17 @@ from torch import Tensor
 
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.documents import DocumentReader, Vocabulary
-from citerec.hatten.encoder import HAttenEncoder
 from citerec.hatten.settings import (
     EncoderBatchSettings,
     EncoderRateSettings,
     EncoderValidationSettings,
     FastHAttenSettings,
 )
+from citerec.hatten.static.network import ResidualEncoder
 from citerec.hatten.training.batches import Batch, Batches, TrainingData
+from citerec.hatten.training.fast import FastModule
 from citerec.hatten.training.module import EncoderModule
-from citerec.hatten.training.validation import Validation
+from citerec.hatten.training.rounds import Validation
 from citerec.tests.hatten.made import random_model, unit
 from citerec.tests.processes import in_processes
 from citerec.training.processes import WHOLE, Share
@@ -34,7 +35,7 @@ from citerec.training.rounds import History, recall_and_mrr
 from citerec.training.settings import RECALL_AT, OptimizerSettings
 
 
-def module(corpus: Corpus, ema: float = 0.9, loss: str = "InfoNCE", **schedule: Any) -> EncoderModule:
+def module(corpus: Corpus, ema: float = 0.9, loss: str = "InfoNCE", **schedule: Any) -> FastModule:
     torch.manual_seed(0)
     options: dict[str, Any] = {
         "max_tokens": 12,
@@ -42,7 +43,7 @@ def module(corpus: Corpus, ema: float = 0.9, loss: str = "InfoNCE", **schedule: 
         "residual": "mean",
         "trainable_vectors": "all",
     }
-    made = EncoderModule(
+    made = FastModule(
         random_model(corpus.words, **options).encoder.train(),
         FastHAttenSettings(
             loss={"_target_": f"citerec.hatten.training.losses.{loss}"},
@@ -57,8 +58,8 @@ def module(corpus: Corpus, ema: float = 0.9, loss: str = "InfoNCE", **schedule: 
     return made
 
 
-def encoder(of: EncoderModule) -> HAttenEncoder:
-    assert isinstance(of.encoder, HAttenEncoder)
+def encoder(of: EncoderModule) -> ResidualEncoder:
+    assert isinstance(of.encoder, ResidualEncoder)
     return of.encoder
 
 
@@ -110,14 +111,15 @@ def test_a_round_can_start_from_the_average(demo_corpus: Corpus, monkeypatch: py
 
 
 def test_in_the_first_rounds_only_the_mean_path_is_trained(demo_corpus: Corpus) -> None:
-    made, of_round = module(demo_corpus, mean_only_rounds=1), batches(demo_corpus)
+    made, of_round = module(demo_corpus), batches(demo_corpus)
     optimizer = made.configure_optimizers()["optimizer"]
     before = weights(made)
-    made.on_train_batch_start(of_round[0], 0)  # of round 0, since there is no trainer
+    encoder(made).mean_only_rounds = 1
+    encoder(made).begin_round(0)
     step(made, optimizer, of_round[0])
     changed = {name for name, weight in weights(made).items() if not torch.equal(weight, before[name])}
     assert changed == {"word_vectors", *(name for name in before if name.startswith("mean."))}
-    encoder(made).mean_only = False
+    encoder(made).begin_round(1)
     step(made, optimizer, of_round[1])
     assert not torch.equal(
         encoder(made).document_level.pool.out.weight, before["document_level.pool.out.weight"]
@@ -149,8 +151,8 @@ def test_cached_papers_get_a_fresh_mean_path_and_cached_levels(demo_corpus: Corp
         levels = encoder(made).encode_levels(batch.others)
     made.cached_vectors = torch.zeros(len(demo_corpus.paper_ids), 8)
     made.cached_vectors[torch.from_numpy(batch.other_rows)] = levels
-    torch.testing.assert_close(made._others(batch), fresh)
-    made._others(batch).sum().backward()
+    torch.testing.assert_close(made.encode_others(batch), fresh)
+    made.encode_others(batch).sum().backward()
     changed = encoder(made).word_vectors.grad
     assert changed is not None and changed.any()
     assert encoder(made).document_level.pool.out.weight.grad is None
@@ -183,7 +185,7 @@ def test_processes_share_a_batch_and_have_the_gradients_of_one(
     shared = in_processes(processes, gradients)
     for name, gradient in whole.items():
         mean = torch.stack([of[name] for of in shared]).mean(0)
-        torch.testing.assert_close(mean, gradient, rtol=1e-4, atol=1e-6, msg=name)
+        torch.testing.assert_close(mean, gradient, rtol=1e-4, atol=2e-6, msg=name)
     torch.testing.assert_close(torch.stack(losses), losses[0].expand(processes + 1))
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpora, open_corpus
-from citerec.hatten.settings import BiEncoderSettings, EncoderBatchSettings, MiningSettings, StaticSettings
-from citerec.hatten.training.batches import Batches
+from citerec.hatten.biencoder.batches import TextBatches
+from citerec.hatten.settings import BiEncoderBatchSettings
 from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY
 from citerec.hatten.training.mining import Miner, Mining
 from citerec.retrieval.encoders.article_text import ArticleReader, Texts
@@ -152,12 +152,14 @@ def test_batches_have_siblings_and_leave_texts_out(reader: Recorder) -> None:
     corpus = reader.corpus
     split = corpus.split("train")
     siblings = Siblings(corpus, split)
-    config = EncoderBatchSettings(
+    config = BiEncoderBatchSettings(
         8, 0, 0, contexts_per_paper=1, steps_per_round=60, siblings=2, abstracts=(0, 0.5, 1), titles=0.5
     )
 
-    def batches(config: EncoderBatchSettings) -> Batches:
-        return Batches(reader, split, None, config, 0, 0, siblings=siblings)
+    def batches(config: BiEncoderBatchSettings) -> TextBatches:
+        made = TextBatches(reader, split, None, config, 0, 0)
+        made.siblings = siblings
+        return made
 
     plain, varied = batches(replace(config, abstracts=(1,), titles=1)), batches(config)
     rates, titles = list[float](), list[float]()
@@ -186,7 +188,7 @@ def test_each_folder_is_mined_alone(both: Corpus) -> None:
     vectors, papers = random.normal(size=(12, 4)).astype("f4"), random.normal(size=(24, 4)).astype("f4")
     assert sets.papers is not None
     pool, anywhere = (
-        Mining(both, split, np.arange(12), 5, sets=of).by_vectors(vectors, papers) for of in (sets, None)
+        Mining(both, split, np.arange(12), sets=of).by_vectors(vectors, papers, 5) for of in (sets, None)
     )
     own = sets.papers[pool.papers] == sets.numbers(np.arange(12))[:, None]
     assert own.all() and (pool.papers >= 0).all()
@@ -196,8 +198,9 @@ def test_each_folder_is_mined_alone(both: Corpus) -> None:
 
 
 def test_mining_begins_after_skipped_rounds(demo_corpus: Corpus) -> None:
-    miner = Miner(MiningSettings(skip=2, first="bm25"), demo_corpus, 0)
-    assert [miner.source(done) for done in range(4)] == ["none", "none", "bm25", "encoder"]
+    mining = Miner(skip=2, first="bm25")
+    plans = [mining.plan(done, np.arange(9), demo_corpus, 0) for done in range(4)]
+    assert [plan and plan.source for plan in plans] == [None, None, "bm25", "encoder"]
 
 
 def test_wrong_settings_are_named() -> None:
@@ -206,9 +209,6 @@ def test_wrong_settings_are_named() -> None:
     for share in (0, -1, {"b": 1}):
         with pytest.raises(InputError, match=r"model\.batch\.shares=.*: must be numbers above 0 by name"):
             QuerySettings(shares={"a": share})  # type: ignore[dict-item]
-    with pytest.raises(InputError, match="only model=biencoder leaves texts out"):
-        StaticSettings(batch=EncoderBatchSettings(titles=0.5))
-    assert BiEncoderSettings(batch=EncoderBatchSettings(titles=0.5)).batch.varies_texts
     with pytest.raises(InputError, match=r"texts of up to 184 tokens; set encoder\.max_tokens=184"):
         ArticleConfig("a", max_tokens=128, layout="lengths", markers="mask")
     with pytest.raises(InputError, match=r"layout=lengths: needs encoder\.markers=mask"):

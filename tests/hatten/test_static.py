@@ -16,7 +16,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_WORD, TARGET_WORD
 from citerec.hatten.documents import DocumentReader, Vocabulary
-from citerec.hatten.encoder import Level, StaticEncoder
+from citerec.hatten.encoder import Level
 from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.hatten.static.compress import compress
 from citerec.hatten.static.model import (
@@ -24,6 +24,7 @@ from citerec.hatten.static.model import (
     WORDS,
     StaticModel,
 )
+from citerec.hatten.static.network import ResidualEncoder, StaticEncoder
 from citerec.hatten.trained import open_static, static_retriever
 from citerec.retrieval.encoders.nets import weights_hash
 from citerec.tests.hatten.made import documents, measured_recall, random_model
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def random_static(words: list[str]) -> StaticModel:
     """Return a static model with random vectors and weights for these words."""
     model = random_model(words, {"tokenizer": "default"}, residual="mean", trainable_vectors="all")
-    assert model.encoder.mean is not None
+    assert isinstance(model.encoder, ResidualEncoder)
     return StaticModel(
         model.encoder.mean.to_numpy(model.encoder.word_vectors), model.vocabulary, 16, model.about
     )
@@ -103,6 +104,7 @@ def test_the_mean_path_of_a_hatten_file_can_be_loaded(tiny_corpus: Corpus, tmp_p
     model.save(tmp_path / "hatten")
     found = static_retriever(tmp_path)  # the output folder of its training
     found.index(tiny_corpus)
+    assert isinstance(model.encoder, ResidualEncoder)
     model.encoder.mean_only = True
     reader = DocumentReader(tiny_corpus, model.vocabulary, 16)
     with torch.inference_mode():
@@ -118,7 +120,8 @@ def test_levels_with_zero_output_are_not_computed(
 ) -> None:
     model = random_model(tiny_corpus.words, residual="mean")
     model.save(tmp_path / "busy")
-    assert not HAtten.open(tmp_path / "busy").encoder.mean_only
+    busy = HAtten.open(tmp_path / "busy").encoder
+    assert isinstance(busy, ResidualEncoder) and not busy.mean_only
     with torch.no_grad():
         model.encoder.document_level.pool.out.weight.zero_()
         model.encoder.document_level.pool.out.bias.zero_()

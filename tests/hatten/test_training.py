@@ -18,6 +18,7 @@ from omegaconf import DictConfig
 
 from citerec.base.errors import InputError, error_line
 from citerec.hatten.model import HAtten, HAttenRetriever
+from citerec.hatten.static.network import ResidualEncoder
 from citerec.tests.conftest import Done
 from citerec.tests.hatten.made import measured_recall
 from citerec.tests.runs import (
@@ -53,9 +54,9 @@ SMALL: Options = {
     "model.batch.mined": 2,
     "model.batch.random": 1,
     "model.batch.contexts_per_paper": 2,
-    "model.batch.cached_negatives": False,
     "model.batch.steps_per_round": STEPS,
     "model.mining.depth": 20,
+    "model.cached_negatives": False,
     "model.mining.positives": True,
     "model.schedule.warmup": 5,
     "model.schedule.vectors": 3.0,
@@ -64,7 +65,11 @@ SMALL: Options = {
     "trainer.log_every_n_steps": 1,
 }
 TRIPLET = "citerec.hatten.training.losses.Triplet"
-PLAIN: Options = {"model.encoder.residual": "none", "model.schedule.mean_only_rounds": 0}
+PLAIN: Options = {
+    "model.cached_negatives": False,
+    "model.encoder.residual": "none",
+    "model.schedule.mean_only_rounds": 0,
+}
 SHORT: Options = {
     **SMALL,
     "model.rounds": 3,
@@ -152,13 +157,13 @@ def test_killed_and_interrupted_runs_resume_to_the_same_weights(
             id="triplet, samples",
         ),
         pytest.param(
-            {**PLAIN, "model.loss._target_": TRIPLET, "model.batch.random_level": 4, "model.restart": True},
+            {**PLAIN, "model.loss._target_": TRIPLET, "model.restart": True},
             id="from the average in each round",
             marks=pytest.mark.slow,
         ),
         pytest.param(
             {
-                "model.batch.cached_negatives": True,
+                "model.cached_negatives": True,
                 "model.batch.random": 4,
                 "model.schedule.mean_only_rounds": 1,
             },
@@ -166,7 +171,7 @@ def test_killed_and_interrupted_runs_resume_to_the_same_weights(
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            {"model.batch.cached_negatives": True, "model.batch.mined": 0},
+            {"model.cached_negatives": True, "model.batch.mined": 0},
             id="cached, nothing mined",
             marks=pytest.mark.slow,
         ),
@@ -183,15 +188,12 @@ def test_every_variant_resumes_to_the_same_weights(options: Options, demo: Optio
     assert_same_model(*train_twice(train, in_the_third_round, tmp_path, demo, SHORT, options))
 
 
-@pytest.mark.parametrize(
-    ("experiment", "documents", "random_level"), [("paper", 450, 4), ("paper_small", 102, 3)]
-)
-def test_the_setup_of_the_paper(experiment: str, documents: int, random_level: int) -> None:
-    config = train_config({"experiment": experiment, "data": "custom", "data.dir": "x"})
+def test_the_setup_of_the_paper() -> None:
+    config = train_config({"experiment": "paper", "data": "custom", "data.dir": "x"})
     model = config.model
     batch, encoder = model.batch, model.encoder
-    assert batch.queries * (1 + 1 + batch.mined + batch.random) == documents
-    assert (batch.mined, batch.random_level, model.restart) == (3, random_level, True)
+    assert batch.queries * (1 + 1 + batch.mined + batch.random) == 450
+    assert (batch.mined, model.restart) == (3, True)
     assert (model.rounds, batch.steps_per_round, model.mining.queries) == (10, 5_000, 40_000)
     assert (config.data.tokenizer, model.markers) == ("reference", False)
     assert (model.precision, model.random_vectors) == ("float32", 0)
@@ -213,7 +215,7 @@ def test_the_first_round_needs_no_trained_encoder(first: str, demo: Options, tmp
     "recipe",
     [
         {},
-        {"experiment": "paper_small"},
+        {"experiment": "paper"},
         {"model": "hatten_fast", "model.schedule.mean_only_rounds": 1},
         pytest.param({"logger": "wandb"}, marks=pytest.mark.slow),
     ],
@@ -261,7 +263,8 @@ def test_the_planned_ablations_train_what_they_keep_of_the_paper(
     best = train(train_config(recipe, demo, sizes, {"output_dir": tmp_path}))
     encoder = HAtten.open(best).encoder
     assert (encoder.config.levels, encoder.config.pooling, encoder.config.residual) == expected
-    assert encoder.levels_are_zero == (name == "mean-path")
+    if name == "mean-path":
+        assert isinstance(encoder, ResidualEncoder) and encoder.levels_are_zero
     assert (tmp_path / "mined").exists() == (name != "random-negatives")
 
 
@@ -291,6 +294,30 @@ def test_a_run_resumes_only_with_its_own_settings_data_and_state(
     for pool in (tmp_path / "mined").iterdir():
         pool.write_bytes(b"other")
     refused("not the pool that this run mined", {})
+
+
+def test_a_run_of_an_earlier_version_is_resumed(demo: Options, tmp_path: Path) -> None:
+    """Options that have gone must have had the value by which they did nothing."""
+    options = {
+        **SHORTEST,
+        **PLAIN,
+        "model": "hatten",
+        "output_dir": tmp_path,
+        "model.encoder.initial": "torch",
+    }
+    del options["model.cached_negatives"]
+    train_until_crash(train, 3, train_config(demo, options))
+    settings = yaml.safe_load((tmp_path / "config.yaml").read_text("utf-8"))
+    del settings["model"]["encoder"]["initial"]
+    for level, said in ((3, "other settings of `model`"), (4, None)):
+        settings["model"]["batch"] |= {"random_level": level, "siblings": 0, "abstracts": [1.0]}
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings), "utf-8")
+        if said:
+            with pytest.raises(InputError, match=said):
+                train(train_config(demo, options, {"resume": True}))
+        else:
+            train(train_config(demo, options, {"resume": True}))
+    assert steps_done(tmp_path) == 4
 
 
 def test_a_resumed_run_says_whether_it_starts_anew_or_is_finished(
@@ -368,7 +395,7 @@ EXACT: Options = {
     "model.rounds": 3,
     "model.batch.queries": 33,  # cannot be divided by two
     "model.batch.steps_per_round": 4,
-    "model.batch.cached_negatives": True,
+    "model.cached_negatives": True,
     "model.schedule.mean_only_rounds": 1,
     "model.encoder.dropout": 0,  # each process draws its own
     "model.encoder.input_dropout": 0,
@@ -426,19 +453,18 @@ NO_MEAN_PATH = "needs model=hatten_fast, or encoder.residual=mean"
         ({"seed": -1}, "seed=-1: must not be below 0"),
         ({"model.workers": 1000}, "model.workers=1000: this machine has"),
         (
-            {**PLAIN, "model.batch.cached_negatives": True},
-            f"model.batch.cached_negatives=True: {NO_MEAN_PATH}",
+            {**PLAIN, "model": "hatten_fast", "model.cached_negatives": True},
+            "model.cached_negatives=true: needs model.encoder.residual=mean",
         ),
         (
-            {**PLAIN, "model.batch.cached_negatives": False, "model.schedule.mean_only_rounds": 1},
+            {"model.encoder.residual": "none", "model.schedule.mean_only_rounds": 1},
             f"mean_only_rounds=1: {NO_MEAN_PATH}",
         ),
         ({"model.validation.monitor": "recall@7"}, "monitor=recall@7: choose one of mrr, recall@1"),
         ({"model.validation.monitor": "recall@500"}, "recall@500: choose one of .*recall@100$"),
-        (
-            {"model": "nnselect", "model.batch.cached_negatives": True},
-            f"cached_negatives=True: {NO_MEAN_PATH}",
-        ),
+        ({"model": "nnselect", "model.schedule.mean_only_rounds": 1}, f"mean_only_rounds=1: {NO_MEAN_PATH}"),
+        ({"model.mining._target_": "mine.Mining"}, "model.mining._target_=mine.Mining: no such class"),
+        ({"model.mining.deep": 1}, "model.mining: .*unexpected keyword argument 'deep'"),
         ({"model": "biencoder", "encoder.pooling": "aspire"}, "encoder.pooling=aspire gives many vectors"),
         ({"model": "biencoder", "encoder.path": "nowhere"}, "nowhere: no such model folder"),
         (

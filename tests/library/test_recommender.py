@@ -20,8 +20,8 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.documents import Vocabulary
-from citerec.hatten.encoder import StaticEncoder
 from citerec.hatten.static.model import StaticModel
+from citerec.hatten.static.network import StaticEncoder
 from citerec.library.ask.question import Filters, Request, cited_near, is_english, mark_context, mark_query
 from citerec.library.ask.recommender import NAMED, Recommender, _both_groups
 from citerec.library.papers.library import Library

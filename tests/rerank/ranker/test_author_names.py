@@ -16,7 +16,6 @@ from citerec.rerank.ranker.author_names import (
     author_names,
     capitalised_words,
     named_papers,
-    usual_words,
     years_near,
 )
 from citerec.rerank.ranker.features import Candidates
@@ -186,7 +185,7 @@ def test_usual_words_are_names_only_with_evidence(context: str, names: str, tmp_
     papers = [PaperRecord(f"p{row}", words, "", 0, ("Ann Lee",)) for row in range(3)]
     ranker = over_bm25(make_corpus(tmp_path / "store", papers, field="authors"), WEIGHTS)
     queries = Queries.from_list(ranker.corpus, [Query(context)])
-    usual = usual_words(ranker.statistics.with_query_words(queries), queries)
+    usual = ranker.statistics.with_query_words(queries).usual_words(queries)
     _, hashes, _ = capitalised_words([context], usual)
     assert sorted(hashes.tolist()) == sorted(map(word_hash, names.split()))
 

@@ -53,11 +53,8 @@ BASE = LinearModel({"bm25": 1.0}, {"bm25": 1.0})
 
 @pytest.fixture(scope="module")
 def fitted() -> NetworkModel:
-    networks = fit_networks(
-        RankerSettings(folds=2, l2=1e-3), lists(80), np.ones(80, np.bool_), 0
-    ).model.networks
-    assert networks is not None
-    return networks
+    settings = RankerSettings(folds=2, l2=1e-3)
+    return fit_networks(settings, lists(80), np.ones(80, np.bool_), 0).networks
 
 
 def test_both_ways_of_ranking_learn_from_cosines(fitted: NetworkModel) -> None:
@@ -90,8 +87,7 @@ def with_scores_of_pairs(given: TrainingLists, read: int = DEPTH) -> TrainingLis
 def test_the_first_papers_learn_from_pairs() -> None:
     settings = RankerSettings(folds=2, l2=1e-3)
     fitted = fit_networks(settings, with_scores_of_pairs(lists(80)), np.ones(80, np.bool_), 0)
-    model, measures = fitted.model.networks, fitted.measures
-    assert model is not None
+    model, measures = fitted.networks, fitted.measures
     new = with_scores_of_pairs(lists(100, 1))
     before = BASE.scores(new)
     for way, name in PAIRS.items():
@@ -102,7 +98,7 @@ def test_the_first_papers_learn_from_pairs() -> None:
         after = pairs.scores(new, before, PAIR)
         assert ranking_sums(new, after)["mrr"] > ranking_sums(new, before)["mrr"] + 10
     assert NetworkModel.from_json(model.as_json()) == model
-    of_model = measure_ways(fitted.model, new)
+    of_model = measure_ways(fitted, new)
     assert set(of_model) == set(measures) and of_model[PAIRS[READ]]["drafts"]["mrr"] > 0.3
 
 
