@@ -226,6 +226,28 @@ class SearchSettings(QuestionSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PaperSettings(LibrarySettings):
+    """Show what a paper's PDF cites, and which PDFs cite it, with the sentences."""
+
+    positional: ClassVar[str] = "key"
+
+    key: str
+    """key or id of the paper (e.g. lee2003)"""
+    format: str = setting("text", choices=("text", "json"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingSettings(LibrarySettings):
+    """List works that several of your PDFs cite and the library has not."""
+
+    least: int = setting(2, least=1)
+    """least number of PDFs that cite a work"""
+    k: int = setting(20, least=1)
+    """maximum number of works"""
+    format: str = setting("text", choices=("text", "json", "bibtex", "ris", "csl"))
+
+
+@dataclass(frozen=True, kw_only=True)
 class DraftSettings(RankingSettings):
     """Suggest papers for the missing citations of a draft: \\cite{?}, \\citep{TODO}, [@?] or [CITE]."""
 

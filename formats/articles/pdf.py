@@ -2,7 +2,7 @@
 
 PDFium gives the characters of a page in the order in which they were drawn. Programs draw texts in reading
 order, so this order is kept, unless the lines of two columns have been drawn together, row by row. Headers
-and footers, which several pages repeat, rotated text and the list of references are left out.
+and footers, which several pages repeat, and rotated text are left out; the list of references is kept apart.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from citerec.base.errors import InputError
+from citerec.formats.articles.citing import Entry, split_references
 from citerec.formats.articles.pdf_layout import (
     MAX_CHARACTERS,
     Line,
@@ -28,6 +30,7 @@ from citerec.formats.articles.pdf_layout import (
     by_columns,
     find_title,
     is_abstract,
+    without_margins,
 )
 
 MAX_PAGES = 1000
@@ -37,12 +40,14 @@ MAX_PAGE = 100_000
 
 
 class PdfText(NamedTuple):
-    """The running text of a PDF. first: the whole text of the first page; pages: their number."""
+    """The running text of a PDF. first: the whole text of the first page; pages: their number; entries: of
+    the list of references."""
 
     paragraphs: list[PdfParagraph]
     title: str
     first: str
     pages: int
+    entries: list[Entry]
 
     @property
     def abstract(self) -> str:
@@ -57,6 +62,11 @@ _BROKEN = "\ufffe"
 _BOLD = re.compile(r"bold|black|heavy|medi(?!um)|cmbx|cmb\d|sfbx|-bd|\.b$", re.IGNORECASE)
 _SMALLEST = 2.0
 """Least size of a font; one whose letters are pictures may have any size."""
+_RAISED = re.compile(r"(?<!\d)\d{1,3}(?!\d)")
+_LETTER = re.compile(r"[^\W\d_]")
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_SMALL, _RAISE = 0.85, 0.15
+"""Size of a raised number and its least height above the line, in heights of the line."""
 _GAP = 1.2
 """Least space between columns, in heights of the line."""
 
@@ -82,7 +92,9 @@ def read_pdf(file: str | Path | bytes) -> PdfText:
         document.close()
     if sum(map(str.isalpha, "".join(line.text for line in lines[:1000]))) < 40:
         raise InputError("has no text; it may be a scan, which needs text recognition (OCR) first")
-    return PdfText(arrange(lines), find_title(lines), clean(first), pages)
+    title = find_title(lines)
+    running, entries = split_references(without_margins(lines))
+    return PdfText(arrange(running), title, clean(first), pages, entries)
 
 
 def _read_page(document: pypdfium2.PdfDocument, number: int) -> tuple[str, list[Line]]:
@@ -145,8 +157,26 @@ class _Letters:
             broken = text[stop : stop + 1] == _BROKEN or text[stop - 1] in "-\u00ad\u2010"
             bold = self._is_bold(begin) and self._is_bold(stop - 1)
             place = first.left, last.right, self._baseline(begin), self._height(begin, stop)
-            lines.append(Line(clean(text[begin:stop]), number, *place, bold, broken))
+            own = self._with_superscripts(begin, stop, place[3])
+            lines.append(Line(clean(own), number, *place, bold, broken))
         return lines
+
+    def _with_superscripts(self, start: int, end: int, height: float) -> str:
+        """Return a line's text, its raised numbers as superscripts: "as shown¹²", not "as shown12"."""
+        text, low = self._text[start:end], None
+        for match in _RAISED.finditer(self._text, start + 1, end):
+            if self._size(match.start()) > _SMALL * height:
+                continue
+            low = self._lowest(start, end) if low is None else low
+            if self._baseline(match.start()) > low + _RAISE * height:
+                first, last = match.start() - start, match.end() - start
+                text = text[:first] + match[0].translate(SUPERSCRIPTS) + text[last:]
+        return text
+
+    def _lowest(self, start: int, end: int) -> float:
+        """Return the baseline of a line, which may begin with a raised mark."""
+        places = (match.start() for match in _LETTER.finditer(self._text, start, end))
+        return min(map(self._baseline, islice(places, 0, 60, 12)), default=self._baseline(start))
 
     def _columns(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield the parts of a line between wide spaces."""

@@ -274,7 +274,11 @@ def _nearest_sentence(networks: NetworkRetriever, vector: Floats, paper: int, ab
 
 
 def _sentences(text: str) -> list[str]:
-    return [text[start:end].strip() for start, end in pairwise([0, *sentence_starts(text), len(text)])]
+    return [
+        line[start:end].strip()
+        for line in text.split("\n")
+        for start, end in pairwise([0, *sentence_starts(line), len(line)])
+    ]
 
 
 def _stems(text: str) -> Iterator[tuple[str, int, int]]:

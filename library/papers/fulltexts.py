@@ -15,6 +15,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import expand_user
 from citerec.formats.bibliography.paper import SHORTEST_ABSTRACT, LibraryPaper
 from citerec.library.evidence import DATABASE, FOLDER
+from citerec.library.evidence.citations import link_texts
 from citerec.library.evidence.evidence import text_encoder
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.refresh import TextReport, drop_texts, refresh_texts
@@ -91,6 +92,8 @@ def update_full_texts(path: Path) -> TextReport | None:
         pdfs=library.manifest.pdfs,
         notes=_notes(library.manifest.named),
     )
+    with closing(TextStore(path / FOLDER, create=True)) as store:
+        report.changed |= link_texts(store, library.papers)
     report.abstracts = fill_abstracts(path)
     if report.changed and not report.abstracts:
         with lock_folder(path, wait=True):  # so that open libraries read the texts

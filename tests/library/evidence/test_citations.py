@@ -1,0 +1,169 @@
+"""What full texts cite: links of lists of references to a library's papers, and sentences that cite them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from citerec.base.errors import InputError
+from citerec.formats.bibliography.paper import LibraryPaper, make_paper
+from citerec.library.benchmark.citations import find_pairs
+from citerec.library.evidence.citations import READ_FROM_PDF, Citations, is_sentence
+from citerec.library.evidence.links import Linker
+from citerec.library.papers.fulltexts import update_full_texts
+from citerec.library.papers.library import Library
+from citerec.recommend import run
+from citerec.tests.made_pdfs import place_text, write_pdf
+
+BEES = make_paper("bees", title="Honey bees dance in the dark", authors=("Ann Lee", "Bo Kim"), year=2001)
+PART = make_paper("part", title="Dance in the dark", authors=("Ann Lee",), year=2001)
+STATISTICS = make_paper("cancer", title="Cancer statistics", authors=("Rebecca Siegel",), year=2017)
+MOLES = make_paper("moles", title="Moles", authors=("Cy Moss",), year=1999, doi="10.5555/moles.1")
+LINKER = Linker([BEES, PART, STATISTICS, MOLES])
+
+
+@pytest.mark.parametrize(
+    ("entry", "paper"),
+    [
+        ("Lee A, Kim B. Honey bees dance in the dark. J Bees. 2001;3:1-2.", "bees"),
+        ("A. Lee and B. Kim, “Honey bees dance in the dark,” J. Bees, 2001.", "bees"),
+        ("Lee, A., Kim, B. (2002). Honey bees dance in the dark. J. Bees 3.", "bees"),  # online first
+        ("Lee, A. (2001). Dance in the dark. J. Bees 3.", "part"),
+        ("Lee A. Honey beesdance in the dark. J Bees. 2001.", "bees"),  # a lost space
+        ("Moss C. 1999. Moles. https://doi.org/10. 5555/moles.1", "moles"),
+        # other works
+        ("Lee A, Kim B. Comment on: Honey bees dance in the dark. J Bees. 2001.", ""),
+        ("Lee A, Kim B. Honey bees dance in the dark: a second look. J Bees. 2001.", ""),
+        ("Lee A, Kim B. Honey bees dance in the dark. II. Ants. J Bees. 2001.", ""),
+        ("Lee A, Kim B. Why honey bees dance in the dark. J Bees. 2001.", ""),
+        ("Lee A, Kim B. Honey bees dance in the dark. J Bees. 1987.", ""),
+        ("Roe C. Honey bees dance in the dark. J Bees. 2001.", ""),
+        ("Siegel RL. Cancer statistics, 2018. CA Cancer J Clin. 2018;68:7.", ""),
+        ("Moss C. 1999. A natural history of moles.", ""),
+        ("", ""),
+    ],
+)
+def test_entries_are_linked_to_the_work_that_they_are(entry: str, paper: str) -> None:
+    found = LINKER.find(entry)
+    assert (found.id if found else "") == paper
+
+
+def test_what_is_no_whole_sentence_is_not_shown() -> None:
+    assert is_sentence("Bees dance in the dark [1].")
+    assert not any(map(is_sentence, ("Bees dance [1].", "tial of dancing in the dark [1].", "Bees " * 500)))
+
+
+# A library whose PDFs cite each other.
+
+LISTED = [
+    "[1] Lee A, Kim B. Honey bees dance in the dark. J Bees. 2001;3:1-2.",
+    "[2] Moss C. Ants walk home by the sun. J Ants. 1999;1:5.",
+    "[3] Fern D. Wasps build nests of paper pulp. J Wasps. 2003. doi:10.5555/wasps",
+]
+TEXTS = {
+    "roe2010": [
+        "Bees dance in the hive at night [1].",
+        "Their nests are of paper [2, 3], as wasps build them.",
+    ],
+    "poe2012": ["That bees dance was seen by others before [1].", "Ants were studied at length, too [2]."],
+    "lee2001": ["Nothing was known of this before we looked."],
+}
+
+
+def write_texts(folder: Path) -> list[LibraryPaper]:
+    """PDFs, of which the last has no list of references; and their papers."""
+    papers = []
+    for key, sentences in TEXTS.items():
+        rows = [*(f"Line {row} of this page is here to make a text of it." for row in range(12)), *sentences]
+        rows += ["References", *LISTED] if key != "lee2001" else []
+        page = b"".join(place_text(50, 700 - 14 * row, text, 10) for row, text in enumerate(rows))
+        file = folder / f"{key}.pdf"
+        file.write_bytes(
+            write_pdf([place_text(50, 700, "The first page has words, but it cites nothing.", 10), page])
+        )
+        title = BEES.title if key == "lee2001" else f"A paper of {key} on insects"
+        papers.append(
+            make_paper(
+                key,
+                key=key,
+                title=title,
+                year=int(key[3:]),
+                authors=(f"A {key[:3].title()}",),
+                files=(str(file),),
+            )
+        )
+    return papers
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    folder = tmp_path_factory.mktemp("citing")
+    made = Library.create(folder / "library", write_texts(folder), model="static", fulltext=True)
+    update_full_texts(made.path)
+    return Library.open(made.path)
+
+
+def test_citing_sentences_have_their_pages(library: Library) -> None:
+    citations = Citations(library.path)
+    by = citations.cited_by("lee2001")
+    assert {
+        paper: [(text, place.page) for text, place in cited.sentences] for paper, cited in by.items()
+    } == {
+        "roe2010": [(TEXTS["roe2010"][0], 2)],
+        "poe2012": [(TEXTS["poe2012"][0], 2)],
+    }
+    assert [cited.paper for cited in citations.cites("roe2010")] == ["lee2001", "", ""]
+    assert citations.cites("lee2001") == []
+    assert citations.cited_by("roe2010") == {}
+
+
+def test_works_that_are_missing(library: Library) -> None:
+    works, unclear = Citations(library.path).missing(2)
+    assert [(work.entry[:6], work.citing) for work in works] == [
+        ("Fern D", ("poe2012", "roe2010")),
+        ("Moss C", ("poe2012", "roe2010")),
+    ]
+    assert (unclear, Citations(library.path).missing(3)[0]) == (0, [])
+    wasps, ants = (work.paper() for work in works)
+    assert (wasps.key, wasps.title, wasps.doi) == (
+        "fern2003wasps",
+        "Wasps build nests of paper pulp",
+        "10.5555/wasps",
+    )
+    assert (ants.key, ants.authors, ants.year) == ("moss1999ants", ("C Moss",), 1999)
+
+
+def test_commands(library: Library, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["paper", "lee2001", f"library={library.path}"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert (
+        "no list of references" in shown
+        and "cited by 2 papers" in shown
+        and f"“{TEXTS['poe2012'][0]}” (p. 2)" in shown
+    )
+    run(["paper", "roe2010", f"library={library.path}", "format=json"])
+    relations = json.loads(capsys.readouterr().out)
+    assert (relations["cites"][0]["key"], relations["others"], relations["note"]) == ("lee2001", 2, "")
+    run(["missing", f"library={library.path}"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith(f"2 PDFs {LISTED[2][4:]} “{TEXTS['roe2010'][1]}” (roe2010, p. 2)")
+    for style in ("bibtex", "ris", "csl"):
+        run(["missing", f"library={library.path}", f"format={style}"])
+        assert capsys.readouterr().out.count(READ_FROM_PDF) == 2
+
+
+def test_bad_input_is_a_line(library: Library, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"key=nobody: no paper of .* has this id or key"):
+        run(["paper", "nobody", f"library={library.path}"])
+    plain = Library.create(tmp_path / "plain", [BEES], model="static")
+    for command in (["paper", "bees"], ["missing"]):
+        with pytest.raises(InputError, match="has no full texts; read its PDFs: citerec add"):
+            run([*command, f"library={plain.path}"])
+
+
+def test_a_folder_without_pairs_is_told(tmp_path: Path) -> None:
+    (tmp_path / "alone.pdf").write_bytes(b"%PDF")
+    with pytest.raises(InputError, match=r"has no NAME\.pdf with a NAME\.xml beside it"):
+        find_pairs([str(tmp_path)])
