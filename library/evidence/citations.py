@@ -178,6 +178,7 @@ class Citations:
                     pieces += [passage.text[done : other.start], f" {sign} "]
                     done = other.end
                 text = " ".join("".join([*pieces, passage.text[done:]]).split())
+                text = _LOOSE.sub("", text)
                 yield passage.page(mark.start), cut_around_mark(text, WINDOW), cited
 
     def _read(self, file: str) -> tuple[list[Entry], list[Mark]]:
@@ -236,6 +237,7 @@ def _sentences(
 
 READ_FROM_PDF = "read from the reference list of a PDF"
 """Note of what is exported."""
+_LOOSE = re.compile(r" (?=[.,;:)\]])")
 _ONE_AUTHOR = re.compile(r"^([^\W\d_][\w'’-]+) ([A-Z]{1,3})$")
 LEAST_LETTERS = 15
 """Letters of a title by which a work is known."""

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -41,12 +42,14 @@ from citerec.datasets.tokenize import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.drafts.inputs import record_files
 from citerec.formats.names import surname
+from citerec.library.evidence.citations import text_contexts
 from citerec.library.papers.folder import Manifest, ReadFile, outdated
 from citerec.library.papers.merging import Identities
 from citerec.library.papers.models import install_model, open_model
 from citerec.library.papers.search import SearchIndex
 from citerec.library.papers.storage import CORPUS, IDENTITIES, METADATA, MODEL, RANKING, SCHEMA, Storage
 from citerec.library.sources.readers import read_source
+from citerec.rerank.ranker.citing_contexts import IN_TEXTS
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import OtherIndex
 
@@ -67,8 +70,8 @@ class GenerationWriter:
     """Writes a generation to a new folder.
 
     old: the generation that it replaces, whose model it gets; None for a new library. model, ranker: of a new
-    library (library.papers.models). contexts: files that contexts are read from; None keeps those of the old
-    generation's papers.
+    library (library.papers.models). contexts: files that contexts are read from, beside the full texts of
+    the old generation's papers; None keeps those of these papers.
     """
 
     folder: Path
@@ -99,7 +102,10 @@ class GenerationWriter:
         table = TableWriter(folder / METADATA, SCHEMA)
         identities = Identities(old.identities[kept] if old else None)
         ids = [old.corpus.paper_ids[row] for row in kept.tolist()] if old and files else []
-        queries: list[Iterable[QueryRecord]] = []
+        of_files, in_texts, of_texts = list[QueryRecord](), list[ContextRecord](), list[QueryRecord]()
+        if old is not None and files is not None:
+            titles = {old.corpus.paper_ids[row]: old.corpus.titles[row] for row in kept.tolist()}
+            in_texts, of_texts = text_contexts(folder.parents[1], titles)
         digest, content = hashlib.blake2b(digest_size=16), dict[str, str]()
 
         def records() -> Iterator[PaperRecord]:
@@ -114,12 +120,13 @@ class GenerationWriter:
             content["papers"] = digest.hexdigest()
 
         def contexts() -> Iterator[ContextRecord]:
+            citing: Iterable[ContextRecord] = ()
             if files:
                 citing, of_train = find_contexts(files, identities.numbers(), ids)
-                queries.append(of_train)
-                for context in citing:
-                    digest.update(repr(context).encode())
-                    yield context
+                of_files.extend(of_train)
+            for context in chain(citing, in_texts):
+                digest.update(repr(context).encode())
+                yield context
             content["contexts"] = digest.hexdigest()
 
         def keep(builder: StoreBuilder) -> None:
@@ -133,7 +140,8 @@ class GenerationWriter:
             identity=content,
             papers=records,
             contexts=contexts,
-            splits={"train": queries.pop} if files else {},
+            splits=({TRAIN: lambda: of_files} if files else {})
+            | ({IN_TEXTS: lambda: of_texts} if of_texts else {}),
         )
         settings = {"tokenizer": TOKENIZER, "candidates": "all", "field": "authors"}
         with closing(table):

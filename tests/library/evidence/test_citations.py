@@ -9,8 +9,9 @@ import pytest
 
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
+from citerec.library.ask.recommender import Recommender
 from citerec.library.benchmark.citations import find_pairs
-from citerec.library.evidence.citations import READ_FROM_PDF, Citations, is_sentence
+from citerec.library.evidence.citations import READ_FROM_PDF, Citations, is_sentence, text_contexts
 from citerec.library.evidence.links import Linker
 from citerec.library.papers.fulltexts import update_full_texts
 from citerec.library.papers.library import Library
@@ -152,6 +153,46 @@ def test_commands(library: Library, capsys: pytest.CaptureFixture[str]) -> None:
     for style in ("bibtex", "ris", "csl"):
         run(["missing", f"library={library.path}", f"format={style}"])
         assert capsys.readouterr().out.count(READ_FROM_PDF) == 2
+
+
+def test_papers_are_found_by_how_they_are_cited(library: Library) -> None:
+    recommender = Recommender(library)
+    question = "Others saw bees dance before [CITE]."
+    [best] = [paper for paper in recommender.recommend(question, k=3) if paper.key == "lee2001"]
+    assert f"cited for this in Poe 2012, p. 2: “{TEXTS['poe2012'][0].replace('[1]', '[CITE]')}”" in best.why
+    assert best.evidence.cited_at is not None and best.evidence.cited_at.link.endswith("poe2012.pdf#page=2")
+
+
+def test_no_sentence_of_the_paper_being_written_is_evidence(library: Library) -> None:
+    recommender = Recommender(library)
+    question, title = "That bees dance was seen by others before [CITE].", "A Paper of poe2012, on insects"
+    papers = {paper.key: paper for paper in recommender.recommend(question, title, k=3)}
+    assert "poe2012" not in papers and "cited for this in Roe 2010" in papers["lee2001"].why
+    contexts, queries = text_contexts(library.path, {"poe2012": "One", "roe2010": "One", "lee2001": "Two"})
+    assert {context.citing_id for context in contexts} == {"poe2012"}  # versions of one work
+    assert [query.positive_ids for query in queries] == [["lee2001"], ["lee2001"]]
+    contexts, _ = text_contexts(library.path, dict.fromkeys(["poe2012", "roe2010", "lee2001"], "One"))
+    assert contexts == []
+
+
+def test_changes_keep_and_renew_what_papers_are_cited_for(tmp_path: Path) -> None:
+    path = tmp_path / "library"
+    papers = write_texts(tmp_path)
+    Library.create(path, papers[:2], model="static", fulltext=True)
+    assert update_full_texts(path)
+    assert len(Library.open(path).corpus.context_ids) == 0  # the cited paper is not there yet
+    with Library.edit(path) as library:
+        library.add(papers[2:])
+    assert update_full_texts(path)
+    assert len(Library.open(path).corpus.context_ids) == 2
+    generation = Library.open(path).manifest.generation
+    assert update_full_texts(path)
+    assert Library.open(path).manifest.generation == generation  # nothing has changed
+    with Library.edit(path) as library:
+        library.remove(["roe2010"])
+    assert update_full_texts(path)
+    assert [*Citations(path).cited_by("lee2001")] == ["poe2012"]
+    assert len(Library.open(path).corpus.context_ids) == 1
 
 
 def test_bad_input_is_a_line(library: Library, tmp_path: Path) -> None:
