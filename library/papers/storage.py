@@ -25,15 +25,14 @@ from citerec.base.errors import InputError, quoted
 from citerec.base.files import real_path
 from citerec.datasets.columns import load_array, table_batches
 from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import IN_TEXTS
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.letters import normalise_title, title_key
-from citerec.formats.same_work import Identity
 from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.explanation import Explainer
 from citerec.library.papers.folder import damaged, outdated
 from citerec.library.papers.models import ENCODED, open_model
 from citerec.library.papers.search import SearchIndex
-from citerec.rerank.ranker.citing_contexts import IN_TEXTS, CitingContexts
 from citerec.rerank.ranker.model import Ranker, encoder_of
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import OtherIndex, Retriever
@@ -145,6 +144,8 @@ class Storage:
         letters = normalise_title(title)
         if not letters:
             return []
+        from citerec.formats.same_work import Identity  # questions seldom have a title
+
         column = self.identities[:, Identity._fields.index("title")]
         rows = np.flatnonzero(column == np.uint64(title_key(letters))).tolist()
         return [row for row in rows if normalise_title(self.corpus.titles[row]) == letters]
@@ -196,6 +197,8 @@ class Storage:
         if isinstance(retriever, Ranker):
             retriever.passages = self._full_texts
             if IN_TEXTS in self.corpus.splits:
+                from citerec.rerank.ranker.citing_contexts import CitingContexts
+
                 retriever.cited = CitingContexts(self.corpus, retriever.statistics, IN_TEXTS)
         return retriever
 

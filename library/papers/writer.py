@@ -37,7 +37,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.files.source_files import find_files as find_data
 from citerec.datasets.files.source_files import read_contexts, read_queries, reject_bad
 from citerec.datasets.prepare import StoreBuilder, prepare_store
-from citerec.datasets.records import TRAIN, ContextRecord, PaperRecord, QueryRecord, Source
+from citerec.datasets.records import IN_TEXTS, TRAIN, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.datasets.tokenize import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.drafts.inputs import record_files
@@ -49,7 +49,6 @@ from citerec.library.papers.models import install_model, open_model
 from citerec.library.papers.search import SearchIndex
 from citerec.library.papers.storage import CORPUS, IDENTITIES, METADATA, MODEL, RANKING, SCHEMA, Storage
 from citerec.library.sources.readers import read_source
-from citerec.rerank.ranker.citing_contexts import IN_TEXTS
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import OtherIndex
 

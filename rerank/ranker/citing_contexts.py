@@ -14,9 +14,6 @@ from citerec.rerank.ranker.texts import B_SHORT, CitingTexts, TermRows, Weighted
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.queries import Queries
 
-IN_TEXTS = "texts"
-"""Split of the contexts that were read in the full texts of a corpus's own papers."""
-
 
 class CitingContexts:
     """Ranks the contexts of a split that cite a paper, at most `MAX_CITING` per paper (`CorpusStatistics`).

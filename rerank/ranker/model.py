@@ -25,7 +25,6 @@ from citerec.datasets.corpus import Corpus
 from citerec.hatten.retriever import DenseModel
 from citerec.hatten.trained import open_model
 from citerec.rerank.ranker.author_names import named_papers
-from citerec.rerank.ranker.citing_contexts import CitingContexts
 from citerec.rerank.ranker.confidence import Confidence
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.features import (
@@ -46,6 +45,7 @@ from citerec.retrieval.settings import IndexConfig, check_counts
 from citerec.training.hub import DENSE, Pretrained, check_consistent, read_json, write_json
 
 if TYPE_CHECKING:
+    from citerec.rerank.ranker.citing_contexts import CitingContexts
     from citerec.rerank.settings import RankerSettings
     from citerec.training.loop import TrainingRun
 
