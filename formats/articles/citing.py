@@ -344,7 +344,7 @@ def read_work(text: str) -> Work | None:
     >>> read_work("Lee A, Kim B. Honey bees dance. J Bees. 2001;3:1-2.")
     Work(authors='Lee A, Kim B', title='Honey bees dance', year=2001)
     >>> read_work("Lee, A., & Kim, B. (2001). Honey bees dance. J. Bees, 3.")
-    Work(authors='Lee, A., & Kim, B.', title='Honey bees dance', year=2001)
+    Work(authors='Lee, A., & Kim, B', title='Honey bees dance', year=2001)
     """
     years = [int(year[:4]) for year in _PRINTED_YEAR.findall(text) or _BARE_YEAR.findall(text)]
     if quoted := _QUOTED.search(text):

@@ -41,13 +41,14 @@ MAX_PAGE = 100_000
 
 class PdfText(NamedTuple):
     """The running text of a PDF. first: the whole text of the first page; pages: their number; entries: of
-    the list of references."""
+    the list of references; labels: printed numbers of the pages, none if these are 1, 2, 3."""
 
     paragraphs: list[PdfParagraph]
     title: str
     first: str
     pages: int
     entries: list[Entry]
+    labels: list[str]
 
     @property
     def abstract(self) -> str:
@@ -81,6 +82,7 @@ def read_pdf(file: str | Path | bytes) -> PdfText:
     try:
         pages = len(document)
         lines: list[Line] = []
+        labels = [clean(document.get_page_label(number)) for number in range(min(pages, MAX_PAGES))]
         first, characters = "", 0
         for number in range(min(pages, MAX_PAGES)):
             text, page_lines = _read_page(document, number)
@@ -94,7 +96,9 @@ def read_pdf(file: str | Path | bytes) -> PdfText:
         raise InputError("has no text; it may be a scan, which needs text recognition (OCR) first")
     title = find_title(lines)
     running, entries = split_references(without_margins(lines))
-    return PdfText(arrange(running), title, clean(first), pages, entries)
+    if all(label in ("", str(number)) for number, label in enumerate(labels, 1)):
+        labels = []
+    return PdfText(arrange(running), title, clean(first), pages, entries, labels)
 
 
 def _read_page(document: pypdfium2.PdfDocument, number: int) -> tuple[str, list[Line]]:

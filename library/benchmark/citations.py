@@ -9,6 +9,7 @@ work, sentence), the same if they share SAME of their words.
 
 from __future__ import annotations
 
+import random
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from citerec.formats.documents import Document, Paragraph, Reference
 from citerec.library.evidence.citations import is_sentence, sentence_bounds, sentence_of
 from citerec.library.evidence.links import Linker
 from citerec.library.evidence.passages import cut
+from citerec.library.evidence.quotations import PaperText
 from citerec.library.evidence.reading import read_here
 from citerec.library.papers.merging import leaders_of
 
@@ -176,13 +178,41 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(word.lower() for word in _WORD.findall(text))
 
 
+def check_quotations(pdfs: Sequence[Path], count: int, seed: int = 0) -> Counts:
+    """Return how many of `count` quotations of PDFs are told to be wrong (read), are wrong (there), and both:
+    half of them have another word, lack one, or name another page."""
+    draw = random.Random(seed)
+    texts = [
+        PaperText(LibraryPaper(pdf.stem), read, cut(read.parts)) for pdf in pdfs for read in [read_here(pdf)]
+    ]
+    texts = [text for text in texts if text.read.pages > 1 and text.passages]
+    told = wrong = both = 0
+    for number in range(count):
+        text = draw.choice(texts)
+        passage = draw.choice(text.passages)
+        words = [*re.finditer(r"\S+", passage.text)]
+        start = draw.randrange(max(len(words) - 15, 1))
+        some = words[start : start + draw.randint(6, 15)]
+        quoted, page = [word[0] for word in some], passage.page(some[0].start())
+        change = ("other", "less", "page")[number // 2 % 3] if number % 2 else ""
+        if change == "page":
+            page = draw.choice([other for other in range(1, text.read.pages + 1) if other != page])
+        elif change:
+            place = draw.randrange(1, len(quoted) - 1)
+            quoted[place : place + 1] = [draw.choice(words)[0]] if change == "other" else []
+        is_told = any(text.problems((page, page), " ".join(quoted)))
+        told, wrong, both = told + is_told, wrong + bool(change), both + (is_told and bool(change))
+    return Counts(told, wrong, both)
+
+
 @one_line_errors
 def main() -> None:
     arguments = sys.argv[1:]
     show = next((int(word.removeprefix("show=")) for word in arguments if word.startswith("show=")), 0)
     pairs = find_pairs([word for word in arguments if not word.startswith("show=")])
     links, sentences = measure(pairs, show)
-    print(f"{len(pairs)} PDFs\nlinks: {links}\nsentences: {sentences}")
+    quotations = check_quotations([pair.pdf for pair in pairs], 500)
+    print(f"{len(pairs)} PDFs\nlinks: {links}\nsentences: {sentences}\nquotations: {quotations}")
 
 
 if __name__ == "__main__":

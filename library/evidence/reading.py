@@ -56,7 +56,7 @@ class TextPart(msgspec.Struct, frozen=True, array_like=True):
 class ReadText(msgspec.Struct, frozen=True, kw_only=True):
     """What was read of a file. problem: why nothing was, or not all. head: the beginning of the first page;
     identifiers: on this page, in order ("doi:10.1/a", "arxiv:2101.00001"). entries: of the list of
-    references; marks: places in the passages (TextStore) that cite them."""
+    references; marks: places in the passages (TextStore) that cite them. labels: as of PdfText."""
 
     problem: str = ""
     title: str = ""
@@ -67,6 +67,7 @@ class ReadText(msgspec.Struct, frozen=True, kw_only=True):
     parts: list[TextPart] = []
     entries: list[Entry] = []
     marks: list[Mark] = []
+    labels: list[str] = []
 
     @classmethod
     def of(cls, text: PdfText) -> ReadText:
@@ -84,6 +85,7 @@ class ReadText(msgspec.Struct, frozen=True, kw_only=True):
             identifiers=list(dict.fromkeys(named))[:MAX_IDENTIFIERS],
             pages=text.pages,
             entries=text.entries,
+            labels=text.labels,
             parts=[
                 TextPart(part.text, list(part.starts), part.section)
                 for part in text.paragraphs[_beginning(text.paragraphs) :]

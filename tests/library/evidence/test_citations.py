@@ -195,6 +195,28 @@ def test_changes_keep_and_renew_what_papers_are_cited_for(tmp_path: Path) -> Non
     assert len(Library.open(path).corpus.context_ids) == 1
 
 
+def test_check_compares_pages_and_quotations(
+    library: Library, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draft = tmp_path / "draft.tex"
+    lines = [
+        r"Poe found that ``bees dance was seen by others before'' \cite[p.~2]{poe2012}.",
+        r"Poe found that ``bees dance was heard by others before'' \cite[p.~2]{poe2012}.",
+        r"Poe found that ``bees dance was seen by others before'' \cite[p.~1]{poe2012}.",
+        r"See \cite[p.~9]{roe2010} and \cite[p.~2]{roe2010}.",
+    ]
+    draft.write_text("\n\n".join(lines))
+    run(["check", str(draft), f"library={library.path}", "format=json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert [(finding["kind"], finding["line"]) for finding in findings] == [
+        ("quotation", 3),
+        ("quotation", 5),
+        ("page", 7),
+    ]
+    assert "; on p. 2 is “bees dance was seen by others before”" in findings[0]["message"]
+    assert "is on p. 2 of its PDF, not on p. 1" in findings[1]["message"]
+
+
 def test_bad_input_is_a_line(library: Library, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"key=nobody: no paper of .* has this id or key"):
         run(["paper", "nobody", f"library={library.path}"])
