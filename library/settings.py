@@ -261,6 +261,8 @@ class DraftSettings(RankingSettings):
     fill: str = ""
     """new file (or folder, for a draft with inputs) for a copy that cites the top papers, with all files that
     it needs"""
+    pages: bool = False
+    """copies name the page of the passage that supports the sentence, if the paper's PDF has one"""
     citations: str = setting("zotero", choices=("zotero", "plain"))
     """copies of Word and LibreOffice documents have fields of Zotero, or plain text and a .bib file"""
     sure: float = setting(0.5, most=1)
@@ -270,6 +272,11 @@ class DraftSettings(RankingSettings):
     """the draft's .bib files; empty: those that it names, else those beside it"""
     root: str = ""
     """folder that may be read for inputs; empty: the draft's"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.pages and not self.fill:
+            raise InputError("pages needs fill=FILE, a copy whose citations name pages")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,6 +347,8 @@ class LspSettings(LibrarySettings):
     """number of papers that a completion offers"""
     actions: int = setting(5, least=1)
     """number of papers that a missing citation or the end of a sentence offers"""
+    pages: bool = False
+    """actions cite with the page of the passage that supports the sentence, if the paper's PDF has one"""
     abstracts: bool = False
     """write abstracts into new entries of the .bib file"""
     preprints: bool = False

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.letters import normalise_title
-from citerec.library.evidence.passages import Passage
+from citerec.library.evidence.passages import Passage, TextPlace
 from citerec.library.evidence.reading import ReadText
 from citerec.library.evidence.store import TextStore
 
@@ -71,6 +71,33 @@ def quotation(before: str, after: str, cites: re.Pattern[str]) -> str:
             found = next(filter(None, match.groups()))
     plain = " ".join(_COMMAND.sub(" ", found).split())
     return plain if len(plain.split()) >= LEAST_WORDS else ""
+
+
+_PINPOINTS = (
+    (re.compile(r"(\\[a-zA-Z]*cite[a-zA-Z]*\*?)(\{[^{},]+\})", re.IGNORECASE), "{0}[p.~{page}]{1}"),
+    (re.compile(r"(\[cite(?:/\w+)*:@[^\s\];,]+)\]"), "{0} p. {page}]"),
+    (re.compile(r"(\[@[^\s\];,]+)\]"), "{0}, p. {page}]"),
+    (re.compile(r"(@[^\s\];,.]+)"), "{0}[p. {page}]"),
+    (re.compile(r"(#cite\(.+)\)"), "{0}, supplement: [p. {page}])"),
+)
+
+
+def pinpointed(command: str, place: TextPlace | None, store: TextStore | None) -> str:
+    """Return a citation of one key with the page of a passage, as its PDF prints it; unchanged if it cites
+    several, or names something else, or the page is not known."""
+    if place is None or store is None or not place.page or place.kind:
+        return command
+    read = next((read for _, read in store.abouts([place.file])), ReadText())
+    page = printed(read, place.page)
+    for form, filled in _PINPOINTS:
+        if match := form.fullmatch(command):
+            return filled.format(*match.groups(), page=page)
+    return command
+
+
+def printed(read: ReadText, page: int) -> str:
+    """Return the number that is printed on a page, if the PDF tells, else its place in the PDF."""
+    return (read.labels[page - 1] if page <= len(read.labels) else "") or str(page)
 
 
 class Reading(NamedTuple):
@@ -165,11 +192,6 @@ class PaperText:
 
     # Pages.
 
-    def printed(self, page: int) -> str:
-        """Return the number that is printed on a page, if the PDF tells, else its place in the PDF."""
-        labels = self.read.labels
-        return labels[page - 1] if page <= len(labels) and labels[page - 1] else str(page)
-
     def meant(self, number: int) -> set[int]:
         """Return the pages of the PDF that a number may mean: their place, their label, or their number in
         the journal."""
@@ -197,8 +219,8 @@ class PaperText:
                 yield f"page {last} is cited, but its PDF has {self.read.pages} pages"
         reading = self.find(quoted) if quoted and self._words else None
         if quoted and self._words and (reading is None or reading.text):
-            near = f"; on p. {self.printed(reading.pages[0])} is “{reading.text}”" if reading else ""
+            near = f"; on p. {printed(self.read, reading.pages[0])} is “{reading.text}”" if reading else ""
             yield f"its PDF has not the words “{quoted}”{near}"
         elif reading is not None and wanted and wanted.isdisjoint(reading.pages):
-            there = self.printed(reading.pages[0])
+            there = printed(self.read, reading.pages[0])
             yield f"“{quoted}” is on p. {there} of its PDF, not on p. {pages[0] if pages else ''}"

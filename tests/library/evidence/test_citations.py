@@ -217,9 +217,29 @@ def test_check_compares_pages_and_quotations(
     assert "is on p. 2 of its PDF, not on p. 1" in findings[1]["message"]
 
 
+@pytest.mark.parametrize(
+    ("name", "missing", "filled"),
+    [
+        ("draft.tex", r"\cite{?}", r"\cite[p.~2]{KEY}"),
+        ("draft.md", "[@?]", "[@KEY, p. 2]"),
+        ("draft.typ", "#cite(<?>)", "#cite(<KEY>, supplement: [p. 2])"),
+        ("draft.org", "[cite:@?]", "[cite:@KEY p. 2]"),
+    ],
+)
+def test_filled_citations_name_the_page(
+    library: Library, tmp_path: Path, name: str, missing: str, filled: str
+) -> None:
+    (tmp_path / name).write_text(f"Nothing was known of this before we looked {missing}.\n")
+    copy = tmp_path / f"copy{name}"
+    run(["draft", str(library.path), str(tmp_path / name), f"fill={copy}", "pages=true", "sure=0"])
+    assert filled.replace("KEY", "lee2001") in copy.read_text()
+
+
 def test_bad_input_is_a_line(library: Library, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"key=nobody: no paper of .* has this id or key"):
         run(["paper", "nobody", f"library={library.path}"])
+    with pytest.raises(InputError, match="pages needs fill=FILE"):
+        run(["draft", str(library.path), "draft.tex", "pages=true"])
     plain = Library.create(tmp_path / "plain", [BEES], model="static")
     for command in (["paper", "bees"], ["missing"]):
         with pytest.raises(InputError, match="has no full texts; read its PDFs: citerec add"):
