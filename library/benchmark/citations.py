@@ -12,22 +12,31 @@ from __future__ import annotations
 import random
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from citerec.base.errors import InputError, one_line_errors
 from citerec.datasets.building.readers import SourceFile, read_documents
+from citerec.datasets.records import IN_TEXTS, OTHER_MARKER, TARGET_MARKER
 from citerec.formats.articles.citing import find_marks
 from citerec.formats.articles.xml_documents import read_paragraph, read_trees
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
-from citerec.formats.documents import Document, Paragraph, Reference
+from citerec.formats.documents import FullText, Metadata, Paragraph, Reference
+from citerec.formats.drafts.language import replaced
+from citerec.library.ask.question import mark_query
 from citerec.library.evidence.citations import is_sentence, sentence_bounds, sentence_of
 from citerec.library.evidence.links import Linker
 from citerec.library.evidence.passages import cut
 from citerec.library.evidence.quotations import PaperText
 from citerec.library.evidence.reading import read_here
+from citerec.library.papers.fulltexts import update_full_texts
+from citerec.library.papers.library import Library
 from citerec.library.papers.merging import leaders_of
+from citerec.rerank.ranker.model import Ranker
+from citerec.retrieval.queries import WINDOW, Queries, Query, cut_around_mark
 
 SAME = 0.6
 """Share of the words of two sentences, of all that they have, from which they are the same."""
@@ -53,9 +62,9 @@ class Counts(NamedTuple):
 class _Pair(NamedTuple):
     """A PDF and the document beside it."""
 
-    name: str
     pdf: Path
-    document: Document
+    about: Metadata
+    text: FullText
     others: list[Paragraph]
     """captions, tables and notes, in which citations are not counted"""
 
@@ -68,9 +77,10 @@ def find_pairs(folders: Sequence[str]) -> list[_Pair]:
             xml = pdf.with_suffix(".xml")
             if xml.is_file() and pdf.stat().st_size:
                 documents = read_documents(SourceFile(xml, str(xml)), lambda _: None)
-                others = list(_others(xml))
                 pairs += [
-                    _Pair(str(pdf), pdf, document, others) for document in documents if document.full_text
+                    _Pair(pdf, document.metadata, document.full_text(), [*_others(xml)])
+                    for document in documents
+                    if document.full_text
                 ]
     if not pairs:
         raise InputError(f"{' '.join(folders) or 'FOLDER'}: has no NAME.pdf with a NAME.xml beside it")
@@ -103,12 +113,11 @@ def _sentences(paragraphs: Iterable[Paragraph], works: Mapping[str, int]) -> set
     return sentences
 
 
-def measure(pairs: Sequence[_Pair], show: int = 0) -> tuple[Counts, Counts]:
-    """Return the counts of links and of sentences. show: print this many errors of each kind."""
+def measure(pairs: Sequence[_Pair]) -> tuple[Counts, Counts]:
+    """Return the counts of links and of sentences."""
     papers, places = list[LibraryPaper](), dict[tuple[int, str], int]()
-    texts = [pair.document.full_text() if pair.document.full_text else None for pair in pairs]
-    for number, text in enumerate(texts):
-        for ref, entry in text.references.items() if text else ():
+    for number, pair in enumerate(pairs):
+        for ref, entry in pair.text.references.items():
             if entry.title:
                 places[number, ref] = len(papers)
                 papers.append(_paper(f"{number}:{len(papers)}", entry))
@@ -116,21 +125,14 @@ def measure(pairs: Sequence[_Pair], show: int = 0) -> tuple[Counts, Counts]:
     same = {paper.id: leader for paper, leader in zip(papers, leaders, strict=True)}
     linker = Linker(papers[place] for place in dict.fromkeys(leaders))
     links, sentences = [0, 0, 0], [0, 0, 0]
-    for number, (pair, text) in enumerate(zip(pairs, texts, strict=True)):
-        assert text is not None
+    for number, pair in enumerate(pairs):
         own_places = {ref: leaders[place] for (own, ref), place in places.items() if own == number}
-        there = _sentences(text.paragraphs, own_places)
+        there = _sentences(pair.text.paragraphs, own_places)
         aside = _sentences(pair.others, own_places)
         read = read_here(pair.pdf)
         linked = {row: same[paper.id] for row, paper in linker.link(read.entries).items()}
         found, works = set(linked.values()), set(own_places.values())
         _add(links, found, works)
-        if show:
-            for work in list(found - works)[:show]:
-                row = next(row for row, own in linked.items() if own == work)
-                print(f"{pair.name}: not there: {read.entries[row].text} -> {papers[work]}")
-            for work in list(works - found)[:show]:
-                print(f"{pair.name}: not read: {papers[work].title} {papers[work].year}")
         if not there:  # its XML marks no citation
             continue
         passages = [passage.text for passage in cut(read.parts)]
@@ -146,14 +148,6 @@ def measure(pairs: Sequence[_Pair], show: int = 0) -> tuple[Counts, Counts]:
         both = list(_matched(cited, there))
         for place, count in enumerate((len(cited), len(there), len(both))):
             sentences[place] += count
-        if show:
-            wrong = cited - {pair[0] for pair in both}
-            missed = there - {pair[1] for pair in both}
-            print(f"{pair.name}: sentences {len(cited)} read, {len(there)} there, {len(both)} both")
-            for work, sentence in list(wrong)[:show]:
-                print(f"   - {papers[work].title[:40]} | {sentence}")
-            for work, sentence in list(missed)[:show]:
-                print(f"   + {papers[work].title[:40]} | {sentence}")
     return Counts(*links), Counts(*sentences)
 
 
@@ -205,14 +199,75 @@ def check_quotations(pdfs: Sequence[Path], count: int, seed: int = 0) -> Counts:
     return Counts(told, wrong, both)
 
 
+def measure_ranking(pairs: Sequence[_Pair], folder: Path) -> list[str]:
+    """Return lines with R@10 of the citations in the XML without and with the sentences of other PDFs, by
+    their number: in a library of titles and these PDFs, `model=static`."""
+    papers, own, works = list[LibraryPaper](), list[int](), dict[tuple[int, str], int]()
+    for number, pair in enumerate(pairs):
+        own.append(len(papers))
+        about = pair.about
+        named = {"title": about.title, "authors": about.authors, "year": about.year}
+        papers.append(make_paper(f"own:{number}", files=(str(pair.pdf),), **named))
+        for ref, entry in pair.text.references.items():
+            if entry.title:
+                works[number, ref] = len(papers)
+                papers.append(_paper(f"{len(papers)}", entry))
+    leaders = leaders_of(papers)
+    kept = [papers[place] for place in dict.fromkeys(leaders)]
+    Library.create(folder, kept, model="static", fulltext=True)
+    update_full_texts(folder)
+    storage = Library.open(folder).mapped
+    ranker, corpus = storage.retriever, storage.corpus
+    assert isinstance(ranker, Ranker)
+    sentences = ranker.cited
+    split = corpus.splits[IN_TEXTS]
+    citing = [*zip(corpus.citing[split.contexts].tolist(), split.positives, strict=True)]
+    hits = list[tuple[int, bool, bool]]()
+    for number, pair in enumerate(pairs):
+        row = corpus.paper_row(papers[leaders[own[number]]].id)
+        count = Counter(paper for by, rows in citing if by != row for paper in rows.tolist())
+        for context, refs in _contexts(pair.text.paragraphs):
+            known = [leaders[works[number, ref]] for ref in refs if (number, ref) in works]
+            cited = {corpus.paper_row(papers[place].id) for place in known}
+            query = Queries.from_list(corpus, [mark_query(Query(context, own=corpus.paper_ids[row]))])
+            if not cited:
+                continue
+            tops = []
+            for ranker.cited in (None, sentences):
+                tops.append(ranker.search_allowed(query, 10 + len(cited), None).papers[0].tolist())
+            for paper in cited:
+                found = (
+                    [other for other in top if other == paper or other not in cited][:10] for top in tops
+                )
+                hits.append((count[paper], *(paper in some for some in found)))
+    lines = []
+    for name, least, most in (("all", 0, 10**9), ("no sentence", 0, 0), ("three or more", 3, 10**9)):
+        some = [hit for hit in hits if least <= hit[0] <= most]
+        shares = (sum(hit[place] for hit in some) / max(len(some), 1) for place in (1, 2))
+        lines.append(f"{name} ({len(some):,}): {' -> '.join(f'{share:.3f}' for share in shares)}")
+    return lines
+
+
+def _contexts(paragraphs: Iterable[Paragraph]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the contexts of a document's citations, with TARGET_MARKER, and the entries that each cites."""
+    for text, spans, _ in paragraphs:
+        cited: dict[tuple[int, int], list[str]] = {}
+        for start, end, ref in spans:
+            cited.setdefault((start, end), []).append(str(ref))
+        for own, refs in cited.items():
+            edits = [(*span, TARGET_MARKER if span == own else OTHER_MARKER) for span in sorted(cited)]
+            yield cut_around_mark(replaced(text, edits), WINDOW), refs
+
+
 @one_line_errors
 def main() -> None:
-    arguments = sys.argv[1:]
-    show = next((int(word.removeprefix("show=")) for word in arguments if word.startswith("show=")), 0)
-    pairs = find_pairs([word for word in arguments if not word.startswith("show=")])
-    links, sentences = measure(pairs, show)
+    pairs = find_pairs(sys.argv[1:])
+    links, sentences = measure(pairs)
     quotations = check_quotations([pair.pdf for pair in pairs], 500)
     print(f"{len(pairs)} PDFs\nlinks: {links}\nsentences: {sentences}\nquotations: {quotations}")
+    with TemporaryDirectory() as place:
+        for line in measure_ranking(pairs, Path(place) / "library"):
+            print(f"R@10, {line}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -20,62 +20,11 @@ from citerec.base.files import expand_user
 from citerec.formats.bibliography.bibtex import write_item
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.references import ENTRIES, paper_item
-from citerec.library.ask.display import short_authors
-from citerec.library.evidence.citations import READ_FROM_PDF, Citations, Cited, MissingWork
+from citerec.library.ask.relations import SENTENCES, Relations, name_of
+from citerec.library.evidence.citations import READ_FROM_PDF, Citations, MissingWork
 from citerec.library.evidence.explanation import MAX_EXCERPT, excerpt
 from citerec.library.papers.library import Library
 from citerec.library.settings import MissingSettings, PaperSettings
-
-SENTENCES = 3
-"""Sentences of each work that are shown."""
-NO_LIST = "its PDF has no list of references that can be read"
-NO_PDF = "no PDF of it was read, so what it cites is not known"
-
-
-def name_of(paper: LibraryPaper) -> str:
-    """Return authors and year of a paper, or else its key."""
-    authors = short_authors(paper.names or paper.authors)
-    return f"{authors} {paper.year or ''}".strip() if authors else paper.key or paper.id
-
-
-@dataclass(frozen=True)
-class Relations:
-    """What a paper's PDF cites of the library, and how many others; and which papers cite it. note: why it
-    is not known what it cites."""
-
-    id: str
-    cites: list[dict[str, Any]] = field(default_factory=list)
-    others: int = 0
-    cited_by: list[dict[str, Any]] = field(default_factory=list)
-    note: str = ""
-
-    @classmethod
-    def read(cls, library: Library, key: str) -> Relations:
-        """Raises InputError for an unknown paper, and for a library without full texts."""
-        paper = library.paper(int(library.rows([key], "key")[0]))
-        with closing(Citations(library.path)) as citations:
-            listed, citing = citations.cites(paper.id), citations.cited_by(paper.id)
-            has_text = citations.has_text(paper.id)
-        there = {cited.paper: cited for cited in listed if cited.paper}
-        note = "" if listed else NO_LIST if has_text else NO_PDF
-        others = sum(not cited.paper for cited in listed)
-        return cls(paper.id, _related(library, there), others, _related(library, citing), note)
-
-
-def _related(library: Library, cited: Mapping[str, Cited]) -> list[dict[str, Any]]:
-    """Return papers with the sentences, as all interfaces show them."""
-    related = []
-    for id, work in cited.items():
-        if (row := library.row(id)) is None:  # it was removed since
-            continue
-        paper = library.paper(row)
-        sentences = [
-            {"text": text, "page": place.page, "link": place.link}
-            for text, place in work.sentences[:SENTENCES]
-        ]
-        about = {"id": id, "key": paper.key, "title": paper.title, "year": paper.year or None}
-        related.append({**about, "name": name_of(paper), "sentences": sentences})
-    return related
 
 
 def paper(settings: PaperSettings) -> None:

@@ -60,7 +60,7 @@ class Explanation:
     or of the full text, at `place`. matched: spans of its words that are in the query. in_title: matching
     words of the title, if no sentence matches. name: name of the paper, or surname of an author, that stands
     near the mark. cited_as: sentence in which another paper cites it, with [CITE] at the citation; cited_by:
-    which, if it has a full text, and there at the place `cited_at`.
+    which, if it has a full text, and its id, and there at the place `cited_at`.
     """
 
     sentence: str = ""
@@ -71,6 +71,7 @@ class Explanation:
     place: TextPlace | None = None
     cited_by: str = ""
     cited_at: TextPlace | None = None
+    cited_id: str = ""
 
     @property
     def why(self) -> str:
@@ -148,21 +149,25 @@ class Explainer:
             in_title = tuple(dict.fromkeys(part[a:b] for a, b in spans))
             cited_as = citing_sentence(self._corpus.context_texts[cited_in]) if cited_in >= 0 else ""
             name = self._name(context, words, title) or self._author(surnames, paper)
-            by, at = self._citing(cited_in) if cited_in >= 0 else ("", None)
-            explanations.append(Explanation(sentence, matched, in_title, name, cited_as, place, by, at))
+            citing_paper = self._citing(cited_in) if cited_in >= 0 else ()
+            explanations.append(
+                Explanation(sentence, matched, in_title, name, cited_as, place, *citing_paper)
+            )
         return explanations
 
-    def _citing(self, context: int) -> tuple[str, TextPlace | None]:
-        """Return authors and year of the paper whose full text has a context, and where; none of others."""
+    def _citing(self, context: int) -> tuple[str, TextPlace | None, str]:
+        """Return authors and year of the paper whose full text has a context, where, and its id; none of
+        others."""
         text = _IN_TEXT.fullmatch(self._corpus.context_ids[context])
         if text is None or not self._corpus.has_paper(text[1]):
-            return "", None
+            return "", None, ""
         row = self._corpus.paper_row(text[1])
         names = [self._corpus.field_names[code] for code in self._corpus.fields[row].tolist()]
         shown = f"{names[0]} et al." if len(names) > 2 else " and ".join(names)
         file = self._full_texts.file(row) if self._full_texts and self._full_texts.has_text(row) else ""
         year = int(self._corpus.years[row]) or ""
-        return f"{shown or text[1]} {year}".strip(), TextPlace(file, int(text[2])) if file else None
+        place = TextPlace(file, int(text[2])) if file else None
+        return f"{shown or text[1]} {year}".strip(), place, text[1]
 
     def _surnames(self, query: Queries) -> list[tuple[int, int, str]]:
         """Return the words of the context that the ranker compares with authors (its author_names)."""

@@ -58,7 +58,7 @@ CITED = 50
 """Candidates from the passages of a draft."""
 BY_PASSAGES = 50
 """Candidates by passages of full texts."""
-CITED_WEIGHT, CITED_FROM = 10.0, 0.22
+CITED_WEIGHT, CITED_FROM = 8.0, 0.25
 """How far a sentence of a full text that cites a paper raises it: this times its similarity to the question
 (`CitingContexts.shares`) above a least one. docs/write/fulltexts.md says where both were chosen."""
 STATISTICS = "statistics"

@@ -7,15 +7,19 @@ import re
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
 from citerec.library.ask.recommender import Recommender
+from citerec.library.ask.relations import NO_LIST
 from citerec.library.benchmark.citations import find_pairs
 from citerec.library.evidence.citations import READ_FROM_PDF, Citations, is_sentence, text_contexts
 from citerec.library.evidence.links import Linker
 from citerec.library.papers.fulltexts import update_full_texts
 from citerec.library.papers.library import Library
+from citerec.library.serve.server import create_app
+from citerec.library.settings import ServeSettings
 from citerec.recommend import run
 from citerec.tests.made_pdfs import place_text, write_pdf
 
@@ -194,6 +198,23 @@ def test_changes_keep_and_renew_what_papers_are_cited_for(tmp_path: Path) -> Non
     assert update_full_texts(path)
     assert [*Citations(path).cited_by("lee2001")] == ["poe2012"]
     assert len(Library.open(path).corpus.context_ids) == 1
+
+
+def test_the_server_shows_what_cites_a_paper(library: Library) -> None:
+    settings = ServeSettings(library=str(library.path), token="t")
+    client = TestClient(create_app(Recommender(library), settings), base_url="http://127.0.0.1")
+    relations = client.get("/citations", params={"id": "lee2001"}).json()
+    assert relations["note"] == NO_LIST
+    assert [(paper["key"], paper["sentences"][0]["link"]) for paper in relations["cited_by"]] == [
+        ("poe2012", "pdf?id=poe2012#page=2"),
+        ("roe2010", "pdf?id=roe2010#page=2"),
+    ]
+    assert client.get("/citations", params={"id": "nobody"}).status_code == 422
+    asked = {"text": "Others saw bees dance before [CITE].", "details": True}
+    papers = client.post("/recommend", json=asked).json()["recommendations"]
+    [paper] = [paper for paper in papers if paper["key"] == "lee2001"]
+    opens = {part["kind"]: part.get("link") for part in paper["details"]["evidence"]}
+    assert opens["Cited for this in Poe 2012:"] == "pdf?id=poe2012#page=2"
 
 
 def test_check_compares_pages_and_quotations(
