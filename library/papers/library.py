@@ -320,20 +320,20 @@ class Library:
         kept: Rows,
         papers: Iterable[LibraryPaper],
         reread: Sequence[ReadFile] = (),
-        cited: int = 0,
+        cited: int | None = None,
         **fields: Any,
     ) -> Library:
         """Write the next generation: rows `kept`, ascending, then `papers`.
 
-        reread: contexts to read again; without any, those of the kept papers are kept. cited: what full texts
-        cite, which is then read again, too. fields: as for `update_manifest`.
+        reread: contexts to read again; without any, those of the kept papers are kept. cited: a hash of
+        what full texts cite, which is then read again, too. fields: as for `update_manifest`.
         """
         manifest = msgspec.structs.replace(self.manifest, **fields)
-        files = [] if cited else None
+        files = None if cited is None else []
         if reread:
             manifest = msgspec.structs.replace(manifest, contexts=list(reread))
             files = [Path(file.path) for file in reread]
-        return self._write(self.path, manifest, kept, papers, self.mapped, files, {CITED: cited})
+        return self._write(self.path, manifest, kept, papers, self.mapped, files, {CITED: cited or 0})
 
     @classmethod
     def _write(

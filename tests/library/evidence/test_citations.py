@@ -180,6 +180,7 @@ def test_no_sentence_of_the_paper_being_written_is_evidence(library: Library) ->
     assert contexts == []
 
 
+@pytest.mark.slow
 def test_changes_keep_and_renew_what_papers_are_cited_for(tmp_path: Path) -> None:
     path = tmp_path / "library"
     papers = write_texts(tmp_path)
@@ -198,6 +199,12 @@ def test_changes_keep_and_renew_what_papers_are_cited_for(tmp_path: Path) -> Non
     assert update_full_texts(path)
     assert [*Citations(path).cited_by("lee2001")] == ["poe2012"]
     assert len(Library.open(path).corpus.context_ids) == 1
+    (tmp_path / "poe2012.pdf").write_bytes((tmp_path / "lee2001.pdf").read_bytes())
+    (tmp_path / "lee2001.pdf").write_bytes(b"%PDF-1.4 damaged")
+    report = update_full_texts(path)
+    assert report is not None and list(report.problems) == [str(tmp_path / "lee2001.pdf")]
+    assert Citations(path).cited_by("lee2001") == {}  # both PDFs were read again
+    assert len(Library.open(path).corpus.context_ids) == 0
 
 
 def test_the_server_shows_what_cites_a_paper(library: Library) -> None:
@@ -239,6 +246,7 @@ def test_check_compares_pages_and_quotations(
     assert "is on p. 2 of its PDF, not on p. 1" in findings[1]["message"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "missing", "filled"),
     [
