@@ -38,6 +38,7 @@ def sentence_bounds(text: str, marks: Iterable[tuple[int, int]]) -> list[int]:
 
     marks: spans of citations; a number after a full stop belongs to the sentence before it.
 
+    >>> from itertools import pairwise
     >>> text = "Bees dance.[1, 2] Ants do not.³ Why?"
     >>> bounds = sentence_bounds(text, [(12, 13), (15, 16), (30, 31)])
     >>> [text[a:b] for a, b in pairwise(bounds)]
