@@ -328,7 +328,7 @@ def _in_texts(
                 paper = papers.get(key)
                 if paper is None and key not in entries and (row := library.row(key)) is not None:
                     paper = library.paper(row)
-                texts[key] = paper and PaperText.open(store, paper)
+                texts[key] = None if paper is None else PaperText.open(store, paper)
             if (text := texts[key]) is not None:
                 for problem in text.problems(citation.pages, citation.quoted):
                     yield _at(citation, "page" if problem.startswith("page") else "quotation", problem)

@@ -149,16 +149,14 @@ class Explainer:
             in_title = tuple(dict.fromkeys(part[a:b] for a, b in spans))
             cited_as = citing_sentence(self._corpus.context_texts[cited_in]) if cited_in >= 0 else ""
             name = self._name(context, words, title) or self._author(surnames, paper)
-            citing_paper = self._citing(cited_in) if cited_in >= 0 else ()
-            explanations.append(
-                Explanation(sentence, matched, in_title, name, cited_as, place, *citing_paper)
-            )
+            by, at, id = self._citing(cited_in)
+            explanations.append(Explanation(sentence, matched, in_title, name, cited_as, place, by, at, id))
         return explanations
 
     def _citing(self, context: int) -> tuple[str, TextPlace | None, str]:
         """Return authors and year of the paper whose full text has a context, where, and its id; none of
-        others."""
-        text = _IN_TEXT.fullmatch(self._corpus.context_ids[context])
+        others, and for -1."""
+        text = _IN_TEXT.fullmatch(self._corpus.context_ids[context]) if context >= 0 else None
         if text is None or not self._corpus.has_paper(text[1]):
             return "", None, ""
         row = self._corpus.paper_row(text[1])
