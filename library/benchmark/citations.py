@@ -220,7 +220,8 @@ def measure_ranking(pairs: Sequence[_Pair], folder: Path) -> list[str]:
     ranker, corpus = storage.retriever, storage.corpus
     assert isinstance(ranker, Ranker)
     sentences = ranker.cited
-    split = corpus.splits[IN_TEXTS]
+    if (split := corpus.splits.get(IN_TEXTS)) is None:
+        return ["no work is cited by a PDF"]
     citing = [*zip(corpus.citing[split.contexts].tolist(), split.positives, strict=True)]
     hits = list[tuple[int, bool, bool]]()
     for number, pair in enumerate(pairs):
@@ -236,10 +237,9 @@ def measure_ranking(pairs: Sequence[_Pair], folder: Path) -> list[str]:
             for ranker.cited in (None, sentences):
                 tops.append(ranker.search_allowed(query, 10 + len(cited), None).papers[0].tolist())
             for paper in cited:
-                found = (
-                    [other for other in top if other == paper or other not in cited][:10] for top in tops
-                )
-                hits.append((count[paper], *(paper in some for some in found)))
+                others = cited - {paper}
+                without, used = ([row for row in top if row not in others][:10] for top in tops)
+                hits.append((count[paper], paper in without, paper in used))
     lines = []
     for name, least, most in (("all", 0, 10**9), ("no sentence", 0, 0), ("three or more", 3, 10**9)):
         some = [hit for hit in hits if least <= hit[0] <= most]

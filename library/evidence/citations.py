@@ -205,13 +205,15 @@ class Citations:
             citing = dict.fromkeys(paper for paper, _, _ in places)
             if len(citing) >= least:
                 entries = [entry.text for _, _, entry in places]
-                found.append(MissingWork(_fullest(entries), tuple(citing), tuple(places)))
+                found.append(
+                    MissingWork(_fullest(entries), tuple(citing), tuple(place[:2] for place in places))
+                )
         found.sort(key=lambda work: (-len(work.citing), work.entry))
         return found, unclear
 
     def sentences(self, work: MissingWork) -> Iterator[tuple[str, str, TextPlace]]:
         """Yield how a work is cited: the paper, the sentence, and where it stands."""
-        for paper, row, _ in work.places:
+        for paper, row in work.places:
             file = self._files[paper]
             passages = self._store.text(paper)[1]
             for sentence, place in _sentences(file, passages, self._read(file)[1], row):
@@ -245,12 +247,12 @@ LEAST_LETTERS = 15
 
 
 class MissingWork(NamedTuple):
-    """A work that the library lacks. entry: the fullest one. citing: papers. places: the paper, the row of
-    the entry in its list, the entry."""
+    """A work that the library lacks. entry: the fullest one. citing: papers. places: papers, and the rows of
+    the entries in their lists."""
 
     entry: str
     citing: tuple[str, ...]
-    places: tuple[tuple[str, int, Entry], ...]
+    places: tuple[tuple[str, int], ...]
 
     def paper(self) -> LibraryPaper:
         """Return what the lists say of the work, without a key if no title can be told."""
