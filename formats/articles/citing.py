@@ -277,7 +277,8 @@ def _names(texts: Sequence[str], entries: Sequence[Entry]) -> Iterator[Mark]:
             if letters := _LETTERS.match(text, end):
                 years += [year[0][:4] + letter for letter in re.findall("[a-z]", letters[0])]
                 end = letters.end()
-            cited = [row for printed in years if (row := _meant(names, printed, by_author)) is not None]
+            meant = (_meant(names, printed, by_author) for printed in years)
+            cited = [entry for entry in meant if entry is not None]
             if cited:
                 yield Mark(number, start, end, tuple(dict.fromkeys(cited)))
 

@@ -105,7 +105,7 @@ def _others(xml: Path) -> Iterator[Paragraph]:
 def _sentences(paragraphs: Iterable[Paragraph], works: Mapping[str, int]) -> set[Sentence]:
     """Return the sentences that cite works, by the names of these in the XML."""
     sentences = set()
-    for text, spans, _ in paragraphs:
+    for text, spans, *_ in paragraphs:
         bounds = sentence_bounds(text, [span[:2] for span in spans])
         for start, _, ref in spans:
             if (work := works.get(str(ref))) is not None:
@@ -250,7 +250,7 @@ def measure_ranking(pairs: Sequence[_Pair], folder: Path) -> list[str]:
 
 def _contexts(paragraphs: Iterable[Paragraph]) -> Iterator[tuple[str, list[str]]]:
     """Yield the contexts of a document's citations, with TARGET_MARKER, and the entries that each cites."""
-    for text, spans, _ in paragraphs:
+    for text, spans, *_ in paragraphs:
         cited: dict[tuple[int, int], list[str]] = {}
         for start, end, ref in spans:
             cited.setdefault((start, end), []).append(str(ref))
