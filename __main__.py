@@ -19,12 +19,11 @@ COMMANDS = {
     "data build": ("citerec.datasets.building.build", "build a corpus from full texts"),
     "data cloze": ("citerec.datasets.cloze", "make a corpus from papers without citations"),
     "data convert": ("citerec.datasets.files.convert", "convert dumps of papers"),
-    "data count": ("citerec.datasets.citations.count", "count papers, citations and queries"),
     "data download": ("citerec.datasets.published.downloads", "download published data and models"),
     "data drafts": ("citerec.datasets.published.drafts", "fetch public drafts with their bibliographies"),
     "data embed": ("citerec.retrieval.encoders.embed", "encode all papers with an article encoder"),
     "data export": ("citerec.datasets.files.export", "write a corpus in BEIR's layout"),
-    "data inspect": ("citerec.datasets.inspect.__main__", "report duplicates, leaks and empty fields"),
+    "data inspect": ("citerec.datasets.inspect.report", "report duplicates, leaks and empty fields"),
     "data mdcr": (
         "citerec.evaluation.benchmarks.papers.build_mdcr",
         "build a benchmark like MDCR from papers",

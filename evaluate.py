@@ -34,8 +34,8 @@ HELPER = os.environ.get("RANK", "0") != "0"
 
 def build_benchmark(config: DictConfig) -> Benchmark:
     """Return the configured benchmark; its settings become dataclasses here."""
-    given = OmegaConf.to_object(config)
-    options = dict(given if isinstance(given, dict) else vars(given))  # without a schema: somebody's own
+    loaded = OmegaConf.to_object(config)
+    options = dict(loaded if isinstance(loaded, dict) else vars(loaded))  # without a schema: somebody's own
     benchmark: Benchmark = get_class(options.pop("_target_"))(**options)
     return benchmark
 
@@ -65,9 +65,9 @@ def main(config: DictConfig) -> None:
     if HELPER:
         benchmark.serve(data.corpus)
         return
-    found = benchmark.run(folder, provenance, build_retriever, data)
+    report = benchmark.run(folder, provenance, build_retriever, data)
     if job.mode == RunMode.RUN:  # a multirun prints one table of all jobs at the end
-        found.show(folder)
+        report.show(folder)
 
 
 if __name__ == "__main__":

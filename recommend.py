@@ -6,6 +6,7 @@ In Python: `from citerec import Recommender`.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -69,11 +70,11 @@ def run(arguments: Sequence[str]) -> None:
     kind, target = COMMANDS[name]
     options = with_library(name, options)
 
-    def call(given: settings.LibrarySettings) -> None:
+    def call(chosen: settings.LibrarySettings) -> None:
         for logger in SAID:
             logging.getLogger(logger).setLevel(logging.INFO)
         module, _, function = target.partition(":")
-        getattr(import_module(module), function)(given)
+        getattr(import_module(module), function)(chosen)
 
     run_command(name, kind, call, options, logging.WARNING)
 
@@ -85,21 +86,50 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
     """
     if name == "build" and options and "=" not in options[0] and not options[0].startswith("-"):
         return [f"library={options[0]}", *options[1:]]
-    if name in ("build", "check") or any(option in HELP or _LIBRARY.match(option) for option in options):
+    for option in options:
+        key = option.partition("=")[0]
+        if "=" in option and key != "library" and get_close_matches(key, ["library"], 1, 0.7):
+            raise InputError(f"{key}: there is no such option; did you mean library?")
+    drafts = [option for option in options if name in ("ask", "draft", "check") and is_draft(option)]
+    if name == "ask" and drafts:
+        raise InputError(f"{drafts[0]} is a draft; its missing citations: citerec draft LIBRARY {drafts[0]}")
+    if any(option in HELP or _LIBRARY.match(option) for option in options):
+        return list(options)
+    plain = [option for option in options if "=" not in option and not option.startswith("-")]
+    if drafts and len(plain) == 2:  # in any order
+        [library] = [option for option in plain if option is not drafts[0]]
+        return [f"library={library}", *(option for option in options if option is not library)]
+    if name in ("build", "check"):
         return list(options)
     from citerec.library.commands.nearby import Nearby, is_there
 
+    if name == "ask" and len(plain) == 2 and is_there(plain[1]) and not is_there(plain[0]):
+        return [f"library={plain[1]}", *(option for option in options if option is not plain[1])]
+    if drafts:
+        options, draft = [option for option in options if option is not drafts[0]], drafts[0]
+    else:
+        draft = "..."
     if options and is_there(options[0]):
         return [f"library={options[0]}", *options[1:]]
     kind = COMMANDS[name][0]
     if options and "=" not in options[0] and (len(options) > 1 or not hasattr(kind, "positional")):
         raise InputError(f"{options[0]}: no such library; build it with citerec build, or correct its name")
     asks = kind.asks
-    found = Nearby.look(asks)
-    if command := found.command(name, "..."):
-        raise InputError(f"library is required; found {found.describe()}; go on with: {command}")
+    nearby = Nearby.look(asks)
+    if command := nearby.command(name, draft):
+        raise InputError(f"library is required; found {nearby.describe()}; go on with: {command}")
     example = "papers.bib: a file of papers, zotero or a" if asks else "my-library: a"
     raise InputError(f"library is required, as in citerec {name} {example} folder from citerec build")
+
+
+def is_draft(name: str) -> bool:
+    """True if an argument names a draft by its suffix."""
+    stem, suffix = os.path.splitext(name)
+    if not (stem and suffix[1:].isalpha()) or (len(name.split()) > 1 and not os.path.isfile(name)):
+        return False
+    from citerec.formats.drafts.languages import language_of
+
+    return language_of(suffix) is not None or (suffix == ".txt" and os.path.isfile(name))
 
 
 def command_help() -> str:

@@ -65,7 +65,9 @@ def main(config: DictConfig) -> float | None:
 
 def train(config: DictConfig) -> Path:
     """Train as configured (conf/train.yaml); returns the folder of the best weights."""
-    given = read_settings(RunSettings, {field.name: config[field.name] for field in fields(RunSettings)})
+    run_settings = read_settings(
+        RunSettings, {field.name: config[field.name] for field in fields(RunSettings)}
+    )
     settings, trainer = build(config.model), build(config.trainer)
     place, arguments = MODELS[type(settings)]
     source = str(OmegaConf.select(config, "data.dir", default="") or "")
@@ -79,12 +81,12 @@ def train(config: DictConfig) -> Path:
 
     run = TrainingRun(
         config.output_dir,
-        given.seed,
-        given.resume,
+        run_settings.seed,
+        run_settings.resume,
         trainer,
         list(instantiate(config.logger).values()),
         list(instantiate(config.callbacks or {}).values()),
-        given.checkpoint_minutes,
+        run_settings.checkpoint_minutes,
     )
     others = {argument: build(config[option]) for argument, option in arguments.items()}
     model.train(corpus, settings, run, **others)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, fields
 from difflib import get_close_matches
+from itertools import zip_longest
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -35,6 +36,7 @@ WIDTH, COLUMN = 110, 34
 """Width of the help, and the column where the notes begin."""
 _KEY = re.compile(r"(?:--)?([a-zA-Z_]\w*)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--([a-zA-Z_][\w-]*)")
+_SHORT = re.compile(r"-([a-zA-Z]\w*)")
 _NULL = ("null", "none", "")
 HELP = ("--help", "-h")
 
@@ -89,14 +91,17 @@ def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
     names = [part.name for part in fields(kind)]
     shown = [name.removesuffix("_") for name in names]
     positional = getattr(kind, "positional", "")
-    for argument in arguments:
+    for argument, following in zip_longest(arguments, arguments[1:], fillvalue="..."):
         pair = _KEY.fullmatch(argument)
         if pair and not (positional and _is_sentence(pair, hints)):
             key, value = pair[1], pair[2].replace("${cache_folder:}", str(cache_folder()))  # as in conf/
         elif flag := _FLAG.fullmatch(argument):
             key, value = flag[1].replace("-", "_"), "true"
             if hints.get(key, bool) is not bool:
-                raise InputError(f"--{flag[1]}: give a value, as {key}=...")
+                raise InputError(f"--{flag[1]}: write {key}={following}")
+        elif flag := _SHORT.fullmatch(argument):
+            [near] = get_close_matches(flag[1], shown, 1) or ["key"]
+            raise InputError(f"{argument}: write {near}={following}")
         elif positional:
             key, value = positional, argument
         else:

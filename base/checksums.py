@@ -32,7 +32,7 @@ def write_checksums(folder: Path, keep: bool = False) -> None:
     own = {other.parent for other in folder.rglob(CHECKSUMS)} - {folder}
     for file in sorted(folder.rglob("[!.]*")):
         if file.is_file() and file != path and own.isdisjoint(file.parents):
-            name = str(file.relative_to(folder))
+            name = file.relative_to(folder).as_posix()
             sums[name] = listed.get(name) or (file.stat().st_size, _checksum(file))
     write_text(path, json.dumps(sums, indent=1) + "\n")
     stamps = {name: _stamp(folder / name, checksum) for name, checksum in sums.items() if name not in listed}

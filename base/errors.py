@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import io
 import os
 import re
 import sys
@@ -48,6 +49,7 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
     def wrapped() -> None:
         # By default Hydra swallows exceptions and exits with 1.
         os.environ["HYDRA_FULL_ERROR"] = "1"
+        _exchange_utf8()
         for prepare in BEFORE_MAIN:
             prepare()
         try:
@@ -65,6 +67,15 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
             raise SystemExit(130) from None
 
     return wrapped
+
+
+def _exchange_utf8() -> None:
+    """Show what a console's encoding lacks, as Windows-1252 lacks most letters, as question marks; files and
+    pipes have UTF-8 unless the user chose another encoding."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            chosen = stream.isatty() or "PYTHONIOENCODING" in os.environ
+            stream.reconfigure(encoding=None if chosen else "utf-8", errors="replace")
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import gzip
 import hashlib
 import json
@@ -13,6 +12,8 @@ import os
 import re
 import shutil
 import sqlite3
+import stat
+import sys
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -35,6 +36,8 @@ SETTLED = 5.0
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 CHUNK = 1 << 22
 """Bytes copied at a time."""
+PATIENCE = 2.0
+"""Seconds in which another process may finish reading a file; Windows does not let us replace it before."""
 
 
 def user_cache() -> Path:
@@ -62,7 +65,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield unfinished
-        unfinished.replace(path)
+        _rename(unfinished, path)
     except OSError as error:
         if error.errno is None and is_full(error):
             error.errno = errno.ENOSPC  # with a name, the message that tells it is lost
@@ -74,9 +77,26 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically."""
+    """Write a text file atomically, the same on all systems."""
     with atomic_write(path) as unfinished:
-        unfinished.write_text(text, encoding="utf-8")
+        unfinished.write_bytes(text.encode())
+
+
+def _rename(new: Path, to: Path) -> None:
+    """Rename a file, which replaces another, or a folder; StorageError if another process has it open for
+    longer than PATIENCE, which only Windows minds."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            new.replace(to)
+            return
+        except PermissionError:
+            if not os.access(to.parent, os.W_OK):
+                raise
+            if time.monotonic() > until:
+                what = "is open in another program; close it, and run again"
+                raise StorageError(f"{to if to.exists() else new}: {what}") from None
+            time.sleep(0.02)
 
 
 def new_folder(output: str | Path) -> Path:
@@ -100,7 +120,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         unfinished.mkdir()
         yield unfinished
         if not _exchange(unfinished, folder):
-            unfinished.rename(folder)
+            _rename(unfinished, folder)
     except OSError as error:
         if Path(error.filename or "").is_relative_to(unfinished):
             error.filename = str(folder / Path(error.filename).relative_to(unfinished))
@@ -114,13 +134,13 @@ def _exchange(new: Path, old: Path) -> bool:
     if not old.exists():
         return False
     here, both = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     if rename is None or rename(here, os.fsencode(new), here, os.fsencode(old), both):
         aside = old.with_name(f".{old.name}.{os.getpid()}.aside")
-        old.rename(aside)
+        _rename(old, aside)
         try:
-            new.rename(old)
-        except OSError:
+            _rename(new, old)
+        except (OSError, StorageError):
             aside.rename(old)
             raise
         aside.rename(new)
@@ -134,22 +154,26 @@ def file_lock(lock: Path, work: str, wait: bool = True) -> Iterator[None]:
     The system frees it when its holder dies.
     work: what the holder does, for messages, e.g. "prepares the same corpus".
     """
-    with lock.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if not wait:
-                raise InputError(f"{lock.parent}: another process {work}; run again later") from None
-            log.info("waiting for another process that %s", work)
-            fcntl.flock(file, fcntl.LOCK_EX)
+    from filelock import FileLock, Timeout
+
+    held = FileLock(lock, thread_local=False)
+    try:
+        held.acquire(timeout=0)
+    except Timeout:
+        if not wait:
+            raise InputError(f"{lock.parent}: another process {work}; run again later") from None
+        log.info("waiting for another process that %s", work)
+        held.acquire()
+    try:
         yield
+    finally:
+        held.release()
 
 
 def remove_abandoned(folder: Path, suffix: str) -> None:
     """Remove folders NAME+suffix left by dead processes; live ones hold NAME.lock (file_lock)."""
     for unfinished in folder.glob(f"*{suffix}"):
-        with unfinished.with_suffix(".lock").open("w") as file, suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(InputError), file_lock(unfinished.with_suffix(".lock"), "is at work", wait=False):
             shutil.rmtree(unfinished, ignore_errors=True)
 
 
@@ -175,6 +199,14 @@ def database_disk_error(error: sqlite3.Error, path: Path) -> OSError | None:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     number = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}.get(code)
     return None if number is None else OSError(number, os.strerror(number), str(path))
+
+
+def relative_path(file: Path, folder: Path) -> str:
+    """Return the path of a file from a folder, with slashes; the whole path if it is on another drive."""
+    try:
+        return Path(os.path.relpath(file, folder)).as_posix()
+    except ValueError:
+        return file.as_posix()
 
 
 def real_path(path: str | Path) -> Path:
@@ -220,10 +252,20 @@ def open_bytes(path: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 
 def _open(path: str | Path) -> IO[bytes]:
     if not is_url(path):
-        return Path(path).open("rb")
+        return open_file(path)
     import fsspec
 
     return cast(IO[bytes], fsspec.open(path, "rb").open())
+
+
+def open_file(path: str | Path) -> IO[bytes]:
+    """Open a file to read. Raises OSError also for a pipe or device, which might never end."""
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if stat.S_ISDIR(mode := os.fstat(number).st_mode) or not stat.S_ISREG(mode):
+        os.close(number)
+        kind = "is a folder" if stat.S_ISDIR(mode) else "is a pipe or device"
+        raise OSError(errno.EINVAL, f"{kind}, not a file", str(path))
+    return os.fdopen(number, "rb")
 
 
 def read_limited(path: Path, largest: int) -> bytes:
@@ -265,7 +307,7 @@ def content_hash(path: Path, memo_folder: Path) -> str:
 def digest_file(path: Path, algorithm: str = "") -> str:
     """Return the hex digest of a file's content, by default 16 bytes of BLAKE2b."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             kind = algorithm or (lambda: hashlib.blake2b(digest_size=16))
             return hashlib.file_digest(file, kind).hexdigest()
     except OSError as error:

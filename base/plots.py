@@ -153,8 +153,9 @@ def curve_plot(
 def interval_plot(
     path: Path, values: Mapping[str, Mapping[str, tuple[float, float, float]]], title: str
 ) -> Figure:
-    """Draw {panel: {label: (value, low, high)}} as dots with their intervals; returns the figure."""
+    """Draw {panel: {label: (value, low, high)}} as dots with intervals, on one scale; returns the figure."""
     figure, axes = panels(title, [1] * len(values))
+    end = 1.1 * max(high for rows in values.values() for *_, high in rows.values())
     labels = list(dict.fromkeys(label for rows in values.values() for label in rows))
     for panel, (name, rows) in zip(axes, values.items(), strict=True):
         for label, (value, low, high) in rows.items():
@@ -169,7 +170,6 @@ def interval_plot(
                 ha="center",
                 textcoords="offset points",
             )
-        end = 1.1 * max(high for *_, high in rows.values())
         label = textwrap.fill(name, 72 // len(values))
         panel.set(xlabel=label, xlim=(0, end), ylim=(len(labels) - 0.5, -0.6))
         panel.set_yticks(range(len(labels)), labels if panel is axes[0] else [""] * len(labels))

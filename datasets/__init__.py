@@ -5,7 +5,7 @@ corpus      the store, mapped into memory           columns           its column
 tokenize    splits texts into words                 word_statistics   counts of words in a collection
 generate    the demo corpus                         cloze             passages whose own title is to be found
 splitting   papers to splits, without leaks         near_duplicates   texts that are nearly the same
-formats/    files of records: our JSON, BEIR        published/        addresses, checksums and downloads
-fulltext/   corpora from full texts                 languages/        LaTeX, Markdown, Typst and Org
+files/      files of records: our JSON, BEIR        published/        addresses, checksums and downloads
+building/   corpora from full texts and contexts    some_papers       a corpus of some papers of another
 citations/  citation graphs, as corpora             inspect/          reports on a corpus
 """

@@ -85,7 +85,7 @@ class Ragged:
         return mask
 
 
-def offsets_of(lengths: Ints) -> NDArray[np.int64]:
+def offsets_of(lengths: Ints | Sequence[int]) -> NDArray[np.int64]:
     """Convert row lengths [rows] to offsets [rows + 1]."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
@@ -104,6 +104,19 @@ def concat_ranges(
     numbers = np.repeat(starts - offsets[:-1], np.diff(offsets))
     numbers += np.arange(len(numbers))
     return numbers, offsets
+
+
+def sums_of_ranges(values: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[Any]:
+    """Sum values [total, ...] over n ranges, given by their offsets [n + 1]: [n, ...]; 0 for empty ones.
+
+    >>> sums_of_ranges(np.array([1, 2, 3]), np.array([0, 2, 2, 3])).tolist()
+    [3, 0, 3]
+    """
+    sums = np.zeros((len(offsets) - 1, *values.shape[1:]), values.dtype)
+    filled = offsets[:-1] < offsets[1:]
+    if filled.any():
+        sums[filled] = np.add.reduceat(values, offsets[:-1][filled])
+    return sums
 
 
 BATCH_ROWS = 8192
@@ -132,19 +145,6 @@ class TableWriter:
         """Append a batch of rows, column by column."""
         self._flush()
         self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
-
-    def append_rows(self, path: Path, rows: NDArray[np.int64]) -> None:
-        """Append the given rows, in ascending order, of another file with the same columns."""
-        first = 0
-        for batch in table_batches(path)[1] if len(rows) else ():
-            inside = rows[np.searchsorted(rows, first) : np.searchsorted(rows, first + len(batch))] - first
-            first += len(batch)
-            kept = batch if len(inside) == len(batch) else batch.take(pa.array(inside))
-            if 2 * len(kept) >= BATCH_ROWS or kept.nbytes >= BATCH_CHARACTERS // 2:
-                self.extend(kept.columns)
-            else:  # row by row, so that repeated copies do not pile up small batches
-                for row in kept.to_pylist():
-                    self.append(*row.values())
 
     def _flush(self) -> None:
         if self._rows:
@@ -194,13 +194,6 @@ class NameWriter:
         self._values.extend(self._codes.setdefault(name, len(self._codes)) for name in names)
         self._lengths.append(len(names))
 
-    def append_codes(self, names: Sequence[str], codes: Ragged) -> None:
-        """Append rows of codes into `names`; only before any other row."""
-        assert not self._codes, "must be the first rows"
-        self._codes = {name: code for code, name in enumerate(names)}
-        self._values.frombytes(codes.values.tobytes())
-        self._lengths.frombytes(codes.lengths.astype(np.int32).tobytes())
-
     def __len__(self) -> int:
         """Number of distinct names."""
         return len(self._codes)
@@ -236,19 +229,6 @@ class TokenWriter:
             self._file.write(np.ascontiguousarray(tokens.values, np.int32).data)
             self._lengths.frombytes(tokens.lengths.astype(np.int32).tobytes())
         self._texts, self._characters = [], 0
-
-    def append_rows(self, tokens: Ragged, rows: NDArray[np.int64]) -> None:
-        """Append the given rows, in ascending order, of tokens with the same ids."""
-        self._flush()
-        for first in range(0, len(rows), BATCH_ROWS):
-            part = rows[first : first + BATCH_ROWS]
-            if part[-1] - part[0] == len(part) - 1:
-                values = tokens.values[tokens.offsets[part[0]] : tokens.offsets[part[-1] + 1]]
-            else:
-                values = tokens.take(part).values
-            self._file.write(np.ascontiguousarray(values, np.int32).data)
-            lengths = tokens.offsets[part + 1] - tokens.offsets[part]
-            self._lengths.frombytes(lengths.astype(np.int32).tobytes())
 
     def close(self) -> None:
         """Flush and close the file; further calls do nothing."""
@@ -321,22 +301,18 @@ def write_words(
     folder: Path,
     words: pa.LargeStringArray,
     tokens: Sequence[tuple[TokenWriter, NDArray[np.bool_] | None]],
-    keep_order: bool = False,
 ) -> None:
     """Write the words and their counts, and finish the token writers with the final word ids.
 
     words: by id. tokens: each writer with a mask [rows] of the rows to count, None for all. Words are sorted
-    by descending count, or keep their order (keep_order).
+    by descending count.
     """
     counts = np.zeros(len(words), np.int64)
     for writer, counted in tokens:
         for ids in writer.chunks(counted):
             counts += np.bincount(ids, minlength=len(words))
     keys = [("count", "descending"), ("word", "ascending")]
-    if keep_order:
-        order = np.arange(len(words))
-    else:
-        order = pc.sort_indices(pa.table({"count": counts, "word": words}), keys).to_numpy()
+    order = pc.sort_indices(pa.table({"count": counts, "word": words}), keys).to_numpy()
     final = np.empty(len(words), np.int32)
     final[order] = np.arange(len(words), dtype=np.int32)
     for writer, _ in tokens:

@@ -23,7 +23,7 @@ from citerec.datasets.columns import Ragged, load_array, load_ragged, table_batc
 from citerec.datasets.records import default_citing_id
 from citerec.datasets.word_statistics import WordStatistics
 
-STORE_VERSION = 2
+STORE_VERSION = 3
 """Part of a store's fingerprint: raise it when its files or a tokeniser change."""
 
 MANIFEST = "store.json"

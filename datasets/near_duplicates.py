@@ -51,14 +51,13 @@ class Sets:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Near-duplicates: `rows` [n] of the queries, `others` [n] of the index, Jaccard similarities [n].
+    """Near-duplicates: `rows` [n] of the queries, `others` [n] of the index.
 
     cut: sets of the index that were not compared with all queries that share a rare element with them.
     """
 
     rows: Rows
     others: Rows
-    jaccard: NDArray[np.float64]
     cut: int
 
 
@@ -81,7 +80,7 @@ def near_pairs(
     cut = len(np.unique(lists.indices[dropped]))
     lists = csr_array((lists.data[kept], lists.indices[kept], offsets), shape=lists.shape)
     rare = _rarest(queries, threshold, strict)
-    rows, others, jaccard = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0)]
+    rows, others = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for start in range(0, len(queries), ROWS):
         sharing = (rare[start : start + ROWS] @ lists).tocoo()
         pairs = np.stack([sharing.row.astype(np.int64) + start, sharing.col.astype(np.int64)])
@@ -96,8 +95,7 @@ def near_pairs(
             near = shared >= _at_least(total, threshold / (1 + threshold), strict)
             rows.append(row[near])
             others.append(other[near])
-            jaccard.append(shared[near] / (total - shared)[near])
-    return Pairs(np.concatenate(rows), np.concatenate(others), np.concatenate(jaccard), cut)
+    return Pairs(np.concatenate(rows), np.concatenate(others), cut)
 
 
 def _rarest(sets: Sets, threshold: Fraction, strict: bool) -> csr_array:

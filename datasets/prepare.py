@@ -23,8 +23,6 @@ from types import TracebackType
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 from citerec.base.errors import InputError, quoted
 from citerec.base.files import (
@@ -89,7 +87,7 @@ Record = TypeVar("Record", PaperRecord, ContextRecord, QueryRecord)
 class StoreBuilder:
     """Writes the files of a store to `folder`.
 
-    Call `copy_from` to extend another store, then add_papers, add_contexts, add_split for each split, finish.
+    Call add_papers, add_contexts, add_split for each split, finish.
 
     max_bad_share: largest share of a part's records to drop; None if the first bad one is an error. terms: of
     the source. `dropped` has the bad records of each part: `papers`, `contexts`, `split NAME`.
@@ -121,7 +119,6 @@ class StoreBuilder:
         self._split_of_context: list[str | None] = []
         self._split_of_paper: list[str | None] = []  # the first split in which it cites
         self._outside: dict[str, int] = {}
-        self._continues = False
 
     def __enter__(self) -> StoreBuilder:
         return self
@@ -132,53 +129,6 @@ class StoreBuilder:
         for writer in self._writers:
             with suppress(OSError) if error is not None else nullcontext():
                 writer.close()
-
-    def copy_from(self, old: Corpus, papers: NDArray[np.int64], contexts: bool = True) -> None:
-        """Start from papers [K] of another store with the same settings; rows in ascending order.
-
-        contexts: also copy the contexts of these papers, in their splits. All words keep their ids, even if
-        they no longer occur; nothing is tokenised again.
-        """
-        assert not self._paper_rows, "must be called first"
-        self._continues = True
-        self._words.add_words(pa.array(old.words, pa.large_string()))
-        ids = list(old.paper_ids)
-        self._paper_rows = {ids[row]: number for number, row in enumerate(papers.tolist())}
-        self._papers.append_rows(old.path / "papers.arrow", papers)
-        self._titles.append_rows(old.title_tokens, papers)
-        self._abstracts.append_rows(old.abstract_tokens, papers)
-        self._years.frombytes(old.years[papers].tobytes())
-        self._fields.append_codes(list(old.field_names), old.fields.take(papers))
-        self._candidate += (2 * old.is_candidate[papers].view(np.uint8)).tobytes()
-        if contexts:
-            self._copy_contexts(old, papers)
-
-    def _copy_contexts(self, old: Corpus, papers: NDArray[np.int64]) -> None:
-        new_row = np.full(len(old.paper_ids), -1, np.int32)
-        new_row[papers] = np.arange(len(papers), dtype=np.int32)
-        citing = np.where(old.citing < 0, old.citing, new_row[old.citing.clip(min=0)])
-        kept = citing != -1
-        splits = {}
-        for name, split in old.splits.items():
-            cited = new_row[split.positives.values]
-            query = np.repeat(np.arange(len(split)), split.positives.lengths)
-            left = np.bincount(query[cited >= 0], minlength=len(split))
-            kept[split.contexts[left == 0]] = False
-            stay = (left > 0) & kept[split.contexts]
-            splits[name] = split.contexts[stay], cited[(cited >= 0) & stay[query]], left[stay]
-        rows = np.flatnonzero(kept)
-        new_context = np.cumsum(kept) - 1
-        ids = list(old.context_ids)
-        self._context_rows = {ids[row]: number for number, row in enumerate(rows.tolist())}
-        self._contexts.append_rows(old.path / "contexts.arrow", rows)
-        self._context_tokens.append_rows(old.context_tokens, rows)
-        self._citing.frombytes(citing[rows].tobytes())
-        for name, (contexts, cited, counts) in splits.items():
-            self._splits[name] = (
-                array("q", new_context[contexts].astype(np.int64).tobytes()),
-                array("i", cited.astype(np.int32).tobytes()),
-                array("i", counts.astype(np.int32).tobytes()),
-            )
 
     def add_papers(
         self, records: Iterable[PaperRecord | BadRecord], origin: Path, field: str | None = None
@@ -339,7 +289,7 @@ class StoreBuilder:
         save_arrays(self._folder, is_candidate=is_candidate, seen=seen, citing=citing, years=years)
         self._fields.finish()
         counted = [(self._titles, None), (self._abstracts, None), (self._context_tokens, in_train)]
-        write_words(self._folder, self._words.words(), counted, self._continues)
+        write_words(self._folder, self._words.words(), counted)
 
     @property
     def splits(self) -> list[str]:
@@ -504,12 +454,10 @@ def prepare_store(
     folder: Path,
     settings: dict[str, Any],
     max_bad_share: float = 0.01,
-    initialise: Callable[[StoreBuilder], None] = lambda _: None,
 ) -> None:
     """Prepare the store of a source at `folder`; only one process at a time may do so.
 
     settings: tokenizer, candidates, and on_error if it is "skip"; others as for open_records.
-    initialise: may call StoreBuilder.copy_from, to extend another store.
     """
     started = time.perf_counter()
     skip = settings.get("on_error") == "skip"
@@ -518,7 +466,6 @@ def prepare_store(
         stamps = [file_stamp(path) for path in source.files.values()]
         share = max_bad_share if skip else None
         with StoreBuilder(building, settings["tokenizer"], share, source.terms) as builder:
-            initialise(builder)
             builder.add_papers(source.papers(), source.origin("papers"), source.field)
             builder.add_contexts(source.contexts(), source.origin("contexts"))
             for split, queries in source.splits.items():
@@ -568,7 +515,7 @@ def new_store(folder: Path, manifest: dict[str, Any]) -> Iterator[Path]:
 
 
 def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDWR)  # Windows writes out no file that is only read
     try:
         os.fsync(descriptor)
     finally:

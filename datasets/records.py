@@ -31,6 +31,11 @@ OTHER_WORD = OTHER_MARKER.lower()
 MARKER_WORDS = (TARGET_WORD, OTHER_WORD)
 """The markers as tokens; both tokenisers lower-case."""
 
+WINDOW = 200
+"""Characters on each side of the mark that a context has, as in the published data sets."""
+SURROUNDINGS = {"paragraph": 600, "section": 2000}
+"""Fields of the text around a context, and the characters on each side of the mark that they have."""
+
 SPLITS = ("train", "val", "test")
 """The default splits."""
 TRAIN = "train"
@@ -312,3 +317,19 @@ def dropped_summary(files: Mapping[str, Mapping[str, Any]]) -> str:
     """Format dropped records by file on one line. files: as in `dropped_table`."""
     totals = ((sum(counts["kinds"].values()), counts) for counts in files.values())
     return ", ".join(f"{dropped:,} of {c['records']:,} in {c['file']}" for dropped, c in totals if dropped)
+
+
+_PARTS = re.compile(r"[{}\[\]<>\",;@]")
+_SUFFIX = re.compile(r"(?:TODO|FIXME|XXX)(?=\W)(.*)", re.IGNORECASE | re.DOTALL)
+_WORDS = re.compile(r"[^\W\d_]{2,}|\d+")
+
+
+def target_mark(command: str) -> str:
+    r"""Return TARGET_MARKER after the words of the suffixes of missing keys, as rankers read names and years.
+
+    >>> target_mark(r"\citep{TODO:blei2003latent, lee2020}"), target_mark("[see @TODO:srivastava; @?]")
+    ('Blei 2003 Latent TARGETCIT', 'Srivastava TARGETCIT')
+    """
+    keys = (_SUFFIX.fullmatch(part.strip()) for part in _PARTS.split(command))
+    words = (word for key in keys if key for word in _WORDS.findall(key[1]))
+    return " ".join([*(word[0].upper() + word[1:] for word in words), TARGET_MARKER])

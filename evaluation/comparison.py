@@ -170,14 +170,18 @@ def compare(
     papers per query that are ranked.
     Raises InputError for an unknown measure, fewer than two systems, or a ranking of other queries.
     """
-    named = systems if isinstance(systems, Mapping) else {_name(n, one): one for n, one in enumerate(systems)}
+    named = (
+        systems
+        if isinstance(systems, Mapping)
+        else {_name(n, system): system for n, system in enumerate(systems)}
+    )
     if len(named) < 2 or len(named) < len(systems):
         raise InputError(
             "compare: give two or more systems; by name ({name: system}) if their names are equal"
         )
     measured = {
-        name: measure(one if isinstance(one, Ranking) else one.search(split, k), measures)
-        for name, one in named.items()
+        name: measure(system if isinstance(system, Ranking) else system.search(split, k), measures)
+        for name, system in named.items()
     }
     first = next(iter(measured.values()))
     rows: list[dict[str, Any]] = []
@@ -193,14 +197,14 @@ def compare(
                 "low": low[column],
                 "high": high[column],
             }
-            one = None
+            test = None
             if values is not first:
-                one = paired_difference(values.values[label], first.values[label], values.papers)
+                test = paired_difference(values.values[label], first.values[label], values.papers)
             row |= {
-                "difference": one and one.difference,
-                "difference_low": one and one.low,
-                "difference_high": one and one.high,
-                "p": one and one.p,
+                "difference": test and test.difference,
+                "difference_low": test and test.low,
+                "difference_high": test and test.high,
+                "p": test and test.p,
             }
             rows.append(row)
     tested = [row for row in rows if row["p"] is not None]

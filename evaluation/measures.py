@@ -56,12 +56,16 @@ def evaluate(
     (evaluation.significance); NaN if all queries come from a single citing paper.
     Raises InputError for an unknown measure, a cutoff beyond k, and a ranking of other queries.
     """
-    found = measure(ranking, measures)
+    measured = measure(ranking, measures)
     if not intervals:
-        return means(found.values)
-    low, high = significance.intervals(np.stack(list(found.values.values()), axis=1), found.papers, seed=seed)
+        return means(measured.values)
+    low, high = significance.intervals(
+        np.stack(list(measured.values.values()), axis=1), measured.papers, seed=seed
+    )
     ends = zip(low.tolist(), high.tolist(), strict=True)
-    return {name: (mean, *end) for (name, mean), end in zip(means(found.values).items(), ends, strict=True)}
+    return {
+        name: (mean, *end) for (name, mean), end in zip(means(measured.values).items(), ends, strict=True)
+    }
 
 
 def measure(ranking: Ranking, measures: Sequence[str]) -> PerQuery:
@@ -83,7 +87,7 @@ def measure(ranking: Ranking, measures: Sequence[str]) -> PerQuery:
 def _parse_measure(name: str, k: int) -> Measure:
     """Return the measure of that name; InputError if it is unknown, or cut off beyond k papers."""
     try:
-        measure = ir_measures.parse_measure(_STANDARD.sub(lambda found: _NAMES[found[0]], name))
+        measure = ir_measures.parse_measure(_STANDARD.sub(lambda match: _NAMES[match[0]], name))
     except (NameError, SyntaxError, ValueError):
         raise InputError(f"{name}: no such measure; R@10, MRR, nDCG@10, P@5 and AP are some") from None
     if not ir_measures.pytrec_eval.supports(measure):

@@ -116,13 +116,6 @@ class PipelineSettings(ContextSettings):
 
 
 @dataclass(frozen=True)
-class GlobalRerankSettings(PipelineSettings):
-    query_tokens: int | None = None
-    """tokens of a pair reserved for the query, the rest for the candidate (rerank.cross_encoder.pairs); null:
-    as trained"""
-
-
-@dataclass(frozen=True)
 class PoolSettings(Settings):
     """Queries are papers, each with a given pool of candidates."""
 
@@ -288,7 +281,7 @@ for name, kind, target in (
     ("pipeline", PipelineSettings, "contexts.pipeline.Pipeline"),
     ("rerank", PipelineSettings, "contexts.pipeline.Reranking"),
     ("global_prefetch", ContextSettings, "papers.reranking.GlobalPrefetch"),
-    ("global_rerank", GlobalRerankSettings, "papers.reranking.GlobalReranking"),
+    ("global_rerank", PipelineSettings, "papers.reranking.GlobalReranking"),
     ("mdcr", MDCRSettings, "papers.mdcr.MDCR"),
     ("csfcube", CSFCubeSettings, "papers.csfcube.CSFCube"),
     ("scidocs", SciDocsSettings, "papers.scidocs.SciDocs"),

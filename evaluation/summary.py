@@ -47,12 +47,22 @@ TRAINING = "training.png"
 
 @dataclass
 class SweepJob:
-    """A finished job of a sweep: its folder, overrides, and metrics or the reason of its failure."""
+    """A finished job of a sweep: its folder, overrides, and metrics or the reason of its failure.
+
+    kind, settings: of an evaluation, its benchmark.
+    """
 
     folder: Path
     overrides: dict[str, str]
     metrics: dict[str, Any] = field(default_factory=dict)
     failure: str = ""
+    kind: type[Benchmark] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def flat(self) -> dict[str, Any]:
+        """The metrics of all groups."""
+        return flatten_groups(self.metrics)
 
     def label(self, keys: Sequence[str]) -> str:
         """Label the job by its values of these keys, or by its folder."""
@@ -108,8 +118,8 @@ class Summary(Callback):
         keys = list(dict.fromkeys(key for job in jobs for key in job.overrides))
         varied = [key for key in keys if len({job.overrides.get(key) for job in jobs}) > 1] or keys
         labels = [job.label(varied) for job in jobs]
-        benchmarks = dict.fromkeys(filter(None, map(benchmark_of, jobs)))
-        columns = [*(name for kind in benchmarks for name in kind.columns), *self.columns]
+        kinds = dict.fromkeys(job.kind for job in jobs if job.kind)
+        columns = [*(name for kind in kinds for name in kind.columns), *self.columns]
         rows = _rows(jobs, varied, columns)
         text = [_markdown(sweep, jobs, labels, rows), *_plots(sweep, jobs, labels)]
         write_text(sweep / "summary.md", "\n\n".join(text) + "\n")
@@ -124,32 +134,25 @@ class Summary(Callback):
 
 
 def read_job(folder: Path) -> SweepJob:
-    """Read overrides and metrics, or the failure, from a job's folder."""
+    """Read overrides, benchmark and metrics, or the failure, from a job's folder."""
+    from hydra.utils import get_class
     from omegaconf import OmegaConf
 
     overrides = OmegaConf.to_container(OmegaConf.load(folder / ".hydra" / "overrides.yaml"))
     pairs = [str(override).lstrip("+~").partition("=") for override in overrides or []]
     job = SweepJob(folder, {key: value for key, _, value in pairs})
+    config = folder / ".hydra" / "config.yaml"
+    if config.is_file() and (benchmark := OmegaConf.load(config).get("benchmark")):
+        settings: Any = OmegaConf.to_container(benchmark, resolve=True)
+        job.kind, job.settings = get_class(settings["_target_"]), settings
     try:
         if (folder / FAILURE).is_file():
             job.failure = (folder / FAILURE).read_text("utf-8").strip()
         else:
-            job.metrics = flatten_groups(json.loads((folder / METRICS).read_text("utf-8")))
+            job.metrics = json.loads((folder / METRICS).read_text("utf-8"))
     except (OSError, ValueError) as error:
         job.failure = f"no metrics: {error}"
     return job
-
-
-def benchmark_of(job: SweepJob) -> type[Benchmark] | None:
-    """Return the benchmark of an evaluation, or the one that a training validates with, if any."""
-    from hydra.utils import get_class
-    from omegaconf import OmegaConf
-
-    path = job.folder / ".hydra" / "config.yaml"
-    target = OmegaConf.select(OmegaConf.load(path), "benchmark._target_") if path.is_file() else None
-    if "val/f1@20" in job.metrics:
-        target = "citerec.evaluation.benchmarks.papers.reranking.GlobalReranking"
-    return get_class(target) if target else None
 
 
 def find_jobs(sweep: Path, since: float) -> list[Path]:
@@ -165,12 +168,15 @@ def result_file(job: SweepJob) -> str:
 
 def _rows(jobs: Sequence[SweepJob], varied: Sequence[str], patterns: Sequence[str]) -> list[list[str]]:
     """Return header and rows: varied options, then the metrics that match; without empty columns."""
-    names = dict.fromkeys(name for job in jobs for name in job.metrics)
+    results = [job.flat for job in jobs]
+    names = dict.fromkeys(name for metrics in results for name in metrics)
     columns = list(dict.fromkeys(name for pattern in patterns for name in fnmatch.filter(names, pattern)))
-    pools = [job.metrics["candidates"] for job in jobs if isinstance(job.metrics.get("candidates"), int)]
+    pools = [metrics["candidates"] for metrics in results if isinstance(metrics.get("candidates"), int)]
     pool = max(pools, default=math.inf)  # recall@k is trivial for k >= pool size
     columns = [name for name in columns if not name.startswith("recall@") or int(name[7:]) < pool]
-    rows = align_columns([[job.metrics.get(name) for job in jobs] for name in columns]) or [[] for _ in jobs]
+    rows = align_columns([[metrics.get(name) for metrics in results] for name in columns]) or [
+        [] for _ in jobs
+    ]
     for job, row in zip(jobs, rows, strict=True):
         if job.failure and row:
             row[0] = "failed"
@@ -191,18 +197,13 @@ def _markdown(sweep: Path, jobs: list[SweepJob], labels: list[str], rows: list[l
 
 def _plots(sweep: Path, jobs: Sequence[SweepJob], labels: Sequence[str]) -> list[str]:
     """Draw the curves of the finished jobs of each benchmark; return links to them."""
-    from omegaconf import OmegaConf
-
     from citerec.evaluation.benchmark import Output
     from citerec.evaluation.report import Curves, draw_curves
 
     outputs: dict[type[Benchmark], dict[str, Output]] = {}
     for job, label in zip(jobs, labels, strict=True):
-        if (job.folder / REPORT).is_file() and (kind := benchmark_of(job)):
-            metrics = json.loads((job.folder / METRICS).read_text("utf-8"))
-            config = OmegaConf.load(job.folder / ".hydra" / "config.yaml")
-            settings: Any = OmegaConf.to_container(config.benchmark, resolve=True)
-            outputs.setdefault(kind, {})[label] = Output(job.folder, metrics, settings)
+        if job.kind and job.metrics:
+            outputs.setdefault(job.kind, {})[label] = Output(job.folder, job.metrics, job.settings)
     links = []
     for kind, shown in outputs.items():
         for plot in kind.view(shown, sweep.name):
@@ -213,11 +214,11 @@ def _plots(sweep: Path, jobs: Sequence[SweepJob], labels: Sequence[str]) -> list
 
 
 def _csv(jobs: list[SweepJob], keys: list[str]) -> str:
-    names = list(dict.fromkeys(name for job in jobs for name in job.metrics))
+    names = list(dict.fromkeys(name for job in jobs for name in job.flat))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*(f"override:{key}" for key in keys), *names, "folder", "failure"])
     for job in jobs:
         overrides = [job.overrides.get(key, "") for key in keys]
-        writer.writerow([*overrides, *(job.metrics.get(name, "") for name in names), job.folder, job.failure])
+        writer.writerow([*overrides, *(job.flat.get(name, "") for name in names), job.folder, job.failure])
     return text.getvalue()

@@ -28,11 +28,15 @@ class CitationSpan(NamedTuple):
 
 
 class Paragraph(NamedTuple):
-    """Running text; consecutive paragraphs of one section are joined."""
+    """Running text; consecutive paragraphs of one section are joined.
+
+    reread: an earlier paragraph has this text without its notes, so only citations that it lacked are new.
+    """
 
     text: str
     citations: list[CitationSpan]
     section: str = ""
+    reread: bool = False
 
 
 class Reference(NamedTuple):

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
+_EARLY = re.compile(
+    r"(?:c(?:a|irca)?\.? ?)?(0\d\d[1-9]|0\d[1-9]\d|[1-9]\d\d)(?:(?:-\d\d){1,2}|~)?(?: (?:AD|CE))?", re.I
+)
 _DATE_YEAR = re.compile(r"(?<!\d)(?<!^-)(0[1-9]\d\d|[12]\d(?:\d[\dXu]|[XxUu]{2}))(?:\d{4})?(?!\d)")
 """A year, also with unknown digits, or a date of eight digits."""
 ARXIV_ID = r"(?:\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Z]{2})?/\d{7})"
@@ -24,6 +27,10 @@ _ARXIV = re.compile(
 )
 
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
+_NOTED_DOI = re.compile(
+    r"^\s*(?:doi\s*[:=]?\s*|https?://(?:dx\.)?doi\.org/)?10\.\d{4,9}/\S+\s*$", re.I | re.M
+)
+_OPENING = {")": "(", "]": "[", "}": "{"}
 
 
 def find_year(text: str) -> int:
@@ -34,11 +41,15 @@ def find_year(text: str) -> int:
 
 def date_year(text: str) -> int:
     """Return the first year of what is known to be a date; 0 if it has none, or one before the common era.
+    One before 1000 has three digits, or zeros before it.
 
-    >>> [date_year(text) for text in ("1687///", "c. 1450", "199X", "2010-05/2012-02", "20180301", "-0399")]
-    [1687, 1450, 1990, 2010, 2018, 0]
+    >>> [date_year(text) for text in ("1687///", "c. 1450", "199X", "20180301", "-0399", "800", "0050")]
+    [1687, 1450, 1990, 2018, 0, 800, 50]
     """
-    match = _DATE_YEAR.search(text.strip())
+    text = text.strip()
+    if early := _EARLY.fullmatch(text):
+        return int(early[1])
+    match = _DATE_YEAR.search(text)
     return int(re.sub("[XxUu]", "0", match[1])) if match else 0
 
 
@@ -91,12 +102,14 @@ def identifier(kind: str, value: str) -> str:
 
     >>> identifier("DOI", "https://doi.org/10.1000/ABC."), identifier("PubMed", "123")
     ('doi:10.1000/abc', 'pmid:123')
+    >>> identifier("doi", "10.1016/0304-3975(84)"), identifier("doi", "10.1000/a).")
+    ('doi:10.1016/0304-3975(84)', 'doi:10.1000/a')
     >>> identifier("pmcid", "PMC123"), identifier("ArXiv", "2101.00001v2")
     ('pmc:123', 'arxiv:2101.00001')
     """
     kind, value = identifier_kind(kind), value.strip().lower()
     if kind == "doi":
-        value = _DOI_STARTS.sub("", value, count=1).rstrip(".,;:)]}")
+        value = _doi_end(_DOI_STARTS.sub("", value, count=1))
     elif kind == "pmc":
         value = value.removeprefix("pmc")
     elif kind == "arxiv":
@@ -126,4 +139,24 @@ def clean_doi(text: str) -> str:
     '10.1145/3397271.3401075'
     """
     match = _DOI.search(text)
-    return match[0].rstrip(".,;}\"'").lower() if match and match[0].isprintable() else ""
+    return _doi_end(match[0]).lower() if match and match[0].isprintable() else ""
+
+
+def doi_in_note(text: str) -> str:
+    """Return the DOI that a note names in a line of its own, as Zotero's field Extra does; "" if none.
+
+    >>> doi_in_note("Citation Key: lee\\nDOI: 10.1000/a"), doi_in_note("see 10.1000/b")
+    ('10.1000/a', '')
+    """
+    match = _NOTED_DOI.search(text)
+    return clean_doi(match[0]) if match else ""
+
+
+def _doi_end(doi: str) -> str:
+    """Return a DOI without the punctuation after it; brackets that it opens itself are its own."""
+    while doi:
+        sign = doi[-1]
+        if sign not in ".,;:\"'" and doi.count(sign) <= doi.count(_OPENING.get(sign, sign)):
+            break
+        doi = doi[:-1]
+    return doi

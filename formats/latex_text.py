@@ -40,15 +40,22 @@ _OUTSIDE_FORMULAS = re.compile(
 # Macros by pylatexenc's notation of their arguments; dropped ones print nothing in running text.
 _DROPPED = {
     "[{": "footnote footnotetext thanks caption captionof todo marginpar includegraphics orcid email",
-    "*{": "ref eqref autoref cref Cref pageref nameref label vspace hspace index url nocite input citestyle",
+    "*{": "ref eqref autoref cref Cref pageref nameref label vspace hspace index url nocite input citestyle "
+    "vref Vref vpageref subref Autoref fref Fref figref tabref secref labelcref zcref fullref subcaptionref "
+    "cline phantomsection",
     "{": "color bibliography bibliographystyle affiliation institute pagestyle hypersetup setcitestyle "
     "noopsort NoopSort sortnoop SortNoop",
-    "{{": "setlength addtolength setcounter defcitealias newcites",
+    "{{": "setlength addtolength setcounter defcitealias newcites crefrange Crefrange",
+    "{{{": "addcontentsline addtocontents",
 }
 _KEPT = "mbox hbox textmd textsf texttt textup textnormal enquote"
 _ONE_ARGUMENT_KEPT = {
     **dict.fromkeys(("href", "bibinfo", "bibfield", "foreignlanguage", "raisebox", "scalebox"), ("{{", 2)),
     "textcolor": ("[{{", 3),
+    "hyperref": ("[{", 2),
+    "mintinline": ("[{{", 3),
+    "lstinline": ("[{", 2),
+    **dict.fromkeys(("multicolumn", "multirow", "resizebox"), ("{{{", 3)),
     "printfirst": ("{{", 1),
 }
 _LOGOS = "TeX LaTeX BibTeX ConTeXt LuaTeX LuaLaTeX XeTeX XeLaTeX pdfTeX pdfLaTeX AmSTeX TikZ"
@@ -56,7 +63,26 @@ _SIGNS = {
     **{"textbraceleft": "{", "textbraceright": "}", "textasciicircum": "^", "textbar": "|", "textslash": "/"},
     **{"textless": "<", "textgreater": ">", "textunderscore": "_", "lt": "<", "gt": ">", "ne": "≠"},
     **{"S": "§", "P": "¶", "pounds": "£", "euro": "€", "copyright": "©", "ddag": "‡", "degree": "°"},
-    **{"Dash": "—", "hyp": "-", "-": "", "mathplus": "+", "slash": "/", "LaTeXe": "LaTeX2e"},
+    **{
+        "Dash": "—",
+        "ndash": "–",
+        "mdash": "—",
+        "hyp": "-",
+        "hyphen": "-",
+        "nobreakdash": "",
+        "nobreakhyphen": "-",
+    },
+    **{"celsius": "°C", "degreeCelsius": "°C", "textcelsius": "°C", "ohm": "Ω", "micro": "µ", "percent": "%"},
+    **{
+        "angstrom": "Å",
+        "metre": "m",
+        "meter": "m",
+        "gram": "g",
+        "kilogram": "kg",
+        "second": "s",
+        "kelvin": "K",
+    },
+    **{"-": "", "mathplus": "+", "slash": "/", "LaTeXe": "LaTeX2e"},
 }
 _SWITCHES = (
     "Big Bigl Bigr Huge LARGE Large aftergroup allowbreak begingroup bf bfseries bgroup big bigl bigr "
@@ -120,12 +146,76 @@ def _is_known(macro: str) -> bool:
 
 
 def with_unknown_macros(latex: str, texts: Mapping[str, str]) -> str:
-    r"""Write out macros without arguments that are not known: what `texts` has for them, else their names.
+    r"""Write out macros without arguments that are not known: what `texts` has for them, else their names if
+    they have capitals, as those of logos do.
 
-    >>> with_unknown_macros(r"{\TUG} \emph{a} in \apj", {"apj": "Astrophysical Journal"})
+    >>> with_unknown_macros(r"{\TUG} \emph{a}\foo in \apj", {"apj": "Astrophysical Journal"})
     '{TUG} \\emph{a} in Astrophysical Journal'
     """
-    return _MACRO.sub(lambda match: match[0] if _is_known(match[1]) else texts.get(match[1], match[1]), latex)
+
+    def written(match: re.Match[str]) -> str:
+        name = match[1]
+        return match[0] if _is_known(name) else texts.get(name, "" if name.islower() else name)
+
+    return _MACRO.sub(written, latex)
+
+
+_UMLAUTS = {
+    **{f'"{letter}': umlaut for letter, umlaut in zip("aouAOUeiEI", "äöüÄÖÜëïËÏ", strict=True)},
+    **{'"s': "ß", '"z': "ß", '"S': "SS", '"c': "c", '"C': "C"},
+    **{f'"{letter}': letter for letter in "flmnprtFLMNPRT"},
+}
+_LETTERS = {
+    **dict.fromkeys(("german", "ngerman", "austrian", "naustrian", "swissgerman", "nswissgerman"), _UMLAUTS),
+    **dict.fromkeys(("dutch", "swedish", "finnish", "estonian"), _UMLAUTS),
+    "polish": {f'"{a}': b for a, b in zip("acelnosxrACELNOSXR", "ąćęłńóśźżĄĆĘŁŃÓŚŹŻ", strict=True)},
+    "slovene": {f'"{a}': b for a, b in zip("cszCSZ", "čšžČŠŽ", strict=True)},
+}
+"""Letters that babel's languages write with a quotation mark."""
+_SIGN = {
+    **{'"`': "„", "\"'": "“", '"<': "«", '">': "»", '"=': "-", '"~': "-", '"-': "", '"|': "", '""': ""},
+    **{'"---': " — ", '"--~': " — ", '"--*': "— ", '"/': "/"},
+}
+_LOADED = re.compile(
+    r"\\(?:documentclass|usepackage)\s*\[([^\[\]]*)\]\s*\{[^{}]*\}|\\usepackage\s*\{(n?german)\}"
+    r"|\\(?:setdefault|setmain|setother|select)language\s*(?:\[[^\[\]]*\]\s*)?\{(\w+)\}"
+)
+_SHORTHAND = re.compile(
+    r"(?<!\\)\"(?:-{2}[-~*]|[`'<>=~|/-]|\"(?=[^\W\d_]))"
+    r"|(?<![\\=\s(\[{])\"[a-zA-Z]|(?<=[\s(\[{])\"[AOUaou](?=[a-z]+[\s,.;:)\]}~-])"
+)
+_GUILLEMETS = re.compile(r"<<\s*~?([^<>\n]{1,500}(?:\n[^<>\n]+){0,5}?)~?\s*>>")
+
+
+_SIGNS_ONLY = re.compile(
+    r"russian|ukrainian|bulgarian|danish|norsk|nynorsk|spanish|portuguese|brazil(?:ian)?|italian|french"
+)
+"""Languages that have only signs."""
+
+
+def shorthands(latex: str) -> dict[str, str] | None:
+    """Return the letters of babel's shorthands in a document; None if its languages have no shorthands."""
+    names = {
+        name.strip()
+        for match in _LOADED.finditer(latex)
+        for part in match.groups("")
+        for name in part.split(",")
+    }
+    languages = [name.split("=")[-1].strip() for name in names]
+    loaded = [_LETTERS[name] for name in languages if name in _LETTERS]
+    if not loaded and not any(map(_SIGNS_ONLY.fullmatch, languages)):
+        return None
+    return {sign: letter for letters in loaded for sign, letter in letters.items()}
+
+
+def with_shorthands(latex: str, letters: Mapping[str, str]) -> str:
+    r"""Write out babel's shorthands. letters: those of its languages.
+
+    >>> with_shorthands('h"aufig, "`Stra"se"\', Pe"=Pa "--- <<so>>', shorthands(r"\usepackage{ngerman}"))
+    'häufig, „Straße“, Pe-Pa  —  «so»'
+    """
+    text = _SHORTHAND.sub(lambda match: _SIGN.get(match[0], letters.get(match[0], match[0])), latex)
+    return _GUILLEMETS.sub(r"«\1»", text)
 
 
 @cache

@@ -14,6 +14,12 @@ _GENERATIONS = frozenset(("jr", "sr", "ii", "iii", "iv"))
 _SUFFIXES = frozenset(("jr", "sr", "jnr", "snr", "ii", "iii", "iv", "2nd", "3rd", "4th", "phd", "md"))
 _COMPANIES = frozenset(("inc", "ltd", "llc", "corp", "co", "gmbh", "ag", "plc", "kg", "ev", "lp", "pty ltd"))
 """What follows the comma in a company's name."""
+AND = r"(?:and|und|et|y|e|og|och|ja|en|i|и|та|και|\\?&)"
+ET_AL = (
+    r"(?:et\s+(?:al|coll)\b\.?|u\.\s?a\.|y\s+otros\b|e\s+outros\b|и\s+др\b\.?|та\s+ін\b\.?|i\s+in\.|a\s+kol\."
+    r"|m\.\s?fl\.|ym\.|ve\s+ark\.|κ\.\s?ά\.|等)"
+)
+"""Between two authors, and after some of them, in running text of several languages."""
 _OTHERS = frozenset(("others", "et al", "et al."))
 _OPTION = re.compile(
     r"[\s\"]*((?:family|given|prefix|suffix)(?:-i|-un)?|xdata"
@@ -30,12 +36,16 @@ _WITH_INITIALS = re.compile(
 """A family name and initials, as in PubMed: Penkov MA, Roe C.D., Moss RJ 3rd."""
 _TWO_CAPITALS = re.compile(r"\s*[A-Z]{2}\s*")
 _INITIALS_LAST = re.compile(r", (?:[A-Z][. -]*){1,4}$")
+_HAN = re.compile(r"[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3041-\u30ff\uac00-\ud7a3]{2,8}")
+"""Names in Chinese, Japanese and Korean, where the family name comes first."""
 _IN_BRACES = re.compile(rf"\{{{_WITH_INITIALS.pattern}\}}(?:\s*,\s*\{{{_WITH_INITIALS.pattern}\}})+")
 _ONE_NAME = re.compile(r"[A-ZÀ-Þ][\w'’-]+")
 _INITIALS_FIRST = re.compile(r"(?:[^\W\d_]\.[ -]*)+[^\W\d_][\w'’-]+")
 _FULL = re.compile(r"[A-ZÀ-Þ][\w'’.-]*(?: [\w'’.-]+){0,2} [A-ZÀ-Þ][\w'’-]+")
-_MORE = re.compile(r"[,;&\s]+(?:and )?\b(?:et\.? al(?:\.|ii\b|\b)|and others\b)[\s,.]*$", re.IGNORECASE)
-_BETWEEN = re.compile(r"\s*\\?&\s*|[\s,]+(?:and|und|et)\s+", re.IGNORECASE)
+_MORE = re.compile(
+    r"(?<![,;&\s])[,;&\s]++(?:and )?\b(?:et\.? al(?:\.|ii\b|\b)|and others\b)[\s,.]*$", re.IGNORECASE
+)
+_BETWEEN = re.compile(r"(?<!\s)\s*+\\?&\s*|(?<![\s,])[\s,]++(?:and|und|et)\s+", re.IGNORECASE)
 _INSTITUTION = re.compile(
     r"\b(?:universi|institu|departm|minist|agenc|council|commit|commiss|associ|societ|foundat|administ|servic"
     r"|cent(?:er|re)\b|group|collab|consort|team|office|bureau|bank|board|compan|corpor|press|academ|organi[sz]at"
@@ -60,9 +70,11 @@ class Name(NamedTuple):
     def full(self) -> str:
         """The name in its usual order.
 
-        >>> Name("Berg", "Anna", "van der", "Jr.").full
-        'Anna van der Berg Jr.'
+        >>> Name("Berg", "Anna", "van der", "Jr.").full, Name("王", "小明").full
+        ('Anna van der Berg Jr.', '王小明')
         """
+        if self.given and _HAN.fullmatch(self.family + self.given):
+            return self.family + self.given
         parts = (self.given, self.particle, self.family, self.suffix)
         return self.literal or " ".join(filter(None, parts))
 
@@ -183,7 +195,8 @@ def _without_braces(text: str) -> str:
 
 
 def _is_suffix(word: str) -> bool:
-    return word.replace(".", "").strip(", ").lower() in _SUFFIXES
+    word = word.replace(".", "").strip(", ")
+    return word.lower() in _SUFFIXES and word != "Md"  # Mohammad, not a doctor
 
 
 def parse_names(text: str) -> list[Name]:

@@ -21,7 +21,7 @@ four are compared.
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
@@ -190,7 +190,7 @@ def _identity(paper: LibraryPaper) -> Identity:
         | (0 if preprint else _KINDS.get(type_of_entry, 0)) << _KIND_BITS
         | month << _MONTH_BITS
         | day << _DAY_BITS,
-        paper.year,
+        max(paper.year, 0),
     )
 
 
@@ -258,3 +258,40 @@ def similar_titles(first: str, other: str) -> bool:
     shorter = min(len(words), len(others))
     same_letters = normalise_title(first) == normalise_title(other)
     return same_letters or (shorter > 0 and len(words & others) * 2 >= shorter)
+
+
+MAX_SAME_KEY = 100
+"""Maximum number of different papers per key, such as a title, to compare a record with."""
+
+
+def first_records(records: Iterable[Identity], distinct: int = 0) -> list[int]:
+    """Return, for each record, the place of the first one of the same work.
+
+    distinct: number of the first records that are known to be different works.
+    """
+    firsts = list[int]()
+    by_key: tuple[dict[int, list[int]], ...] = ({}, {}, {}, {})  # by id, DOI, arXiv id and title
+    papers: dict[int, Identity] = {}  # merged identity of each first one's records
+    for row, own in enumerate(records):
+        first = _find_first(own, by_key, papers) if row >= distinct else None
+        papers[row if first is None else first] = own if first is None else papers[first].joined(own)
+        firsts.append(row if first is None else first)
+        for index, key in zip(by_key, own[:4], strict=True):
+            if key:
+                listed = index.setdefault(key, [])
+                if firsts[row] not in listed and len(listed) < MAX_SAME_KEY:
+                    listed.append(firsts[row])
+    return firsts
+
+
+def _find_first(
+    own: Identity, by_key: tuple[dict[int, list[int]], ...], papers: dict[int, Identity]
+) -> int | None:
+    if own.id and own.id in by_key[0]:
+        return min(by_key[0][own.id])
+    for index, key in zip(by_key[1:3], own[1:3], strict=True):
+        same = [place for place in index.get(key, ()) if own.agrees_besides_id(papers[place])] if key else []
+        if same:
+            return min(same)
+    candidates = by_key[3].get(own.title, ()) if own.title else ()
+    return min((place for place in candidates if own.agrees(papers[place])), default=None)

@@ -96,8 +96,8 @@ class Contexts(BaseQueries):
         corpus, split = _open(self._id)
         for row in split.contexts.tolist():
             paper = int(corpus.citing[row])
-            about = corpus.titles[paper], corpus.abstracts[paper], corpus.paper_ids[paper]
-            yield Context(corpus.context_ids[row], corpus.context_texts[row], *about)
+            cited = corpus.titles[paper], corpus.abstracts[paper], corpus.paper_ids[paper]
+            yield Context(corpus.context_ids[row], corpus.context_texts[row], *cited)
 
     def queries_cls(self) -> type[Context]:
         return Context
@@ -133,8 +133,8 @@ def register() -> list[str]:
     ids = [f"{PREFIX}/{name}/{split}" for name in CORPORA for split in SPLITS]
     for id in ids:
         if id not in ir_datasets.registry:
-            about = {"desc": RELEASES[id.split("/")[1]].description}
-            ir_datasets.registry.register(id, Dataset(Papers(id), Contexts(id), Cited(id), about))
+            documentation = {"desc": RELEASES[id.split("/")[1]].description}
+            ir_datasets.registry.register(id, Dataset(Papers(id), Contexts(id), Cited(id), documentation))
     return ids
 
 

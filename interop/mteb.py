@@ -46,11 +46,11 @@ class LocalCitation(AbsTaskRetrieval):
 
     @cached_property  # MTEB deletes a task's own metadata with its data
     def metadata(self) -> TaskMetadata:
-        of = RELEASES[self._name]
+        release = RELEASES[self._name]
         return TaskMetadata(
             name=f"LocalCitation-{self._name}",
-            description=f"Find the paper to cite in a passage: {of.description}.",
-            dataset={"path": self._id, "revision": of.digests.get("contexts.json", "1")},
+            description=f"Find the paper to cite in a passage: {release.description}.",
+            dataset={"path": self._id, "revision": release.digests.get("contexts.json", "1")},
             type="Retrieval",
             category="t2t",
             modalities=["text"],
@@ -111,10 +111,10 @@ class _WithoutOwn:
         self._model.index(corpus, **more)
 
     def search(self, queries: Any, *, top_k: int, **more: Any) -> dict[str, dict[str, float]]:
-        found = self._model.search(queries, top_k=top_k + 1, **more)
-        for query, papers in found.items():
+        results = self._model.search(queries, top_k=top_k + 1, **more)
+        for query, papers in results.items():
             papers.pop(self._own[query], None)
         return {
-            query: dict(sorted(papers.items(), key=lambda one: -one[1])[:top_k])
-            for query, papers in found.items()
+            query: dict(sorted(papers.items(), key=lambda item: -item[1])[:top_k])
+            for query, papers in results.items()
         }

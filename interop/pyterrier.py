@@ -37,13 +37,13 @@ BATCH = 256
 
 def topics(corpus: Corpus, split: str) -> pd.DataFrame:
     """Return the queries of a split: qid, query, title, abstract, year, own."""
-    of = corpus.split(split)
-    citing = corpus.citing[of.contexts].tolist()
+    queries = corpus.split(split)
+    citing = corpus.citing[queries.contexts].tolist()
     inside = [row if row >= 0 else None for row in citing]
     return pd.DataFrame(
         {
-            "qid": [corpus.context_ids[row] for row in of.contexts],
-            "query": [corpus.context_texts[row] for row in of.contexts],
+            "qid": [corpus.context_ids[row] for row in queries.contexts],
+            "query": [corpus.context_texts[row] for row in queries.contexts],
             "title": ["" if row is None else corpus.titles[row] for row in inside],
             "abstract": ["" if row is None else corpus.abstracts[row] for row in inside],
             "year": [0 if row is None else int(corpus.years[row]) for row in inside],
@@ -54,10 +54,10 @@ def topics(corpus: Corpus, split: str) -> pd.DataFrame:
 
 def qrels(corpus: Corpus, split: str) -> pd.DataFrame:
     """Return the cited papers of a split: qid, docno, label."""
-    of = corpus.split(split)
+    queries = corpus.split(split)
     pairs = [
         (corpus.context_ids[row], corpus.paper_ids[paper], 1)
-        for row, cited in zip(of.contexts.tolist(), of.positives, strict=True)
+        for row, cited in zip(queries.contexts.tolist(), queries.positives, strict=True)
         for paper in cited.tolist()
     ]
     return pd.DataFrame(pairs, columns=["qid", "docno", "label"])
@@ -79,11 +79,11 @@ class Retrieve(pt.Transformer):
         for start in range(0, max(len(topics), 1), BATCH):
             part = topics.iloc[start : start + BATCH]
             ranking = self.retriever.search(_queries(corpus, part), self.num_results)
-            found = ranking.papers >= 0
-            ranks = np.broadcast_to(np.arange(ranking.k), found.shape)[found]
-            results = part.loc[part.index.repeat(found.sum(axis=1))].reset_index(drop=True)
-            docnos = [corpus.paper_ids[paper] for paper in ranking.papers[found].tolist()]
-            scores = ranking.scores[found].astype(np.float64)
+            is_found = ranking.papers >= 0
+            ranks = np.broadcast_to(np.arange(ranking.k), is_found.shape)[is_found]
+            results = part.loc[part.index.repeat(is_found.sum(axis=1))].reset_index(drop=True)
+            docnos = [corpus.paper_ids[paper] for paper in ranking.papers[is_found].tolist()]
+            scores = ranking.scores[is_found].astype(np.float64)
             parts.append(results.assign(docno=docnos, score=scores, rank=ranks))
         return pd.concat(parts, ignore_index=True)
 
@@ -124,15 +124,15 @@ class Rerank(pt.Transformer):
 
 def _queries(corpus: Corpus, topics: pd.DataFrame) -> Queries:
     """Return the queries of topics; missing values are unknown."""
-    given = [name for name in FIELDS if name in topics.columns]
+    columns = [name for name in FIELDS if name in topics.columns]
     queries = []
     for topic in topics.to_dict("records"):
-        about: dict[str, Any] = {}
-        for name in given:
+        fields: dict[str, Any] = {}
+        for name in columns:
             value = topic[name]
             if name == "known":
-                about[name] = tuple(value)
+                fields[name] = tuple(value)
             elif value is not None and value == value:  # NaN is not equal to itself
-                about[name] = int(value) if name == "year" else value
-        queries.append(Query(topic["query"], **about))
+                fields[name] = int(value) if name == "year" else value
+        queries.append(Query(topic["query"], **fields))
     return Queries.from_list(corpus, queries)

@@ -11,3 +11,5 @@ commands   what is typed and printed                benchmark, builtin  other pe
 
 MANIFEST = "library.json"
 """The file by which the folder of a library is known."""
+MARK = "[CITE]"
+"""A missing citation, in queries and in the output."""

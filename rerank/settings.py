@@ -147,7 +147,7 @@ class StepSettings(QuerySettings):
 
 @dataclass(frozen=True)
 class NegativesSettings(Settings):
-    """Negatives of a query: sampled from prefetched ranks skip + 1 to depth, with model.batch.shares from the
+    """Negatives of a query: sampled from the first depth prefetched papers, with model.batch.shares from the
     query's own folder, and from the siblings of the cited paper."""
 
     where: ClassVar[str] = "model.negatives"
@@ -155,25 +155,12 @@ class NegativesSettings(Settings):
     """maximum negatives per query"""
     depth: int = setting(2000, least=1)
     """papers to prefetch per query"""
-    skip: int = 0
-    """number of top papers to skip"""
     skew: float = 0.0
     """rank r is sampled with a weight of 1 / r^skew; 0: all ranks alike"""
     siblings: int = 0
     """with lists=cited: further negatives that the citing paper cites in other passages"""
     sibling_lists: float = setting(0.0, most=1)
     """with lists=cited: share of the lists whose negatives are all siblings, as far as there are any"""
-    missed: int = setting(0, least=0)
-    """with lists=top: maximum number of cited papers beyond the prefetched ones to add"""
-    random: int = setting(0, least=0)
-    """with lists=top: maximum number of papers to add that are drawn from all candidates"""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.skip >= self.depth:
-            raise InputError(
-                f"model.negatives.skip={self.skip}: must be below model.negatives.depth={self.depth}"
-            )
 
     @property
     def has_siblings(self) -> bool:
@@ -271,8 +258,6 @@ class ScoringSettings(Settings):
     encoder: str | None = None
     """folder with the config and tokeniser of a published checkpoint (rerank.cross_encoder.published); null:
     SciBERT's"""
-    query_tokens: int | None = None
-    """overrides the reranker's pairs.query_tokens; null: as trained"""
 
 
 LLM = "llm"

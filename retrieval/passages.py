@@ -42,7 +42,7 @@ class _Words(NamedTuple):
 
 
 def _read_words(context: str) -> _Words:
-    from citerec.datasets.tokenize import default_tokenize  # imports numba, which takes a second
+    from citerec.datasets.tokenize import default_tokenize
 
     tokens = default_tokenize(context)
     mark = tokens.index(TARGET_WORD) if TARGET_WORD in tokens else len(tokens)
@@ -190,15 +190,23 @@ def cited_elsewhere(corpus: Corpus, split: Split, contexts: NDArray[np.int64]) -
     unique, starts = np.unique(citing[order], return_index=True)
     rows_of = dict(zip(unique.tolist(), np.split(order, starts[1:]), strict=True))
     read: dict[int, CitingPassages] = {}
-    known, places = list[list[int]](), np.zeros(len(contexts), np.int64)
+    known_papers, places = list[list[int]](), np.zeros(len(contexts), np.int64)
     papers = corpus.citing[contexts].tolist()
     for query, (context, paper) in enumerate(zip(contexts.tolist(), papers, strict=True)):
         rows = rows_of[paper]
         cited = [split.positives[row].tolist() for row in rows.tolist()]
         if paper not in read:
             texts = [corpus.context_texts[row] for row in split.contexts[rows].tolist()]
-            read[paper] = CitingPassages(texts, [[corpus.paper_ids[one] for one in of] for of in cited])
+            read[paper] = CitingPassages(
+                texts,
+                [
+                    [corpus.paper_ids[cited_paper] for cited_paper in papers_of_text]
+                    for papers_of_text in cited
+                ],
+            )
         places[query] = np.searchsorted(split.contexts[rows], context)
         elsewhere, _ = read[paper].compare(corpus.context_texts[context], int(places[query]))
-        known.append(sorted({one for row in np.flatnonzero(elsewhere).tolist() for one in cited[row]}))
-    return CitedElsewhere(Ragged.from_rows(known), [read[paper] for paper in papers], places)
+        known_papers.append(
+            sorted({cited_paper for row in np.flatnonzero(elsewhere).tolist() for cited_paper in cited[row]})
+        )
+    return CitedElsewhere(Ragged.from_rows(known_papers), [read[paper] for paper in papers], places)

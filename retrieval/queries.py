@@ -15,15 +15,10 @@ from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.records import TARGET_MARKER, TARGET_WORD
+from citerec.datasets.records import SURROUNDINGS, TARGET_MARKER, TARGET_WORD
 from citerec.retrieval.arrays import Mask, Rows
 from citerec.retrieval.passages import CitedElsewhere, CitingPassages
 from citerec.retrieval.settings import QUERY_FIELDS
-
-WINDOW = 200
-"""Characters on each side of the mark that a context has, as in the published data sets."""
-SURROUNDINGS = {"paragraph": 600, "section": 2000}
-"""Fields of the text around a context, and the characters on each side of the mark that they have."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +106,7 @@ class Queries:
     @classmethod
     def from_list(cls, corpus: Corpus, queries: Sequence[Query]) -> Queries:
         """Queries from `Query` values; KeyError for an unknown id in `known` or `own`."""
-        from citerec.datasets.tokenize import TOKENIZERS  # imports numba, which takes a second
+        from citerec.datasets.tokenize import TOKENIZERS
 
         tokenize, ids = TOKENIZERS[corpus.settings["tokenizer"]], corpus.word_ids
         new = {} if TARGET_WORD in ids else {TARGET_WORD: len(ids)}  # as in `target_marker_id`
@@ -220,7 +215,7 @@ def marked_sentence(context: str) -> str:
     >>> marked_sentence("Trees are parsed. Graphs are not. TARGETCIT We ask why.")
     'Graphs are not. TARGETCIT '
     """
-    from citerec.datasets.tokenize import sentence_starts  # imports numba, which takes a second
+    from citerec.datasets.tokenize import sentence_starts
 
     bounds = [0, *sentence_starts(context), len(context)]
     mark = max(context.find(TARGET_MARKER), 0)

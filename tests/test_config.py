@@ -22,7 +22,7 @@ from citerec.datasets.published.releases import RELEASES
 from citerec.training.settings import vectors_for
 
 CONF = Path(__file__).parents[1] / "conf"
-ENTRIES = ("train", "evaluate", "inspect", "embed", "count")
+ENTRIES = ("train", "evaluate", "inspect", "embed")
 OPTIONS = sorted(
     (str(path.parent.relative_to(CONF)), path.stem)
     for path in CONF.rglob("*.yaml")
@@ -141,7 +141,7 @@ def test_every_option_composes_and_is_in_the_help(group: str) -> None:
         assert undescribed(configs[0]) == set(), option
 
 
-@pytest.mark.parametrize("entry", ["count", "embed", "inspect"])
+@pytest.mark.parametrize("entry", ["embed", "inspect"])
 def test_help_describes_every_option_of_a_data_command(entry: str) -> None:
     assert undescribed(compose_entry(entry)) == set()
 

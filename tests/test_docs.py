@@ -45,7 +45,6 @@ WRITTEN = [page for page in PAGES if "Generated from" not in page.read_text("utf
 ENTRIES = {
     "train": "train",
     "evaluate": "evaluate",
-    "data count": "count",
     "data embed": "embed",
     "data export": "export",
     "data inspect": "inspect",
@@ -197,6 +196,8 @@ def known_keys() -> set[str]:
         chosen: list[list[str]] = [[]]
         for group in groups.get(entry, ()):
             chosen += [[f"{group}={path.stem}"] for path in sorted((CONF / group).glob("*.yaml"))]
+        if entry == "train":
+            chosen.append(["data=papers", "splitting@data.splitting=year_shares"])
         for overrides in chosen:
             found |= set(keys(OmegaConf.to_container(compose_config(entry, overrides))))
     return found

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +53,35 @@ def test_the_command(
         ended = end.code
     printed = capsys.readouterr()
     assert ended == code and printed.out.startswith(out) and printed.err.startswith(err)
+
+
+def test_nothing_that_windows_lacks_is_needed(tmp_path: Path) -> None:
+    examples, folder = Path(__file__).parents[1] / "examples", tmp_path / "a drive" / "Bücher"
+    shutil.copytree(examples, folder)
+    commands = [
+        ["build", "library=my library", "source=library.bib"],
+        ["ask", "library=my library", "k=1", "Small worlds are walked [CITE]."],
+        ["draft", "tex=draft.tex", "library=my library", "k=1", "fill=filled"],
+        ["check", "draft.tex"],
+        ["build", "library=my library", "source=library.bib", "overwrite=true"],
+    ]
+    code = f"""
+import windows
+windows.refuse()
+import sys
+from citerec.__main__ import main
+for words in {commands!r}:
+    sys.argv = ["citerec", *words]
+    main()
+"""
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252", "LC_ALL": "C", "OMP_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = f"{environment.get('PYTHONPATH', '')}:{Path(__file__).parent}"
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode("cp1252")
+    for line in ("malkov2020hnsw", "draft.tex: cites 1 key", "59 papers"):
+        assert line in done.stdout.decode("cp1252")
+    assert b"\\cite{malkov2020hnsw" in (folder / "filled" / "draft.tex").read_bytes()
 
 
 def test_all_commands_are_listed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ _SEPARATORS = r"[\s,;&/–—−‐-]*"
 _BETWEEN = re.compile(rf"{_SEPARATORS}|\]{_SEPARATORS}\[|\){_SEPARATORS}\(")
 _MARKER_WORD = re.compile("(target|other)(cit)", re.IGNORECASE)
 _SPACE = re.compile(r"\s\s+|[^\S ]")
+_ANY_SPACE, _LAST_SPACE = re.compile(r"\s"), re.compile(r"\s(?=\S*\Z)")
 _YEAR = r"(?<!\d)((?:19|20)\d\d)[a-z]?"
 _ADJACENT_YEARS = (
     re.compile(rf"{_YEAR}\W{{0,3}}{TARGET_MARKER}"),
@@ -181,7 +182,7 @@ def _join_paragraphs(
     texts: list[str] = []
     spans: list[CitationSpan] = []
     length = 0
-    for text, own, _ in paragraphs:
+    for text, own, *_ in paragraphs:
         for start, end, ref in own:
             if not 0 <= start < end <= len(text):
                 counts["outside of the paragraph, dropped"] += 1
@@ -255,10 +256,12 @@ def cut_window(left: str, right: str, window: int, words: str) -> str:
     """
     start, end = max(0, len(left) - window), min(len(right), window)
     if words == "whole":
-        while 0 < start < len(left) and not (left[start - 1].isspace() or left[start].isspace()):
-            start += 1
-        while 0 < end < len(right) and not (right[end - 1].isspace() or right[end].isspace()):
-            end -= 1
+        if 0 < start < len(left):
+            space = _ANY_SPACE.search(left, start - 1)
+            start = max(start, space.start()) if space else len(left)
+        if 0 < end < len(right) and not right[end].isspace():
+            last = _LAST_SPACE.search(right, 0, end)
+            end = last.start() + 1 if last else 0
     for other in re.finditer(OTHER_MARKER, left):
         if other.start() < start < other.end():
             start = other.end()

@@ -21,15 +21,14 @@ from citerec.formats.articles.xml_documents import read_trees
 from citerec.formats.documents import Document, Metadata
 from citerec.formats.drafts.entries import bib_entries
 from citerec.formats.drafts.inputs import decode_text
-from citerec.formats.drafts.languages import LANGUAGES, language_of
+from citerec.formats.drafts.languages import SUFFIXES, language_of, languages
 from citerec.formats.drafts.latex import LATEX, is_archive, read_archive
 from citerec.formats.drafts.latex_source import is_paper
 from citerec.formats.drafts.markdown import MARKDOWN
 from citerec.formats.identifiers import arxiv_year
 from citerec.formats.json_lines import OnBadRecord, raise_bad, read_objects
 
-_WRITTEN = tuple(suffix for language in LANGUAGES for suffix in language.suffixes)
-IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".nxml", ".tar.gz", *_WRITTEN)
+IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".nxml", ".tar.gz", *SUFFIXES)
 """Suffixes read when `source` is a folder, in addition to .gz files of a LaTeX document."""
 _XML = (".xml", ".nxml")
 _BIBLATEX = ".run.xml"
@@ -69,7 +68,7 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
             files = [file for file in files_below(path) if file.is_file()]
             files = [file for file in files if file.name.lower().endswith(IN_FOLDERS) or is_archive(file)]
             files = [file for file in files if not file.name.endswith(_BIBLATEX)]
-            for language in (language for language in LANGUAGES if language is not LATEX):
+            for language in (language for language in languages() if language is not LATEX):
                 written = [file for file in files if language_of(file.suffix) is language]
                 documents = language.documents(written)
                 left_out = {*written} - {*documents}

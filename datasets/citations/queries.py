@@ -68,8 +68,7 @@ class QueryRules(Settings):
 
     min_cited: minimum number of relevant papers of a query. found: `all` cited papers are relevant, or only
     those in `train`, as in Citeomatic for DBLP and PubMed. near_duplicates: drop training queries whose
-    title words have a higher Jaccard index than this with a query of another split or with a paper in
-    `held_out`, paper files of other collections; None drops none.
+    title words have a higher Jaccard index than this with a query of another split; None drops none.
     """
 
     where: ClassVar[str] = "data"
@@ -77,25 +76,17 @@ class QueryRules(Settings):
     min_cited: int = setting(1, least=1)
     found: str = setting("all", choices=("all", TRAIN))
     near_duplicates: float | None = setting(None, below=1)
-    held_out: Any = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.held_out and self.near_duplicates is None:
-            raise InputError("data.held_out: needs data.near_duplicates, e.g. 0.7")
 
 
 @dataclass(frozen=True)
 class GraphQueries:
     """The papers of a collection as ascending graph rows [P], and the queries of each split.
 
-    eligible: all papers that meet the rules. queries: those used, possibly a sample (except in train).
-    removed: rows of eligible training papers that are near-duplicates of held-out papers.
+    removed: rows of training papers that would be queries, but are near-duplicates of held-out papers.
     """
 
     graph: CitationGraph
     papers: Rows
-    eligible: dict[str, QuerySet]
     queries: dict[str, QuerySet]
     removed: Rows
 
@@ -163,20 +154,21 @@ def open_queries(
             f"{graph.files[0]}: no paper cites {least} or more papers of the collection that have a text and "
             "are not later"
         )
-    eligible = {split: rows[enough[rows]] for split, rows in splits.items()}
-    chosen = shares.sample(eligible) if shares else dict(eligible)
+    chosen = {split: rows[enough[rows]] for split, rows in splits.items()}
+    if shares:
+        chosen = shares.sample(chosen)
     removed = np.empty(0, np.int64)
-    if query_rules.near_duplicates is not None and TRAIN in eligible:
+    if query_rules.near_duplicates is not None and TRAIN in chosen:
+        train = chosen[TRAIN]
         held_out = np.sort(np.concatenate([removed, *(chosen[split] for split in chosen if split != TRAIN)]))
-        removed = _near_duplicates(graph, eligible[TRAIN], held_out, query_rules, cache_folder(cache_dir))
-        chosen[TRAIN] = np.setdiff1d(eligible[TRAIN], removed)
-        counts = f"{len(removed):,} of {len(eligible[TRAIN]):,}"
+        removed = _near_duplicates(
+            graph, train, held_out, query_rules.near_duplicates, cache_folder(cache_dir)
+        )
+        chosen[TRAIN] = np.setdiff1d(train, removed)
+        counts = f"{len(removed):,} of {len(train):,}"
         log.info("dropped %s training queries whose title is a near-duplicate of a held-out one", counts)
-    all_queries, queries_used = (
-        {split: QuerySet(rows, relevant.take(rows)) for split, rows in papers_of.items()}
-        for papers_of in (eligible, chosen)
-    )
-    return GraphQueries(graph, texts, all_queries, queries_used, removed)
+    used = {split: QuerySet(rows, relevant.take(rows)) for split, rows in chosen.items()}
+    return GraphQueries(graph, texts, used, removed)
 
 
 def citable_references(graph: CitationGraph, candidates: NDArray[np.bool_]) -> Ragged:
@@ -263,20 +255,13 @@ def _listed_splits(lists: QueryLists, graph: CitationGraph, papers: Rows) -> dic
 
 
 def _near_duplicates(
-    graph: CitationGraph, train: Rows, held_out: Rows, rules: QueryRules, cache_dir: Path
+    graph: CitationGraph, train: Rows, held_out: Rows, threshold: float, cache_dir: Path
 ) -> Rows:
     """Find the training papers whose titles are near-duplicates of held-out titles; cached."""
-    assert rules.near_duplicates is not None
-    others = open_graph(rules.held_out, cache_dir=cache_dir) if rules.held_out else None
-    if others is not None and not others.titled.any():  # such as the list of queries beside the papers
-        raise InputError(f"data.held_out: {others.files[0]}: no paper has a title; name a file of papers")
-    settings = f"{VERSION} {rules.near_duplicates} {graph.fingerprint} {others and others.fingerprint}"
+    settings = f"{VERSION} {threshold} {graph.fingerprint}"
     path = cache_dir / "near_duplicates" / f"{_digest(settings, train, held_out)}.npy"
     if not path.is_file():
-        titles = [paper.title for _, paper in read_rows(graph, held_out)]
-        if others is not None:
-            titles += [paper.title for _, paper in read_rows(others, np.arange(len(others)))]
-        index = TitleIndex(titles, rules.near_duplicates)
+        index = TitleIndex([paper.title for _, paper in read_rows(graph, held_out)], threshold)
         papers = read_rows(graph, train)
         matching = [np.empty(0, np.int64)]
         for first in range(0, len(train), TITLE_BATCH):

@@ -100,4 +100,4 @@ def _encode(paper: PaperLine) -> bytes:
     return encode_json(fields | more) + b"\n"
 
 
-main = command("data convert", ConvertSettings, lambda given: convert(given.source, given.output))
+main = command("data convert", ConvertSettings, lambda settings: convert(settings.source, settings.output))

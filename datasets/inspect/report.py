@@ -1,38 +1,31 @@
-"""Run an inspection: compute its tables, print them, and write them to a page and a file of numbers."""
+"""Inspect a corpus before using it: citerec data inspect data=... (docs/research/inspect.md)."""
 
 from __future__ import annotations
 
 import io
 import json
 import logging
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from hydra.utils import instantiate
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from citerec.base.configuration import read_settings
+from citerec.base.configuration import composed_command, read_settings
 from citerec.base.errors import InputError
 from citerec.base.files import expand_user, write_text
 from citerec.base.settings import Settings, setting
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.inspect import statistics
-from citerec.datasets.inspect.duplicate_papers import (
-    PaperDuplicates,
-    context_duplicate_table,
-    paper_duplicate_table,
-    twin_table,
-)
+from citerec.datasets.inspect.duplicates import context_duplicate_table, paper_duplicate_table
 from citerec.datasets.inspect.leaks import first_authors, leak_table
 from citerec.datasets.inspect.tables import CorpusView, Table, flat_counts
 from citerec.datasets.near_duplicates import counted_words, word_lengths
-from citerec.datasets.records import TARGET_MARKER
-from citerec.datasets.tokenize import sentence_starts
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +33,6 @@ MIN_NEAR = 0.5
 """Minimum similarity of near-duplicates; finding all pairs below it would be slow."""
 WIDTH = 150
 """Width of the summary on the page, in a file or a pipe."""
-SENTENCES, CHARACTERS = 2, 400
-"""Abstracts are shortened to this length."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +42,6 @@ class InspectSettings(Settings):
     near: float = setting(0.8, least=MIN_NEAR, most=1)
     title_words: int = setting(3, least=1)
     authors: str = "authors"
-    examples: int = 5
-    seed: int = 0
 
 
 def inspect_corpus(
@@ -87,7 +76,6 @@ def inspect_corpus(
         if options.authors != InspectSettings.authors:
             raise InputError(f"authors={options.authors}: no paper of {corpus.papers_file} has this key")
         log.warning("%s: no paper has authors in the field %r", corpus.papers_file, options.authors)
-    papers = PaperDuplicates(view, counted, titles, options.near)
     dropped = statistics.bad_record_table(corpus)
     tables = [
         *([dropped] if dropped else []),
@@ -97,86 +85,21 @@ def inspect_corpus(
         statistics.length_table(corpus, contexts, titles, abstracts),
         statistics.empty_table(view, contexts),
         leak_table(view, surnames, options.title_words),
-        paper_duplicate_table(view, papers, options.near),
-        twin_table(view, papers),
+        paper_duplicate_table(view, counted, options.near),
         context_duplicate_table(view, counted, options.near),
     ]
-    drawn = draw_examples(corpus, options.examples, options.seed)
     content = {"data": corpus.name, "fingerprint": corpus.fingerprint, **flat_counts(tables)}
     write_text(folder / "inspect.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     page = Console(record=True, file=io.StringIO(), width=WIDTH)
-    print_summary(tables, drawn, page)
+    print_summary(tables, page)
     write_text(folder / "index.html", page.export_html())
     console = Console()
-    print_summary(tables, drawn, console if console.is_terminal else Console(width=WIDTH))
+    print_summary(tables, console if console.is_terminal else Console(width=WIDTH))
     return folder / "index.html"
 
 
-@dataclass(frozen=True)
-class ShownPaper:
-    """A paper of an example; year 0 if unknown. `start`: the first sentences of the abstract."""
-
-    id: str
-    title: str
-    year: int
-    start: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.title.strip() or 'no title'}{f' ({self.year})' if self.year else ''}"
-
-
-@dataclass(frozen=True)
-class Example:
-    """A context, split at its marker, with its papers."""
-
-    split: str
-    context: str
-    before: str
-    after: str
-    citing: ShownPaper
-    targets: Sequence[ShownPaper]
-
-
-def draw_examples(corpus: Corpus, count: int, seed: int) -> list[Example]:
-    """Draw up to `count` contexts from the splits in turn; deterministic for a seed."""
-    draws = {
-        name: random.Random(f"{seed} {name}").sample(range(len(split)), min(count, len(split)))
-        for name, split in corpus.splits.items()
-    }
-    turns = [(name, draw[turn]) for turn in range(count) for name, draw in draws.items() if turn < len(draw)]
-    order = list(corpus.splits)
-    return [_example(corpus, *turn) for turn in sorted(turns[:count], key=lambda turn: order.index(turn[0]))]
-
-
-def _example(corpus: Corpus, name: str, query: int) -> Example:
-    split = corpus.splits[name]
-    row = int(split.contexts[query])
-    before, _, after = corpus.context_texts[row].partition(TARGET_MARKER)
-    citing, *targets = (
-        ShownPaper(
-            corpus.paper_ids[p], corpus.titles[p], int(corpus.years[p]), shorten_abstract(corpus.abstracts[p])
-        )
-        for p in (int(corpus.citing[row]), *split.positives[query].tolist())
-    )
-    return Example(name, corpus.context_ids[row], before, after, citing, targets)
-
-
-def shorten_abstract(text: str) -> str:
-    """The first sentences of a text, cut between words if too long.
-
-    >>> shorten_abstract("We parse. It is 3.5 times faster. Nobody knows why.")
-    'We parse. It is 3.5 times faster. …'
-    """
-    text = " ".join(text.split())
-    start = text[: [*sentence_starts(text), len(text)][:SENTENCES][-1]].rstrip()
-    if len(start) > CHARACTERS:
-        start = start[:CHARACTERS].rpartition(" ")[0] or start[:CHARACTERS]
-    return start if start == text else f"{start} …"
-
-
-def print_summary(tables: Sequence[Table], examples: Sequence[Example], console: Console) -> None:
-    """Print each table, with all-zero lines combined into one line below it, then the examples."""
+def print_summary(tables: Sequence[Table], console: Console) -> None:
+    """Print each table, with all-zero lines combined into one line below it."""
     for table in tables:
         printed = RichTable(title=table.title, title_justify="left", title_style="bold")
         printed.add_column("")
@@ -193,11 +116,6 @@ def print_summary(tables: Sequence[Table], examples: Sequence[Example], console:
             console.print(Text(f"None: {'; '.join(zero)}."))
         console.print(Text(table.note, style="dim"))
         console.print()
-    for number, example in enumerate(examples, 1):
-        console.print(Text(f"Example {number}: {example.split}, {example.context}", style="bold"))
-        context = Text(f"  {example.before}").append(TARGET_MARKER, style="bold reverse")
-        console.print(context.append(example.after))
-        console.print(Text(f"  from: {example.citing.name}"))
-        for target in example.targets:
-            console.print(Text(f"  cites: {target.name}. {target.start}"))
-        console.print()
+
+
+main = composed_command("inspect", lambda config: f"page: {instantiate(config)}")

@@ -30,10 +30,6 @@ class Line:
     examples: Mapping[str, Sequence[str]] = field(default_factory=dict)
     is_year: bool = False
 
-    @property
-    def has_examples(self) -> bool:
-        return any(self.examples.values())
-
     def format_value(self, column: str) -> str:
         """Format the number of a column, with its share if it has a total.
 
@@ -64,10 +60,6 @@ class Table:
     note: str
     columns: Sequence[str]
     lines: Sequence[Line]
-
-    @property
-    def has_examples(self) -> bool:
-        return any(line.has_examples for line in self.lines)
 
 
 def flat_counts(tables: Iterable[Table]) -> dict[str, Number | list[str]]:

@@ -43,7 +43,7 @@ from citerec.formats.json_lines import read_objects
 
 log = logging.getLogger(__name__)
 
-CORPORA = tuple(name for name, of in RELEASES.items() if set(CORPUS_FILES) <= set(of.files))
+CORPORA = tuple(name for name, release in RELEASES.items() if set(CORPUS_FILES) <= set(release.files))
 """Data sets with contexts, whose splits have ids: PREFIX/NAME/SPLIT."""
 DRAFTS = tuple(id.removeprefix(f"{PREFIX}/") for id in IDS)
 """Lists of drafts, as names of downloads."""

@@ -6,7 +6,6 @@ NAME:                     # `published: NAME` in a plan
     columns: [..]
     places: 1             # decimal places
     rows: {METHOD: [..]}  # one number per column, or null
-    quote: text           # instead of columns and rows
 """
 
 from __future__ import annotations
@@ -35,9 +34,6 @@ def published_parts(name: str) -> list[str | Table]:
         raise InputError(f"{FOLDER}: no figures named {name!r}; choose from {', '.join(figures())}")
     parts: list[str | Table] = []
     for table in figures()[name]:
-        if "quote" in table:
-            parts.append(f"As published ({table['source']}): {table['quote']}")
-            continue
         decimals = table.get("places", 1)
         rows = [
             [method, *("" if value is None else f"{value:.{decimals}f}" for value in row)]

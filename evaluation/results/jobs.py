@@ -233,7 +233,7 @@ def _wait(command: list[str], output: IO[bytes], folder: Path) -> int:
             try:
                 process.wait(PATIENCE)
             finally:
-                os.killpg(process.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
         process.wait()
         raise KeyboardInterrupt("the same command goes on") from None
     finally:

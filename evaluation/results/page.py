@@ -99,16 +99,16 @@ def write_page(plan: Plan) -> None:
 
 def _add_data(shown: Shown, plan: Plan, data: str) -> None:
     """Add what there is of one data set."""
-    one, several = plan.file.data[data], len(plan.file.data) > 1
+    data_set, several = plan.file.data[data], len(plan.file.data) > 1
     finished, missing = finished_and_missing(plan.jobs_for(data))
     benchmarks: Benchmarks = {}
     for name, job in finished.items():
         settings = job_settings(job)["benchmark"]
         output = Output(job.folder, job_metrics(job), settings, name in plan.file.highlight)
         benchmarks.setdefault(resolve_name(settings["_target_"]), {})[name] = output
-    facts = [one.notes.strip()]
+    facts = [data_set.notes.strip()]
     for kind, outputs in benchmarks.items():
-        parts = kind.view(outputs, f"{one.title}, split {one.split}")
+        parts = kind.view(outputs, f"{data_set.title}, split {data_set.split}")
         facts += [_first_sentence(part) for part in parts[:1] if isinstance(part, str)]
         shown.files |= _files(f"{data}-{kind.__name__.lower()}" if len(benchmarks) > 1 else data, parts)
         rows, columns = kind.headlines(outputs)
@@ -118,13 +118,13 @@ def _add_data(shown: Shown, plan: Plan, data: str) -> None:
             values = {f"{data}/{key}": value for key, value in rows[name].items()}
             shown.rows.setdefault(name, {}).update(values)
         for column in columns if chosen else ():
-            label = f"{one.title}: {column.label}" if several else column.label
+            label = f"{data_set.title}: {column.label}" if several else column.label
             added = replace(column, key=f"{data}/{column.key}", label=label)
             shown.columns += [] if added in shown.columns else [added]
     if tests := _difference_rows(plan, benchmarks):
         shown.files[f"{data}-differences"] = Table(["A is", "B is", *HEADER], tests)
     published = [name for kind in benchmarks for name in kind.published]
-    for name in dict.fromkeys([*([one.published] if one.published else []), *published]):
+    for name in dict.fromkeys([*([data_set.published] if data_set.published else []), *published]):
         shown.files |= _published(name)
     if curves := _training_rows(plan.jobs_for(data)):
         shown.files[f"{data}-trainings"] = Table(["training", "validation", "after each round"], curves)
@@ -132,7 +132,7 @@ def _add_data(shown: Shown, plan: Plan, data: str) -> None:
         shown.files[f"{data}-commands"] = Table(["command"], [[line] for line in lines])
     facts += [f"Not run: {', '.join(missing)}."] if missing else []
     text = " ".join(filter(None, facts))
-    shown.notes += [f"**{one.title}.** {text}" if several else text] if text else []
+    shown.notes += [f"**{data_set.title}.** {text}" if several else text] if text else []
 
 
 def _picture(plan: Plan, shown: Shown) -> str:
@@ -201,39 +201,47 @@ def _training_rows(jobs: list[Job]) -> list[list[str]]:
 
 def _difference_rows(plan: Plan, benchmarks: Benchmarks) -> list[list[str]]:
     """Compare the plan's pairs whose groups are the same, on the measures of their benchmark."""
-    outputs = {name: (kind, output) for kind, of in benchmarks.items() for name, output in of.items()}
+    outputs = {
+        name: (kind, output) for kind, by_name in benchmarks.items() for name, output in by_name.items()
+    }
     tested: dict[str, Difference] = {}
     pairs = []
     for a, b in plan.file.compare:
         if a in outputs and b in outputs:
-            (kind, one), (_, other) = outputs[a], outputs[b]
-            found = _differences(kind, one, other)
-            tested |= {f"{a} {b} {label}": difference for label, difference in found.items()}
-            pairs += [[a, b, label] for label in found]
+            (kind, first), (_, second) = outputs[a], outputs[b]
+            differences = _differences(kind, first, second)
+            tested |= {f"{a} {b} {label}": difference for label, difference in differences.items()}
+            pairs += [[a, b, label] for label in differences]
     rows = difference_rows(tested)
     return [[*pair, *row[1:]] for pair, row in zip(pairs, rows, strict=True)]
 
 
-def _differences(kind: type[Benchmark], one: Output, other: Output) -> dict[str, Difference]:
+def _differences(kind: type[Benchmark], first: Output, second: Output) -> dict[str, Difference]:
     """Compare two outputs, in each group of queries if the benchmark says so; {label of the measure: ..}."""
-    groups = [[name for name, of in out.metrics.items() if isinstance(of, dict)] for out in (one, other)]
-    folders = one.folder, other.folder
+    groups = [
+        [name for name, measures in out.metrics.items() if isinstance(measures, dict)]
+        for out in (first, second)
+    ]
+    folders = first.folder, second.folder
     if not kind.compared_by_group:
         if set(groups[0]) != set(groups[1]):
             return {}
-        return {kind.compared[key]: of for key, of in compare_outputs(*folders, list(kind.compared)).items()}
+        return {
+            kind.compared[key]: difference
+            for key, difference in compare_outputs(*folders, list(kind.compared)).items()
+        }
     shared = sorted(set(groups[0]) & set(groups[1]), key=int)
-    found = {
+    differences = {
         f"{label}, {int(group):,}": compare_outputs(*folders, [key], group=group)[key]
         for key, label in kind.compared.items()
         for group in shared
     }
     if len(shared) > 1:
-        first, last = shared[0], shared[-1]
+        smallest, largest = shared[0], shared[-1]
         for key, label in kind.compared.items():
-            change = compare_change(*folders, key, first, last)
-            found[f"lead in {label}: {int(last):,}, {int(first):,}"] = change
-    return found
+            change = compare_change(*folders, key, smallest, largest)
+            differences[f"lead in {label}: {int(largest):,}, {int(smallest):,}"] = change
+    return differences
 
 
 def finished_and_missing(jobs: list[Job]) -> tuple[dict[str, Job], dict[str, str]]:
@@ -254,28 +262,32 @@ def finished_and_missing(jobs: list[Job]) -> tuple[dict[str, Job], dict[str, str
 def _unexpected(plan: Plan, job: Job) -> str:
     """Print a job's measures beside those that the plan expects; return which differ by more than allowed."""
     expected, wrong = plan.file.expected.get(str(job), {}), []
-    found = job_metrics(job) if expected and why_missing(job) is None else {}
-    groups = {group: of for group, of in found.items() if isinstance(of, dict)}  # pool sizes, fields, facets
-    found |= {f"{group}/{name}": value for group, of in groups.items() for name, value in of.items()}
+    measured = job_metrics(job) if expected and why_missing(job) is None else {}
+    groups = {
+        group: values for group, values in measured.items() if isinstance(values, dict)
+    }  # pool sizes, fields, facets
+    measured |= {
+        f"{group}/{name}": value for group, values in groups.items() for name, value in values.items()
+    }
     for measure, value in expected.items():
-        text = f"{measure} is {found.get(measure, 'missing')}, expected {value} ± {plan.file.tolerance}"
+        text = f"{measure} is {measured.get(measure, 'missing')}, expected {value} ± {plan.file.tolerance}"
         print(f"{job}: {text}")
-        if not abs(found.get(measure, inf) - value) <= plan.file.tolerance:
+        if not abs(measured.get(measure, inf) - value) <= plan.file.tolerance:
             wrong.append(text)
     return ", ".join(wrong)
 
 
-def run_plan(given: ResultsSettings) -> None:
+def run_plan(settings: ResultsSettings) -> None:
     """Run the jobs of a plan and write its page; exits with code 2 if a job failed."""
-    plan = read_plan(Path(given.plan), given.outputs)
-    for one in plan.file.data.values():
-        if one.published:
-            published_tables(one.published)  # fail before hours of work
-    jobs = plan.select(given.jobs, given.without)
-    if given.status:
+    plan = read_plan(Path(settings.plan), settings.outputs)
+    for data_set in plan.file.data.values():
+        if data_set.published:
+            published_tables(data_set.published)  # fail before hours of work
+    jobs = plan.select(settings.jobs, settings.without)
+    if settings.status:
         print_status(jobs)
         return
-    failed = {} if given.page_only else run_all(jobs)
+    failed = {} if settings.page_only else run_all(jobs)
     for job in jobs:
         if str(job) not in failed and (wrong := _unexpected(plan, job)):
             failed[str(job)] = wrong

@@ -131,9 +131,9 @@ class Plan:
 
         Raises InputError for unknown names.
         """
-        known = {*map(str, self.jobs), *self.file.data}
+        names_known = {*map(str, self.jobs), *self.file.data}
         for name in [*names, *without]:
-            if name not in known | ({job.name for job in self.jobs} if name in without else set()):
+            if name not in names_known | ({job.name for job in self.jobs} if name in without else set()):
                 raise InputError(f"no job {name!r} in the plan; choose from {', '.join(map(str, self.jobs))}")
         jobs = [job for job in self.jobs if not names or str(job) in names or job.data in names]
         return [job for job in jobs if not {str(job), job.data, job.name} & set(without)]
@@ -147,40 +147,45 @@ def read_plan(path: Path, elsewhere: str | None = None) -> Plan:
         raise InputError(f"{path}: {error}") from None
     file = validate(content, PlanFile, str(path))
     outputs, jobs = Path(elsewhere or file.outputs), dict[str, Job]()
-    for of, one in file.data.items():
+    for data, data_set in file.data.items():
         steps: dict[str, Step] = {}
-        for name, given in file.training.items():
-            results = outputs if given.shared else outputs / of
+        for name, trainable in file.training.items():
+            results = outputs if trainable.shared else outputs / data
             folder = results / "train" / name
-            overrides, needs = _fill_placeholders(given.overrides, results, steps)
-            overrides = [*([] if given.shared else one.overrides), *overrides, f"output_dir={folder}"]
-            steps[name] = Step(name, TRAIN, folder, folder / given.checkpoint, overrides, needs)
-        rows = {key: [] for key in file.retrievers} if one.retrievers is None else one.retrievers
+            overrides, needs = _fill_placeholders(trainable.overrides, results, steps)
+            overrides = [
+                *([] if trainable.shared else data_set.overrides),
+                *overrides,
+                f"output_dir={folder}",
+            ]
+            steps[name] = Step(name, TRAIN, folder, folder / trainable.checkpoint, overrides, needs)
+        rows = {key: [] for key in file.retrievers} if data_set.retrievers is None else data_set.retrievers
         for name, own in rows.items():
-            if name in one.without:
+            if name in data_set.without:
                 continue
             if not own and name not in file.retrievers:
-                where = f"{path}, data.{of}.retrievers"
+                where = f"{path}, data.{data}.retrievers"
                 raise InputError(f"{where}: unknown retriever {name!r}; list its overrides")
-            overrides = [*one.overrides, *file.retrievers.get(name, []), *own]
+            overrides = [*data_set.overrides, *file.retrievers.get(name, []), *own]
             for key, build in file.building.items():
                 if _has_placeholder(key, overrides):
                     steps[key] = _build_step(f"{path}, building.{key}", outputs / key, build, jobs)
-            overrides, needs = _fill_placeholders(overrides, outputs / of, steps)
-            folder = outputs / of / name
-            overrides = [*overrides, f"split={one.split}", f"output_dir={folder}"]
-            jobs[f"{of}/{name}"] = Job(of, name, folder, overrides, needs)
-    known = {job.name for job in jobs.values()}
+            overrides, needs = _fill_placeholders(overrides, outputs / data, steps)
+            folder = outputs / data / name
+            overrides = [*overrides, f"split={data_set.split}", f"output_dir={folder}"]
+            jobs[f"{data}/{name}"] = Job(data, name, folder, overrides, needs)
+    retrievers = {job.name for job in jobs.values()}
     named = [
         ("highlight", file.highlight),
         ("shown", file.shown),
         *(("compare", pair) for pair in file.compare),
     ]
-    named += [(f"data.{of}.without", one.without) for of, one in file.data.items()]
+    named += [(f"data.{data}.without", data_set.without) for data, data_set in file.data.items()]
     for key, names in named:
-        if unknown := sorted({*names} - known):
+        if unknown := sorted({*names} - retrievers):
             raise InputError(
-                f"{path}, {key}: there is no retriever {unknown[0]!r}; choose from {', '.join(sorted(known))}"
+                f"{path}, {key}: there is no retriever {unknown[0]!r}; choose from "
+                f"{', '.join(sorted(retrievers))}"
             )
     if unknown := sorted(file.expected.keys() - jobs.keys()):
         raise InputError(f"{path}, expected: no job {unknown[0]!r}; choose from {', '.join(jobs)}")

@@ -152,7 +152,7 @@ _D = rf"[\d{_UP}]{{1,3}}"
 _FORMS = {
     "[": re.compile(rf"\[\s*{_D}{_MORE}{_D})*\s*\]"),
     "^": re.compile(
-        rf"(?<![\d{_UP}\s−-])[{_UP}]{{1,3}}(?:\s?(?:,|{_DASH})\s?[{_UP}]{{1,3}}|\s[{_UP}]{{1,3}})*"
+        rf"(?<![\d{_UP}−-])[{_UP}]{{1,3}}(?:\s?(?:,|{_DASH})\s?[{_UP}]{{1,3}}|\s[{_UP}]{{1,3}})*"
         rf"(?![{_UP}\w]|\s?[+−=±])"
     ),
     "(": re.compile(rf"\(\s*\d{{1,3}}{_MORE}\d{{1,3}})*\s*\)"),
@@ -160,7 +160,7 @@ _FORMS = {
 """Forms of numbers, in the order in which they are preferred."""
 _PART = re.compile(rf"({_D})(?:\s*{_DASH}\s*({_D}))?")
 _UNIT = re.compile(r"(?:^|[\s/·(\d])(?:[µμnmckdM]?[mgsLlJKVWN]|[RrIXχΧηnx]|cm|ft|in|yr|h|Hz)$|\d$")  # noqa: RUF001
-_NAMED = re.compile(rf"[{UPPER}][^\s{_UP}]*[,*]*[{_UP}]")
+_NAMED = re.compile(rf"[{UPPER}][^\s{_UP}]*[,*]*\s?[{_UP}]")
 """A word with a capital letter and a raised number, as names have it above a paper."""
 NAMED = 3
 """Such words of a line that is no text."""

@@ -201,7 +201,7 @@ def _full_text(body: ET.Element, bibliography: _Bibliography) -> FullText:
                 sections += 1
                 walk(node, f"{sections} {flat_text(node.find('title'), _SKIPPED_IN_TITLES)}")
             elif node.tag == "p":
-                text, spans, _ = read_paragraph(node, section, _SKIPPED, cited)
+                text, spans, *_ = read_paragraph(node, section, _SKIPPED, cited)
                 spans = [
                     CitationSpan(start, end, key)
                     for start, end, rid in expand_ranges(text, spans, order)

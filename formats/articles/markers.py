@@ -111,7 +111,7 @@ def has_numbers(paragraphs: Iterable[Paragraph]) -> bool:
     """True if citations are numbers in square brackets."""
     return any(
         "[" in text[max(start - 1, 0) : start + 1] and text[start:end].strip("[], ").isdigit()
-        for text, citations, _ in paragraphs
+        for text, citations, *_ in paragraphs
         for start, end, _ in citations
     )
 

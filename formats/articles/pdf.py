@@ -1,8 +1,9 @@
 """The text of a PDF: paragraphs in reading order with their pages and sections.
 
 PDFium gives the characters of a page in the order in which they were drawn. Programs draw texts in reading
-order, so this order is kept, unless the lines of two columns have been drawn together, row by row. Headers
-and footers, which several pages repeat, and rotated text are left out; the list of references is kept apart.
+order, so this order is kept, unless the lines of columns have been drawn together, row by row. Headers and
+footers, which several pages repeat, numbers of lines and single rotated texts are left out; the list of
+references is kept apart.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Container, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,16 +61,24 @@ class PdfText(NamedTuple):
 _LINE = re.compile(r"[^\r\n\ufffe]+")
 _BROKEN = "\ufffe"
 """What PDFium writes for a hyphen at the end of a line."""
+_LEADS = re.compile(r"\d{1,5}(?!\S)")
+_TRAILS = re.compile(r"(?<!\S)\d{1,5}\Z")
+_NUMBER = re.compile(r"(?<=\S)[-\u2212+]?\d[\d,\u2013-]*|\d{2,}")
+_WORD_END = re.compile(r"[^\W\d_]{3}$|[.,;:)\]\"\u201d]$")
+_INITIAL = re.compile(r"(?<!\S)[A-Z\u00c0-\u00de\u0391-\u042f](?=\s?[^\W\d_])")
+_LIGATURE_CODES = dict(
+    zip("\x0b\x0c\r\x0e\x0f\x1b\x1c\x1d\x1e\x1f", 2 * "\ufb00\ufb01\ufb02\ufb03\ufb04", strict=True)
+)
+_LIGATURE_CODE = re.compile(r"[\x0b\x0c\x0e\x0f\x1b-\x1f]|\r(?!\n)")
+_MATHEMATICS = re.compile(r"cmmi|cmsy|cmex|math|symbol", re.IGNORECASE)
 _BOLD = re.compile(r"bold|black|heavy|medi(?!um)|cmbx|cmb\d|sfbx|-bd|\.b$", re.IGNORECASE)
 _SMALLEST = 2.0
 """Least size of a font; one whose letters are pictures may have any size."""
-_RAISED = re.compile(r"(?<!\d)\d{1,3}(?!\d)")
-_LETTER = re.compile(r"[^\W\d_]")
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-_SMALL, _RAISE = 0.85, 0.15
-"""Size of a raised number and its least height above the line, in heights of the line."""
-_GAP = 1.2
-"""Least space between columns, in heights of the line."""
+_GAP, _NARROW = 1.2, 0.7
+"""Least space between columns, in heights of the line, and that of one that many lines have there."""
+_SIDEWAYS = 0.2
+"""Share of a page's letters at an angle from which on they are read."""
 
 
 def read_pdf(file: str | Path | bytes) -> PdfText:
@@ -83,9 +92,10 @@ def read_pdf(file: str | Path | bytes) -> PdfText:
         pages = len(document)
         lines: list[Line] = []
         labels = [clean(document.get_page_label(number)) for number in range(min(pages, MAX_PAGES))]
+        strips: list[float] = []
         first, characters = "", 0
         for number in range(min(pages, MAX_PAGES)):
-            text, page_lines = _read_page(document, number)
+            text, page_lines = _read_page(document, number, strips)
             first, characters = first or text, characters + len(text)
             lines += page_lines
             if characters > MAX_CHARACTERS:
@@ -101,8 +111,9 @@ def read_pdf(file: str | Path | bytes) -> PdfText:
     return PdfText(arrange(running), title, clean(first), pages, entries, labels)
 
 
-def _read_page(document: pypdfium2.PdfDocument, number: int) -> tuple[str, list[Line]]:
-    """Return the text of a page as it stands there, and its lines in reading order."""
+def _read_page(document: pypdfium2.PdfDocument, number: int, strips: list[float]) -> tuple[str, list[Line]]:
+    """Return the text of a page as it stands there, and its lines in reading order. strips: see
+    `line_numbers`."""
     try:
         page = document[number]
         text_page = page.get_textpage()
@@ -114,28 +125,42 @@ def _read_page(document: pypdfium2.PdfDocument, number: int) -> tuple[str, list[
         if len(text) != count:  # characters without Unicode, or with two code units
             codes = (pdfium.FPDFText_GetUnicode(text_page, i) for i in range(count))
             text = "".join(chr(code) if 0 < code < 0xD800 or code > 0xDFFF else " " for code in codes)
-        letters = _Letters(text_page, text, _page_angle(page, text_page, text))
-        lines, cut = [], 0
-        for match in _LINE.finditer(text):
-            parts = letters.line(number + 1, *match.span())
-            cut += len(parts) > 1
-            lines += parts
-        if cut > len(lines) / 8:
-            lines = by_columns(lines, page.get_width())
+        text = _with_ligatures(text_page, text)
+        lines: list[Line] = []
+        for angle in _page_angles(text_page, text):
+            lines += _Letters(text_page, text, angle).lines(number + 1, strips)
         return text.replace(_BROKEN, "-\n"), lines
     finally:
         text_page.close()
         page.close()
 
 
-def _page_angle(page: Any, text_page: Any, text: str) -> float:
-    """Return the angle of text that is upright on a page, which may be rotated when it is shown."""
-    if not page.get_rotation():
-        return 0.0
+def _page_angles(text_page: Any, text: str) -> list[float]:
+    """Return the angles of the text of a page, in radians, most frequent first."""
     letters = [letter.start() for letter in re.finditer(r"[^\W\d_]", text)]
     sample = letters[:: len(letters) // 100 + 1]
     angles = Counter(round(pdfium.FPDFText_GetCharAngle(text_page, i), 1) for i in sample)
-    return angles.most_common(1)[0][0] if angles else 0.0
+    quarters = {round(part * math.pi / 2, 1): part * math.pi / 2 for part in range(-2, 5)}
+    common = [angle for angle, count in angles.most_common() if count >= _SIDEWAYS * len(sample)]
+    return [quarters.get(angle, angle) for angle in common]
+
+
+def _with_ligatures(text_page: Any, text: str) -> str:
+    """Return a text with ligatures for the codes that TeX's fonts have for them, if no Unicode is told."""
+
+    def ligature(match: re.Match[str]) -> str:
+        place = match.start()
+        fonts = {_font(text_page, i) for i in (place - 1, place + 1) if text[i : i + 1].isalpha()}
+        own = _font(text_page, place)
+        return _LIGATURE_CODES[match[0]] if own in fonts and not _MATHEMATICS.search(own) else match[0]
+
+    return _LIGATURE_CODE.sub(ligature, text)
+
+
+def _font(text_page: Any, index: int) -> str:
+    name = ctypes.create_string_buffer(128)
+    pdfium.FPDFText_GetFontInfo(text_page, index, name, len(name), ctypes.byref(ctypes.c_int()))
+    return name.value.decode("latin-1")
 
 
 class _Letters:
@@ -144,55 +169,128 @@ class _Letters:
     def __init__(self, page: Any, text: str, angle: float) -> None:
         self._page, self._text, self._angle = page, text, angle
 
-    def line(self, number: int, start: int, end: int) -> list[Line]:
-        """Read a line of page `number`, in its parts if it crosses two columns; none if it is not upright."""
+    def lines(self, number: int, strips: list[float]) -> list[Line]:
+        """Read the lines of page `number` at this angle, in reading order. strips: see `line_numbers`."""
+        spans = [_strip(self._text, *match.span()) for match in _LINE.finditer(self._text)]
+        spans = [
+            part
+            for start, end in spans
+            if start < end and self._is_upright(start)
+            for part in self._initials_apart(start, end)
+        ]
+        spans = self._without_numbers(spans, strips)
+        gaps = [self._gaps(start, end) for start, end in spans]
+        gutters = self._gutters(spans, gaps)
+        lines, cut = [], 0
+        for (start, end), wide in zip(spans, gaps, strict=True):
+            edges = [start]
+            for gap in wide:
+                if gap.space > _GAP or any(gap.left < x < gap.right for x in gutters):
+                    edges += gap.before, gap.after
+            edges.append(end)
+            lines += [self._line(number, *edges[i : i + 2]) for i in range(0, len(edges), 2)]
+            cut += len(edges) > 2
+        return by_columns(lines) if cut > len(lines) / 8 else lines
+
+    def _initials_apart(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the parts of a line beside large first letters, which belong to several lines."""
+        for match in _INITIAL.finditer(self._text, start, end):
+            place = match.start()
+            if self._size(place) > 1.5 * self._size(_strip(self._text, place + 1, end)[0]):
+                parts = (_strip(self._text, *part) for part in ((start, place), (place + 1, end)))
+                return [(place, place + 1), *((begin, stop) for begin, stop in parts if begin < stop)]
+        return [(start, end)]
+
+    def _is_upright(self, start: int) -> bool:
+        return abs(pdfium.FPDFText_GetCharAngle(self._page, start) - self._angle) <= 0.1
+
+    def _without_numbers(self, spans: list[tuple[int, int]], strips: list[float]) -> list[tuple[int, int]]:
+        """Return the spans of lines without the numbers of lines in a margin."""
+        numbers, rests = [], []
+        for start, end in spans:
+            for begin, stop in self._edge_numbers(start, end):
+                left, right = self._box(begin).left, self._box(stop - 1).right
+                numbers.append(Number(int(self._text[begin:stop]), left, right, self._baseline(begin), begin))
+            if rest := self._rest(start, end):
+                begin, stop = rest
+                rests.append((self._box(begin).left, self._box(stop - 1).right, self._baseline(begin)))
+        if len(numbers) < 4 and not strips:
+            return spans
+        gone = line_numbers(numbers, rests, strips)
+        kept = (self._rest(start, end, gone) for start, end in spans) if gone else spans
+        return [span for span in kept if span]
+
+    def _edge_numbers(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the numbers that begin and end a line and stand apart from the rest."""
+        lead, trail = _LEADS.match(self._text, start, end), _TRAILS.search(self._text, start, end)
+        edges = dict.fromkeys(match.span() for match in (lead, trail) if match)
+        if lead and lead.end() < end:
+            after = _strip(self._text, lead.end(), end)[0]
+            if self._box(after).left - self._box(lead.end() - 1).right < 0.4 * self._size(after):
+                edges.pop(lead.span())
+        return [*edges]
+
+    def _rest(self, start: int, end: int, gone: Container[int] | None = None) -> tuple[int, int] | None:
+        """Return a line without those of its numbers; None if nothing is left. gone: their starts, or all."""
+        for begin, stop in self._edge_numbers(start, end):
+            if gone is None or begin in gone:
+                start, end = (stop, end) if begin == start else (start, begin)
+        start, end = _strip(self._text, start, end)
+        return (start, end) if start < end else None
+
+    def _line(self, number: int, start: int, end: int) -> Line:
         text = self._text
-        start, end = _strip(text, start, end)
-        if start == end:
-            return []
-        if abs(pdfium.FPDFText_GetCharAngle(self._page, start) - self._angle) > 0.1:
-            return []
-        pieces = [(start, end)]
-        if pdfium.FPDFText_CountRects(self._page, start, end - start) > 1:
-            pieces = list(self._columns(start, end))
-        lines = []
-        for begin, stop in pieces:
-            first, last = self._box(begin), self._box(stop - 1)
-            broken = text[stop : stop + 1] == _BROKEN or text[stop - 1] in "-\u00ad\u2010"
-            bold = self._is_bold(begin) and self._is_bold(stop - 1)
-            place = first.left, last.right, self._baseline(begin), self._height(begin, stop)
-            own = self._with_superscripts(begin, stop, place[3])
-            lines.append(Line(clean(own), number, *place, bold, broken))
-        return lines
+        first, last = self._box(start), self._box(end - 1)
+        broken = text[end : end + 1] == _BROKEN or text[end - 1] in "-\u00ad\u2010"
+        bold = self._is_bold(start) and self._is_bold(end - 1)
+        place = first.left, last.right, self._baseline(start), self._height(start, end)
+        return Line(clean(self._words(start, end)), number, *place, bold, broken)
 
-    def _with_superscripts(self, start: int, end: int, height: float) -> str:
-        """Return a line's text, its raised numbers as superscripts: "as shown¹²", not "as shown12"."""
-        text, low = self._text[start:end], None
-        for match in _RAISED.finditer(self._text, start + 1, end):
-            if self._size(match.start()) > _SMALL * height:
+    def _words(self, start: int, end: int) -> str:
+        """Return a part of the text, numbers above the line apart from the word or number before them."""
+        pieces: list[str] = []
+        text, done = self._text, start
+        for match in _NUMBER.finditer(text, start + 1, end):
+            place = match.start() - (not text[match.start() - 1].isspace())
+            if self._size(match.end() - 1) >= 0.85 * self._size(place):
                 continue
-            low = self._lowest(start, end) if low is None else low
-            if self._baseline(match.start()) > low + _RAISE * height:
-                first, last = match.start() - start, match.end() - start
-                text = text[:first] + match[0].translate(SUPERSCRIPTS) + text[last:]
-        return text
+            mark = next(i for i in range(place + 1, match.end()) if self._size(i) < 0.85 * self._size(place))
+            if self._baseline(mark) > self._baseline(place) + 0.1 * self._size(place):
+                before = text[max(start, mark - 3) : mark]
+                sign = "^" if before[-1].isdigit() else " " if _WORD_END.search(before) else ""
+                pieces += text[done:mark], sign
+                done = mark
+                if sign != "^":  # a mark rather than a power: as it is printed
+                    pieces.append(text[mark : match.end()].translate(SUPERSCRIPTS))
+                    done = match.end()
+        return "".join([*pieces, text[done:end]])
 
-    def _lowest(self, start: int, end: int) -> float:
-        """Return the baseline of a line, which may begin with a raised mark."""
-        places = (match.start() for match in _LETTER.finditer(self._text, start, end))
-        return min(map(self._baseline, islice(places, 0, 60, 12)), default=self._baseline(start))
-
-    def _columns(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the parts of a line between wide spaces."""
-        begin, height = start, 0.0
+    def _gaps(self, start: int, end: int) -> list[_Gap]:
+        """Return the wide spaces of a line."""
+        gaps: list[_Gap] = []
+        if pdfium.FPDFText_CountRects(self._page, start, end - start) < 2:
+            return gaps
+        height = 0.0
         for match in re.finditer(r"\S(\s+)(?=\S)", self._text[start:end]):
             before, after = start + match.start(), start + match.end()
-            left, right = self._box(before), self._box(after)
+            left, right = self._box(before).right, self._box(after).left
             height = height or self._size(before)
-            if right.left - left.right > _GAP * height:
-                yield begin, before + 1
-                begin = after
-        yield begin, end
+            if right - left > _NARROW * height:
+                gaps.append(_Gap(before + 1, after, left, right, (right - left) / height))
+        return gaps
+
+    def _gutters(self, spans: Sequence[tuple[int, int]], gaps: Sequence[Sequence[_Gap]]) -> list[float]:
+        """Return the places at which most lines that pass them have a space, if some of these are narrow."""
+        if sum(gap.space <= _GAP for wide in gaps for gap in wide) < 3:
+            return []
+        places = Counter(round((gap.left + gap.right) / 2) for wide in gaps for gap in wide)
+        edges = [(self._box(start).left, self._box(end - 1).right) for start, end in spans]
+        gutters = []
+        for place in places:
+            spaces = sum(any(gap.left < place < gap.right for gap in wide) for wide in gaps)
+            if spaces >= max(5, sum(left < place < right for left, right in edges) / 2):
+                gutters.append(float(place))
+        return gutters
 
     def _box(self, index: int) -> Box:
         """Return the box of a character, as high as its font, where text is upright."""
@@ -227,15 +325,67 @@ class _Letters:
         return size if size > _SMALLEST else max(self._box(index).height, 1.0)
 
     def _is_bold(self, index: int) -> bool:
-        name = ctypes.create_string_buffer(128)
-        pdfium.FPDFText_GetFontInfo(self._page, index, name, len(name), ctypes.byref(ctypes.c_int()))
-        return _BOLD.search(name.value.decode("latin-1")) is not None
+        return _BOLD.search(_font(self._page, index)) is not None
 
 
 class Box(NamedTuple):
     left: float
     right: float
     height: float
+
+
+class _Gap(NamedTuple):
+    """A space text[before:after] in a line, from `left` to `right`; space: in heights of the line."""
+
+    before: int
+    after: int
+    left: float
+    right: float
+    space: float
+
+
+class Number(NamedTuple):
+    """A number that begins or ends a line; start: its place in the text."""
+
+    value: int
+    left: float
+    right: float
+    bottom: float
+    start: int
+
+
+def line_numbers(
+    numbers: Sequence[Number], lines: Sequence[tuple[float, float, float]], strips: list[float]
+) -> set[int]:
+    """Return the starts of the numbers that count the lines of a page, each or every fifth.
+
+    They go up by the same step in a strip of the page that has little else, and leave out no line if the
+    step is 1, as numbers of references do. lines: left, right and bottom of what else the page has. strips:
+    edges of such numbers on earlier pages, where few are enough; added to.
+    """
+    gone: set[int] = set()
+    for edge in ("left", "right"):
+        groups: list[list[Number]] = []
+        for number in sorted(numbers, key=lambda number: getattr(number, edge)):
+            if not groups or getattr(number, edge) - getattr(groups[-1][-1], edge) > 1.5:
+                groups.append([])
+            groups[-1].append(number)
+        for group in groups:
+            group.sort(key=lambda number: -number.bottom)
+            left, right = min(number.left for number in group), max(number.right for number in group)
+            place = getattr(group[0], edge)
+            again = any(abs(place - strip) < 3 for strip in strips)
+            steps = Counter(below.value - above.value for above, below in pairwise(group))
+            step, count = steps.most_common(1)[0] if steps else (1, 0)
+            beside = sum(line[0] < right and left < line[1] for line in lines)
+            if beside > len(lines) / 8 or step < 1 or count < 0.75 * (len(group) - 1):
+                continue
+            top, bottom = group[0].bottom + 4, group[-1].bottom - 4
+            baselines = {round(line[2] / 4) for line in lines if bottom < line[2] < top}
+            if again or (len(group) > 3 and (step > 1 or len(baselines) <= 1.4 * len(group))):
+                gone.update(number.start for number in group)
+                strips.append(place)
+    return gone
 
 
 def _strip(text: str, start: int, end: int) -> tuple[int, int]:

@@ -42,12 +42,12 @@ class Line(NamedTuple):
 # Reading order.
 
 
-def by_columns(lines: Sequence[Line], width: float) -> list[Line]:
-    """Sort the lines of a page that were drawn row by row: the left column, then the right one.
+def by_columns(lines: Sequence[Line]) -> list[Line]:
+    """Sort the lines of a page that were drawn row by row: column by column, from the left.
 
-    Lines that cross the space between the columns divide the page.
+    Lines that cross the space between two columns divide the page.
     """
-    middle = _gutter(lines, width)
+    middle = _gutter(lines)
     if middle is None:
         return list(lines)
     order: list[Line] = []
@@ -62,17 +62,28 @@ def by_columns(lines: Sequence[Line], width: float) -> list[Line]:
     return order + _left_first(band, middle)
 
 
-def _gutter(lines: Sequence[Line], width: float) -> float | None:
-    """Return the place in the middle half of a page that fewest lines cross; None if over a third does."""
-    places = [width * (0.25 + i / 200) for i in range(101)]
+def _gutter(lines: Sequence[Line]) -> float | None:
+    """Return the place in the middle half of the text that fewest lines cross; None if over a third does."""
+    left, right = min(line.left for line in lines), max(line.right for line in lines)
+    places = [left + (right - left) * (0.25 + i / 200) for i in range(101)]
     crossed = [sum(line.left < x < line.right for line in lines) for x in places]
     least = min(crossed)
     best = [x for x, n in zip(places, crossed, strict=True) if n == least]
-    return best[len(best) // 2] if 3 * least <= len(lines) else None
+    if len(best) == len(places) or 3 * least > len(lines):
+        return None
+    return best[len(best) // 2]
 
 
 def _left_first(band: Sequence[Line], middle: float) -> list[Line]:
-    return sorted(band, key=lambda line: line.left >= middle)
+    """Order the lines left and right of a gutter; each side may have further columns."""
+    order: list[Line] = []
+    for side in (
+        [line for line in band if line.left < middle],
+        [line for line in band if line.left >= middle],
+    ):
+        beside = sum(abs(a.bottom - b.bottom) < 0.3 * a.height for a, b in pairwise(side))
+        order += by_columns(side) if beside > len(side) / 4 else side
+    return order
 
 
 # What is not running text.
@@ -146,6 +157,11 @@ KNOWN_HEADING = re.compile(
     r"limitations|conclusions?|acknowledge?ments?|statement of need|data availability)[.:]?",
     re.IGNORECASE,
 )
+_CAPTION = re.compile(
+    r"(?:fig(?:ure|\.)?|table|tab\.|scheme|plate|box|abb(?:ildung|\.)|tabelle|tableau|figura|tabla|tabela)"
+    r"\s*[A-Z]?\d+[a-z]?\s*[.:|\u2013\u2014]",
+    re.IGNORECASE,
+)
 _HEADING = re.compile(rf"{_NUMBERED}[^\W\d_].*")
 _ENDS = re.compile(r"[.!?:;][\"'”’)\]]*$")
 _MAX_HEADING = 100
@@ -157,6 +173,7 @@ def arrange(lines: Sequence[Line]) -> list[PdfParagraph]:
     if not lines:
         return []
     words = _whole_words(lines)
+    lines = _with_initials(lines, words)
     size = _text_height(lines)
     paragraphs: list[PdfParagraph] = []
     open_block: list[Line] = []
@@ -181,7 +198,11 @@ def arrange(lines: Sequence[Line]) -> list[PdfParagraph]:
             close()
             section = run_in[1]
             open_block += [head._replace(text=head.text[run_in.end() :]), *block[1:]]
-        elif head.height < 0.92 * size and open_block and head.page - open_block[-1].page <= 1:
+        elif (
+            (head.height < 0.92 * size or _CAPTION.match(head.text))
+            and open_block
+            and head.page - open_block[-1].page <= 1
+        ):
             aside.append(block)  # a footnote or caption within a paragraph
         elif open_block and _goes_on(open_block, block):
             open_block += block
@@ -201,6 +222,32 @@ def _whole_words(lines: Sequence[Line]) -> Counter[str]:
         words.update(line_words[half : len(line_words) - line.broken])
         half = int(line.broken)
     return words
+
+
+def _with_initials(lines: Sequence[Line], words: Counter[str]) -> list[Line]:
+    """Join the large first letter of a text, which goes down some lines, with the rest of its word."""
+    joined = list(lines)
+    for number, letter in enumerate(lines):
+        if len(letter.text) > 1 or not letter.text.isupper():
+            continue
+        beside = [
+            i
+            for i, line in enumerate(joined)
+            if line.page == letter.page
+            and line.height < letter.height / 1.5
+            and -3 < line.left - letter.right < letter.height
+            and -0.2 * letter.height < line.bottom - letter.bottom < 1.1 * letter.height
+        ]
+        if not beside:
+            continue
+        first = max(beside, key=lambda i: joined[i].bottom)
+        line = joined[first]
+        rest = re.split(r"\W", line.text.lower(), maxsplit=1)[0]
+        apart = words[rest] > 1 and not words[letter.text.lower() + rest]
+        text = f"{letter.text}{' ' * apart}{line.text}"
+        joined[first] = line._replace(text=text, left=letter.left)
+        joined[number] = letter._replace(text="")
+    return [line for line in joined if line.text]
 
 
 def _text_height(lines: Iterable[Line]) -> float:
@@ -312,10 +359,17 @@ def _join(lines: Sequence[Line], words: Counter[str], section: str) -> PdfParagr
 
 _HYPHEN_END = re.compile(r"([\w-]*\w)[-\u00ad\u2010]?$")
 _WORD_START = re.compile(r"[\w-]*\w")
+_HYPHENATED = re.compile(
+    r"self|well|ill|high|low|long|short|half|cross|first|second|third|two|three|four|five|six|seven|eight|nine"
+)
+"""What begins words with a hyphen."""
+_BETWEEN = re.compile(r"the|of|to|in|and|by|up|on|off|out|for|de|la")
+"""What stands between two hyphens."""
 
 
 def _join_word(text: str, more: str, words: Counter[str]) -> str:
-    """Join the halves of a word; keeps the hyphen if the text has the word with it, but not without."""
+    """Join the halves of a word; keeps the hyphen if the text has the word with it, but not without, or if
+    it has neither and the halves are words."""
     first, second = _HYPHEN_END.search(text), _WORD_START.match(more)
     if first is None or second is None:
         return text + more
@@ -323,7 +377,12 @@ def _join_word(text: str, more: str, words: Counter[str]) -> str:
     whole, compound = f"{first[1]}{second[0]}".lower(), f"{first[1]}-{second[0]}".lower()
     keeps = words[compound] > words[whole] or not (words[whole] or second[0][0].islower())
     if not (words[whole] or words[compound]):
-        keeps |= all(len(half) > 3 and words[half.lower()] for half in (first[1], second[0]))
+        half = first[1].lower().rpartition("-")[2]
+        keeps |= len(first[1]) == 1
+        if half != first[1].lower():
+            keeps |= len(half) == 1 or words[half] > 0 or _BETWEEN.fullmatch(half) is not None
+        keeps |= second[0].lower() == "hoc" or bool(_HYPHENATED.fullmatch(half) and len(second[0]) > 3)
+        keeps |= all(len(part) > 3 and words[part.lower()] for part in (first[1], second[0]))
     return f"{start}-{more}" if keeps and not text.endswith("\u00ad") else start + more
 
 

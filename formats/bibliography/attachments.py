@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -52,14 +51,8 @@ def resolve_files(names: Iterable[str], folders: Sequence[Path]) -> tuple[str, .
     files = []
     for name in names:
         paths = list(_possible(name, folders))
-        files.append(str(next(filter(_exists, paths), paths[0])))
+        files.append(str(next(filter(os.path.exists, paths), paths[0])))
     return tuple(dict.fromkeys(files))
-
-
-def _exists(path: Path) -> bool:
-    with suppress(OSError):  # a name may be too long
-        return path.exists()
-    return False
 
 
 def _possible(name: str, folders: Sequence[Path]) -> Iterator[Path]:

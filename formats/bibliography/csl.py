@@ -9,6 +9,7 @@ from typing import Any
 from citerec.formats.bibliography.item import DATES, ROLES, Item, csl_date, read_csl_date
 from citerec.formats.bibliography.paper import clean_text, terminal_text
 from citerec.formats.bibliography.tables import VARIABLES
+from citerec.formats.identifiers import doi_in_note
 from citerec.formats.names import OTHERS, Name, parse_inverted, parse_name, parse_names, parse_people
 
 _ALIASES = {"journalAbbreviation": "container-title-short", "shortTitle": "title-short"}
@@ -16,6 +17,10 @@ _ALIASES = {"journalAbbreviation": "container-title-short", "shortTitle": "title
 _PARTS = ("family", "given", "suffix", "literal", "name", "non-dropping-particle", "dropping-particle")
 """Of names; `name` is how Crossref writes `literal`."""
 _INVERTED = re.compile(r"[A-ZÀ-Þ][\w'’-]+, [A-ZÀ-Þ][\w'’.-]*(?: [A-ZÀ-Þ][\w'’.-]*){0,2}")
+_PUBLISHED = ("published", "published-print", "published-online")
+"""Dates of Crossref, if it has no `issued`."""
+_NOTED = re.compile(r"^\s*(PMID|PMCID)\s*:\s*(\w+)\s*$", re.IGNORECASE | re.MULTILINE)
+"""Variables that Zotero has in its field Extra."""
 _RANGE = re.compile(r"(?<=\w)\s*[–—]\s*(?=\w)|--+")
 
 
@@ -26,6 +31,8 @@ def read_csl(texts: Mapping[str, str], record: Mapping[str, Any]) -> Item:
         if old in texts:
             fields.setdefault(name, texts[old])
     fields |= {name: date for name in DATES if (date := read_csl_date(record.get(name)))}
+    dates = (read_csl_date(record.get(name)) for name in _PUBLISHED)
+    fields.setdefault("issued", next(filter(None, dates), ""))
     if "page" in fields:
         fields["page"] = _RANGE.sub("-", fields["page"])
     custom = record.get("custom")
@@ -40,7 +47,11 @@ def read_csl(texts: Mapping[str, str], record: Mapping[str, Any]) -> Item:
     kind = texts.get("type", "") or "document"
     if kind == "article" and "container-title" in fields:  # as before CSL had `article-journal`
         kind = "article-journal"
-    return Item(kind, fields, names)
+    note = fields.get("note", "")
+    fields.setdefault("DOI", doi_in_note(note))
+    for name, value in _NOTED.findall(note):
+        fields.setdefault(name.upper(), value)
+    return Item.of(kind, fields, names)
 
 
 def _read_names(value: Any) -> list[Name]:

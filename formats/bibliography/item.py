@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from citerec.formats.bibliography.paper import LibraryPaper, make_paper, split_names
+from citerec.formats.bibliography.paper import LibraryPaper, is_placeholder, make_paper, split_names
 from citerec.formats.identifiers import date_year, find_arxiv_id
 from citerec.formats.names import OTHERS, Name, ambiguous
 
@@ -45,11 +45,15 @@ class Item(NamedTuple):
 
     @classmethod
     def of(cls, type: str, fields: Mapping[str, str], names: Mapping[str, Sequence[Name]]) -> Item:
-        """Return an item without empty texts and lists of names."""
+        """Return an item without empty texts and lists of names, and what stands for missing ones."""
+        kept = (
+            (role, [name for name in listed if not is_placeholder(name.literal or name.full)])
+            for role, listed in names.items()
+        )
         return cls(
             type,
-            {name: text for name, text in fields.items() if text},
-            {role: listed for role, listed in names.items() if listed},
+            {name: text for name, text in fields.items() if text and not is_placeholder(text)},
+            {role: listed for role, listed in kept if listed},
         )
 
     @property

@@ -21,12 +21,14 @@ PREPRINT_VENUE = re.compile(
 )
 _PREPRINT_DOI = re.compile(r"10\.(?:48550|1101|2139|20944|21203|31234|31219|26434|36227)/")
 _TAG = re.compile(
-    r"</?(?:jats:|ce:)?(?:i|b|em|strong|sub|sup|inf|span|sc|scp|italic|bold|tt|u|a(?= href)|monospace|roman"
+    r"</?(?:jats:|ce:)?(?:i|b|em|strong|sub|sup|inf|span|sc|scp|italic|bold|tt|u|a(?= href|>)|monospace|roman"
+    r"|mi|mo|mn|ms|mtext|mrow|msub|msup|msubsup|mfrac|msqrt|mover|munder|mstyle|semantics|annotation"
     r"|uri|ext-link|xref|inline-formula|disp-formula|tex-math|alternatives|styled-content|named-content|mml:\w+"
     r"|\w*math)\b[^<>]*>",
     re.I,
 )
 _BLOCK_TAG = re.compile(r"</?(?:jats:|ce:)?(?:p|title|sec|br|div|h[1-6]|[uo]l|li|list-item)\b[^<>]*>", re.I)
+_ENTITY = re.compile(r"&(?:amp|lt|gt|quot|#\d+);")
 _GREEK_NAMES = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau"
 )
@@ -60,6 +62,27 @@ RETRACTED = "retracted"
 SHORTEST_ABSTRACT = 60
 """Characters of an abstract that is filled in; shorter ones say that there is none."""
 _RETRACTED_TITLE = re.compile(r"\W*(?:retracted|withdrawn)(?: (?:article|paper|chapter))?\s*[:\])–—-]", re.I)
+
+
+_RETRACTED_END = re.compile(
+    r"[(\[]\s*(?:retracted|withdrawn)(?: (?:article|paper|chapter))?\b[^()\[\]]*[)\]]\W*$", re.I
+)
+_PLACEHOLDER = re.compile(
+    r"[\[(]?no (?:author|abstract|title|source|publisher)\w*(?: (?:names?|information|id))?(?: (?:is |was )?"
+    r"(?:available|provided|supplied|given))[\])]?\.?|[\[(]?(?:n/a|n\. ?a\.|none|(?-i:nan|NaN|null))[\])]?"
+    r"|\[(?:anonymous|anon\.?|unknown|n\. ?d\.|s\. ?n\.|untitled|no title)\]",
+    re.IGNORECASE,
+)
+"""What databases and programs write for a text that is missing."""
+
+
+def is_placeholder(text: str) -> bool:
+    """True for what stands for a missing text.
+
+    >>> [is_placeholder(text) for text in ("[No author name available]", "N/A", "{None}", "Nan")]
+    [True, True, True, False]
+    """
+    return len(text) < 60 and _PLACEHOLDER.fullmatch(text.strip("{} ")) is not None
 
 
 class LibraryPaper(NamedTuple):
@@ -108,7 +131,8 @@ class LibraryPaper(NamedTuple):
         """
         if mark := self.retraction_mark:
             return mark.partition(":")[2]
-        return "its title" if _RETRACTED_TITLE.match(self.title) else ""
+        marked = _RETRACTED_TITLE.match(self.title) or _RETRACTED_END.search(self.title)
+        return "its title" if marked else ""
 
     @property
     def retraction_mark(self) -> str:
@@ -156,9 +180,10 @@ def check_paper(paper: LibraryPaper, where: str) -> None:
 def make_paper(id: str = "", **fields: Any) -> LibraryPaper:
     """Return a paper with cleaned fields. An empty id is derived from the DOI, arXiv id, key or title."""
     for name in ("title", "abstract", "venue"):
-        fields[name] = clean_text(fields.get(name, ""))
+        text = clean_text(fields.get(name, ""))
+        fields[name] = "" if is_placeholder(text) else text
     for name in ("authors", "collections", "tags"):
-        texts = filter(None, map(clean_text, fields.get(name, ())))
+        texts = (text for text in map(clean_text, fields.get(name, ())) if text and not is_placeholder(text))
         fields[name] = tuple(texts if name == "authors" else dict.fromkeys(texts))  # authors may be namesakes
     doi, arxiv = clean_doi(fields.get("doi", "")), find_arxiv_id(fields.get("arxiv", ""))
     if not arxiv and "arxiv." in doi:
@@ -196,7 +221,9 @@ def clean_text(text: str) -> str:
         text = _without_tags(_CODE_POINT.sub(_character, text))
     if "&" in text:
         text, before = html.unescape(text), text
-        text = _without_tags(text) if "&lt;" in before else text  # escaped twice
+        if _ENTITY.search(text):  # escaped twice
+            text = html.unescape(text)
+        text = _without_tags(text) if "&lt;" in before else text
     if "{" in text:
         text = _GREEK.sub(lambda name: _LETTERS[name[1]], text)
         text = text.replace("{''}", "''")
@@ -236,14 +263,15 @@ def split_names(value: str) -> list[str]:
 
 
 def merge_records(papers: list[LibraryPaper]) -> LibraryPaper:
-    """Merge records of the same paper; earlier records take precedence, and the first gives the id.
+    """Merge records of the same paper; earlier records take precedence, but published ones over preprints.
+    The first gives the id.
 
     What was filled in comes last.
     """
     if len(papers) == 1:
         return papers[0]
-    before, papers = papers, [without_filled(paper) for paper in papers]
-    lead = papers[0]
+    before, lead = papers, without_filled(papers[0])
+    papers = sorted(map(without_filled, papers), key=is_preprint)
     fields = {
         name: next((value for paper in papers if (value := getattr(paper, name))), getattr(lead, name))
         for name in ("key", "title", "year", "venue", "doi", "arxiv", "url", "bibtex")
@@ -255,6 +283,7 @@ def merge_records(papers: list[LibraryPaper]) -> LibraryPaper:
     for name in ("collections", "tags", "files"):
         fields[name] = tuple(dict.fromkeys(value for paper in papers for value in getattr(paper, name)))
     names = [name for paper in papers for name in (paper.id, paper.key, *paper.aliases) if name]
+    names += [f"doi:{paper.doi}" for paper in papers if paper.doi not in ("", fields["doi"])]
     aliases = tuple(name for name in dict.fromkeys(names) if name not in (lead.id, fields["key"]))
     merged = lead._replace(**fields, aliases=aliases)
     for paper in before:
@@ -293,3 +322,12 @@ def retraction(source: str, date: str, doi: str) -> str:
     'Crossref, 2010-02-06, doi:10.1016/s0140-6736(10)60175-4'
     """
     return ", ".join(filter(None, (source, date, f"doi:{notice}" if (notice := clean_doi(doi)) else "")))
+
+
+def retraction_note(retracted: str) -> str:
+    """Return what to say of a paper that was retracted (LibraryPaper.retracted); "" of others.
+
+    >>> retraction_note("Crossref, 2010-02-06")
+    'retracted (Crossref, 2010-02-06)'
+    """
+    return f"retracted ({retracted})" if retracted else ""

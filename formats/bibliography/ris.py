@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from citerec.formats.bibliography.item import Item, iso_date, number_variable, season
 from citerec.formats.bibliography.paper import clean_text, split_names, terminal_text
 from citerec.formats.bibliography.tables import Names
-from citerec.formats.identifiers import clean_doi
+from citerec.formats.identifiers import clean_doi, doi_in_note
 from citerec.formats.names import Name, inverted, parse_all_inverted
 
 _TYPES, _VARIABLES = Names("types", "ris"), Names("variables", "ris")
@@ -18,7 +18,7 @@ _SERIES = ("book", "report", "thesis", "software", "dataset")
 _NUMBERED = ("report", "patent", "standard")
 """Types whose SN is their own number, as in Zotero, unless it is an ISBN or ISSN."""
 _ROLES = {
-    **{"AU": "author", "A1": "author", "ED": "editor", "A2": "editor"},
+    **{"AU": "author", "ED": "editor", "A2": "editor"},
     **{"A3": "collection-editor", "A4": "translator", "TA": "translator"},
 }
 _ROLES_WRITTEN = {
@@ -30,7 +30,7 @@ _ISBN = re.compile(r"(?:97[89][- ]?)?(?:\d[- ]?){9}[\dXx]\b")
 
 
 def read_record(tags: Mapping[str, Sequence[str]]) -> Item:
-    """Return the item of a record. tags: values by tag."""
+    """Return the item of a record. tags: values by tag; of A1 and AU, which are one list, in AU."""
     kind = next(iter(tags.get("TY", ())), "").strip().upper()
     csl = _TYPES.csl.get(kind, "document")
     fields = _VARIABLES.first(tags)
@@ -41,11 +41,12 @@ def read_record(tags: Mapping[str, Sequence[str]]) -> Item:
     if "issue" in fields:
         fields.setdefault(number_variable(csl), fields.pop("issue"))
     add_places(tags, fields, csl)
-    fields["issued"] = max(
-        (iso_date(value) for tag in ("PY", "Y1", "DA") for value in tags.get(tag, ())),
-        key=lambda date: (date.count("-"), bool(date)),
-        default="",
+    dates, older = (
+        [iso_date(value) for tag in names for value in tags.get(tag, ())] for names in (("PY", "DA"), ("Y1",))
     )
+    years = {date[:4] for date in dates if date}
+    dates += [date for date in older if not years or date[:4] in years]
+    fields["issued"] = max(dates, key=lambda date: (date.count("-"), bool(date)), default="")
     if not re.search(r"\d{4}", fields["issued"]):  # Web of Science has the date of early access there
         early = (date for value in tags.get("C6", ()) if re.match(r"\d{4}-\d\d", date := iso_date(value)))
         fields["issued"] = next(early, fields["issued"])
@@ -83,6 +84,7 @@ def add_places(tags: Mapping[str, Sequence[str]], fields: dict[str, str], csl: s
         fields[name] = ", ".join(dict.fromkeys(filter(None, [fields.get(name, ""), *values])))
     urls = [url.strip() for value in tags.get("UR", ()) for url in re.split(r"[;\s]+(?=https?:)", value)]
     places = [fields.get("DOI", ""), fields.get("genre", ""), *(url for url in urls if "doi.org/" in url)]
+    places += [*tags.get("L3", ()), *map(doi_in_note, tags.get("N1", ()))]
     fields["DOI"] = next(filter(None, map(clean_doi, places)), "")
     if clean_doi(fields.get("genre", "")):
         del fields["genre"]

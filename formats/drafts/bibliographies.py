@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,7 +56,7 @@ class References:
         last = glob.escape(re.split(r"[/\\]", written)[-1])
         nearby = (file for place in _NEARBY for file in sorted(folder.glob(f"{place}{last}")))
         for file in (folder / written, *nearby) if last else ():
-            if file.is_file():
+            if os.path.isfile(file):
                 if real_path(file).is_relative_to(root):
                     return real_path(file)
                 why = f"it is outside {root}"
@@ -84,7 +85,7 @@ class References:
     def _inside(self, pattern: str) -> list[Path]:
         """Return the files beside the document that may be read."""
         root = real_path(self.root or self.path.parent)
-        files = (file for file in sorted(self.path.parent.glob(pattern)) if file.is_file())
+        files = (file for file in sorted(self.path.parent.glob(pattern)) if os.path.isfile(file))
         return [file for file in files if real_path(file).is_relative_to(root)]
 
     @property

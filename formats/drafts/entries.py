@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Container, Iterable
 from contextlib import suppress
@@ -154,7 +155,7 @@ def read_other(path: Path) -> dict[str, Reference]:
         raise InputError(f"{path}: must be a list of entries ({kind}), not {json_type(loaded)}")
     entries = csl_entries(items)
     names = path.with_name("citations.tsv")
-    if names.is_file() and real_path(names).parent == real_path(path).parent:
+    if os.path.isfile(names) and real_path(names).parent == real_path(path).parent:
         for line in decode_text(names).splitlines():
             name, *_, key = line.split("\t")
             if key in entries:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -27,8 +28,8 @@ _RECORDED: ContextVar[list[Path] | None] = ContextVar("recorded", default=None)
 
 def decode_text(path: Path) -> str:
     """Read a file as UTF-8, or UTF-16 if it begins with a byte order mark. Lines that are no UTF-8 are read
-    as Windows-1252, which has the letters of Latin-1, the encoding of many older LaTeX files, and quotes and
-    dashes; people and programs join files of both.
+    in the encoding that the file names or that their letters speak for (`encoding_of`); people and programs
+    join files of both.
 
     Raises InputError if it cannot be read or is too large.
     """
@@ -39,18 +40,75 @@ def decode_text(path: Path) -> str:
     with suppress(UnicodeDecodeError):
         return clean_text(content.decode("utf-16" if marked else "utf-8-sig"))
     lines = content.removeprefix(codecs.BOM_UTF8).split(b"\n")
-    return clean_text("\n".join(map(_decode_line, lines)))
+    others = [not _is_utf8(line) for line in lines]
+    name = encoding_of(b"\n".join(line for line, other in zip(lines, others, strict=True) if other), content)
+    texts = (
+        line.decode(name, "replace") if other else line.decode()
+        for line, other in zip(lines, others, strict=True)
+    )
+    return clean_text("\n".join(texts))
 
 
-def _decode_line(line: bytes) -> str:
-    for encoding in ("utf-8", "cp1252"):
+def _is_utf8(line: bytes) -> bool:
+    with suppress(UnicodeDecodeError):
+        return line.decode() is not None
+    return False
+
+
+_DECLARED = re.compile(
+    rb"\\usepackage\s*\[([\w-]+)\]\s*\{inputenc\}|^%+\s*(?:encoding|-\*-.*?coding)\s*[:=]\s*([\w-]+)"
+    rb"|^%\s*!TEX\s+encoding\s*=\s*([\w-]+)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Where LaTeX, JabRef and editors name the encoding of a file."""
+_NAMES = {
+    **{"ansinew": "cp1252", "applemac": "mac-roman", "macce": "mac-latin2", "latin9": "iso-8859-15"},
+    **{"latin10": "iso-8859-16", "koi8-ru": "koi8-u", "isolatin": "latin1", "isolatin2": "latin2"},
+}
+_SIMPLE = ("cp1252", "iso8859-2", "cp1250", "cp1251", "koi8-r")
+"""Encodings with a byte for each letter, and the likelier first."""
+_ODD = re.compile(
+    r"(?<=[^\W\d_])[\xa1-\xa9\xac-\xb6\xb8\xb9\xbc-\xbf\xd7\xf7]|[\x80-\x9f\ufffd]|[\xa2-\xa9\xac-\xb6\xb8\xb9\xbc-\xbe](?=[^\W\d_])"
+    r"|[\u2000-\u2bff](?=[^\W\d_])(?<=[^\W\d_].)(?<![-\u2010-\u2019])|[^\W\d_a-zA-Z]{4}(?<![\u0370-\u04ff]{4})"
+    r"|[\xc0-\u024fa-zA-Z][\u0400-\u04ff]|[\u0400-\u04ff][a-zA-Z]|(?<=[\u0430-\u044f])[\u0410-\u042f]"
+    r"|\xec(?=[a-z])|\xf5(?![e\s])|\xf8[\xe1\xed\xfd]|\u0178|\xc8(?=[a-z]{2})"
+)
+"""What words do not have: signs between letters, many accents in a row, two scripts, capitals within."""
+
+
+def encoding_of(content: bytes, whole: bytes = b"") -> str:
+    """Return the name of the encoding of a text that is not UTF-8: as `whole`, or else the content, says;
+    else Chinese (GB 18030) or Korean (EUC-KR) if its bytes come in such pairs; else Windows-1252, Latin-2,
+    Windows-1250, Windows-1251 or KOI8-R, the first of those that make the fewest odd words.
+
+    >>> encoding_of("Štěpán Dvořák".encode("latin2")), encoding_of("naïve".encode("latin1"))
+    ('iso8859-2', 'cp1252')
+    >>> encoding_of("在线教学".encode("gbk")), encoding_of("материал".encode("cp1251"))
+    ('gb18030', 'cp1251')
+    """
+    if declared := _DECLARED.search(whole or content):
+        written = next(filter(None, declared.groups())).decode().lower()
+        with suppress(LookupError, UnicodeDecodeError):
+            name = codecs.lookup(_NAMES.get(written, written)).name
+            if name not in ("utf-8", "ascii"):
+                content.decode(name)
+                return name
+    pairs = re.findall(rb"[\x81-\xfe][\x40-\xfe]", content)
+    double = [pair for pair in pairs if pair[1] >= 0xA1]
+    common = [pair for pair in double if 0xB0 <= pair[0] <= 0xD7 or pair[0] in (0xA1, 0xA3)]
+    if len(common) > 0.8 * len(pairs) and any(pair[0] not in (0xA1, 0xA3) for pair in common):
+        korean = len(common) > 9 and all(pair[0] <= 0xC8 for pair in common)
         with suppress(UnicodeDecodeError):
-            return line.decode(encoding)
-    return line.decode("latin-1")
+            content.decode(name := "euc-kr" if korean else "gb18030")
+            return name
+    texts = {name: content.decode(name, "replace") for name in _SIMPLE}
+    name = min(texts, key=lambda name: len(_ODD.findall(texts[name])))
+    return "latin-1" if name == "cp1252" and "\ufffd" in texts[name] else name
 
 
 def exact_text(path: Path) -> str:
-    """Read a file without changes. Raises InputError if it cannot be read or is not UTF-8 text."""
+    """Read a file without changes. Raises InputError if it cannot be read, is no text, or has an encoding
+    other than UTF-8 in which it could not be written again."""
     content = read_limited(path, MAX_FILE_BYTES)
     if content.startswith(b"%PDF"):
         raise InputError(f"{path}: is a PDF; give its source")
@@ -59,10 +117,27 @@ def exact_text(path: Path) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            f"{path}: is not UTF-8 (line {line}); convert it, e.g. with iconv -f LATIN1 -t UTF-8"
-        ) from None
+        name, line = encoding_of(content), content.count(b"\n", 0, error.start) + 1
+        mixed = any(_is_utf8(line) and not line.isascii() for line in content.split(b"\n"))
+        text = content.decode(name, "replace")
+        if mixed or text.encode(name, "replace") != content:
+            raise InputError(
+                f"{path}: is not UTF-8 (line {line}); convert it, e.g. with iconv -f {name.upper()} -t UTF-8"
+            ) from None
+        return text
+
+
+def encoded_like(path: Path | None, text: str) -> bytes:
+    """Return a text in the encoding of a file; UTF-8 if there is none. Raises InputError if that lacks its
+    letters."""
+    content = read_limited(path, MAX_FILE_BYTES) if path else b""
+    if _is_utf8(content):
+        return text.encode()
+    try:
+        return text.encode(name := encoding_of(content))
+    except UnicodeEncodeError as error:
+        advice = f"convert it, e.g. with iconv -f {name.upper()} -t UTF-8"
+        raise InputError(f"{path}: its encoding has no {text[error.start]}; {advice}") from None
 
 
 @contextmanager
@@ -123,7 +198,7 @@ class Inputs:
                 why = f"it is outside {root}"
             elif place in parents:
                 why = "it includes itself"
-            elif place.is_file():
+            elif os.path.isfile(place):
                 if not suffixes or place.suffix.lower() in suffixes:
                     return place
                 why = f"only {', '.join(suffixes)} files are"

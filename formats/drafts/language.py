@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +33,13 @@ MISSING = re.compile(r"\?*|(?:TODO|FIXME|XXX)(?:\W.*)?", re.IGNORECASE)
 CITE_MARK = re.compile(r"(?i:\[(?:cite|citation needed)\])")
 """A missing citation in every language."""
 _MARK = re.compile("\ue000(\\d+)\ue001")
+_STOP = re.compile(r"(?<=[\w)\]}\"'”’])[.!?,;:…]+[\"'”’)\]}*_]*[ \t]*\Z")
+"""Punctuation before a note's sign."""
+_NEXT = re.compile(r"(?:[\"'”’)\]}*_]*\s+(?!\d)[^\W_a-z]|[\"'”’)\]}]*\s*\Z|[ \t]*\n[ \t]*\n)")
+"""What follows a citation that stands after its sentence's full stop."""
+_BREAK = re.compile(r"(?:(?<=[^\W\d_]{4})|(?<=[\])}]))\.\s+(?=[^\W\d_a-z]|[\[(\\])")
+SHORT_NOTE = 300
+"""Characters up to which a note is a part of the sentence that calls it, instead of having its own."""
 
 
 class Key(NamedTuple):
@@ -65,6 +73,16 @@ class Citation(NamedTuple):
         """Its keys: those that are not missing, if any."""
         keys = [key.key for key in self.keys if key.key]
         return [key for key in keys if not MISSING.fullmatch(key)] or keys
+
+
+class Note(NamedTuple):
+    """A note that cites: text[start:end], its sign in the text or the note itself. defined: where else its
+    text stands."""
+
+    start: int
+    end: int
+    text: str
+    defined: Sequence[tuple[int, int]] = ()
 
 
 class Open(NamedTuple):
@@ -333,8 +351,39 @@ class Language(ABC):
 
         return Document(source.metadata, full_text, lambda: [*source.references.entries(keys).values()])
 
+    def notes(self, text: str) -> Iterator[Note]:
+        """Yield the notes of a text, in order."""
+        return iter(())
+
+    def with_notes(self, text: str) -> str:
+        """Return a text with each note that cites in the sentence that calls it, before its full stop, where
+        a citation after the full stop comes, too."""
+        cited = [citation for citation in self.joined(text) if citation.keys and citation.printed]
+        starts, moved = [citation.start for citation in cited], list[Note]()
+        barriers = [Note(start, end, "") for _, _, start, end in self.headings(text)]
+        for note in self.notes(text):
+            spans = note.defined or [(note.start, note.end)]
+            if any(bisect_left(starts, a) < bisect_left(starts, b) for a, b in spans):
+                moved.append(note._replace(text=f" ({_in_sentence(note.text)})"))
+                barriers += (Note(*span, "") for span in note.defined)
+        for start, end, *_ in cited:
+            if text[start - 1 : start] in (*".!?", "”") and _NEXT.match(text, end):
+                moved.append(Note(start, end, f" {text[start:end]}"))
+        edits, done, place = list[tuple[int, int, str]](), 0, -1
+        for start, end, inside, defined in sorted([*moved, *barriers], key=lambda note: note[:2]):
+            if start < done or not inside:  # within a heading or the text of another note
+                done, place = end if not inside else done, -1
+                continue
+            if text[done:start].strip(" ,") or place < 0:
+                stop = _STOP.search(text, max(done, start - 20), start)
+                place = stop.start() if stop else start
+            edits += [(place, place, inside), (start, end, ""), *((*span, "") for span in defined)]
+            done = end
+        return replaced(text, edits)
+
     def paragraphs(self, text: str, running: bool = False) -> tuple[list[Paragraph], list[str]]:
         """Return one paragraph for each section of a text, and the cited keys. running: see `body`."""
+        text = text if running else self.with_notes(text)
         sections, cites = self.sections(self.body(text, running))
         return self.convert(sections, cites), list(number_keys(cites))
 
@@ -391,6 +440,23 @@ class Language(ABC):
         if caret > start or MISSING.fullmatch(text, caret, end):
             return Open(start, end, end, "", lacking)
         return Open(start, caret, end, self.between if opened and not lacking else "", lacking)
+
+
+def called_notes(pattern: re.Pattern[str], text: str) -> Iterator[Note]:
+    """Yield the notes that a pattern matches: inline, or called and defined as text by name."""
+    matches = [*pattern.finditer(text)]
+    defined = {match["name"]: match for match in matches if match["name"]}
+    for match in matches:
+        if match["inline"]:
+            yield Note(*match.span(), match["inline"])
+        elif match["called"] and (note := defined.pop(match["called"], None)):
+            yield Note(*match.span(), note["text"], [note.span()])
+
+
+def _in_sentence(note: str) -> str:
+    """Return the text of a note as a part of a sentence: a short one is no sentence of its own."""
+    note = note.strip().removesuffix(".")
+    return _BREAK.sub("; ", note) if len(note) <= SHORT_NOTE else note
 
 
 _IN_LINE = re.compile(r"(`{1,2}|[=~])(?!(?:r|python|julia) )[ ]?(\w[\w.+/()' -]{0,60})\1")

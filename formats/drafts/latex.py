@@ -28,13 +28,21 @@ from citerec.formats.drafts.language import (
     Citation,
     Key,
     Language,
+    Note,
     Source,
     identified,
     replaced,
 )
 from citerec.formats.drafts.latex_source import BIBLIOGRAPHY, INPUT, is_document, is_paper, read_source
 from citerec.formats.identifiers import find_year
-from citerec.formats.latex_text import macro_arguments, plain_text, remove_blocks, running_text
+from citerec.formats.latex_text import (
+    macro_arguments,
+    plain_text,
+    remove_blocks,
+    running_text,
+    shorthands,
+    with_shorthands,
+)
 
 _IN_ARCHIVES = (".tex", ".bbl", ".bib")
 _OPTION = r"\s*(?:\[[^\]]{0,1000}\]\s*)?(?=\{)"
@@ -62,17 +70,25 @@ _DOCUMENT = re.compile(r"\\(begin|end)\s*\{document\}")
 _CLASS, _BODY = re.compile(r"\\documentclass\b"), re.compile(r"\\begin\s*\{document\}")
 _SECTION = re.compile(rf"\\(?:part|chapter|(?:sub){{0,2}}section)\*?{_OPTION}")
 
-_COMMAND = re.compile(r"\\(?=[A-Za-z]*(?:[cC]ite|bibentry))([A-Za-z]++)\*?")
+_QUOTES = r"(?:(?:foreign|hyphen)?(?:text|block)|hybridblock)cquote"
+_COMMAND = re.compile(
+    rf"\\(?=[A-Za-z]*(?:[cC]ite|bibentry)|(?:{_QUOTES}|apud(?:online)?)(?![A-Za-z]))([A-Za-z]++)\*?"
+    r"|\\begin\s*\{((?:foreign|hyphen)?displaycquote)\*?\}"
+)
+"""Also of csquotes and abntex2."""
 _CITATION = re.compile(rf"{_COMMAND.pattern}|{CITE_MARK.pattern}")
 _OPTION_OF = re.compile(r"\\[A-Za-z@]+\*?\Z")
 _OTHER = re.compile(
     r"(?:Declare|AtEvery|AtNext|AtBegin|set|def|mk|if|blx).*|newcites|.*citenamefont|astroncite"
-    r"|cite(?:alias|authoryear|reset|setup|style|text)"
+    r"|cite(?:alias|authoryear|color|reset|setup|style|text)"
 )
 """Commands that do not cite. Those of multibib, harvard and the printed labels of natbib are among them."""
 _GAP = r"(?:\s|%[^\n]*\n)*+"
 _NOTE = r"(?:\[(?:[^\[\]]++|\[[^\[\]]*+\])*+\]|<[^<>]*>)"
 _KEYS = re.compile(rf"(?:{_GAP}{_NOTE}){{0,2}}{_GAP}\{{([^{{}}]*)\}}")
+_LANGUAGE = re.compile(rf"{_GAP}\{{[^{{}}]*\}}")
+_PUNCTUATION = re.compile(r"\s*\[[^\[\]]{0,3}\]")
+"""What ends a quotation, between its key and its text."""
 _SHARED_NOTES = re.compile(rf"(?:{_GAP}\([^()]*\)){{0,2}}")
 _COMMENT = re.compile(r"(?<!\\)%[^\n]*\n?")
 _PARAMETER, _MACRO = re.compile(r"#\d"), re.compile(r"[\\#]")
@@ -87,10 +103,16 @@ _CODE_CAPTION = re.compile(
 _FLOAT = re.compile(
     r"\\(?:begin|end)\s*\{(?:abstract|(?:sub|wrap|sideways)?figure|(?:wrap|sideways|long)?table)\*?\}"
 )
-_ENVIRONMENT = re.compile(r"\\(?:begin|end)\s*\{[^{}]*\}(?:\s*\[[^\[\]]*\])?")
-_ASIDE = re.compile(
-    r"\\(?:footnote|footnotetext|caption|todo|marginpar|thanks|abstract)\*?(?:\[[^\[\]]*\])?(?=\{)"
+_ENVIRONMENT = re.compile(
+    r"\\begin\s*\{(?:tabular|tabularx|tabulary|tabu|longtable|xltabular|array|tblr|longtblr|NiceTabular)\*?\}"
+    r"(?:\s*\[[^\[\]]*\])?(?:\s*\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}){1,2}"
+    r"|\\(?:begin|end)\s*\{[^{}]*\}(?:\s*\[[^\[\]]*\])?"
 )
+"""With the specifications of columns."""
+_ASIDE = re.compile(
+    r"\\(?:footnote|footnotetext|caption|todo|marginpar|thanks|abstract)\*?\s*(?:\[(?:[^\[\]{}]|\{[^{}]*\})*\]\s*)?(?=\{)"
+)
+_FOOTNOTE = re.compile(r"\\(?:foot|end|side|margin)note\*?(?:\[[^\[\]]*\])?(?=\{)")
 _EMBEDDED = re.compile(
     r"\\begin\s*\{filecontents(\*?)\}\s*(?:\[[^\[\]]*\]\s*)?\{([^{}]+\.bib)\}(.*?)\\end\s*\{filecontents\1\}",
     re.DOTALL,
@@ -112,11 +134,11 @@ class Latex(Language):
     between = ", "
     _hidden = re.compile(
         rf"(?<!\\)(?:\\\\)*+%[^\n]*|\\begin\s*\{{({_CODE})\*?\}}.*?(?:\\end\s*\{{\1|\Z)"
-        r"|\\(?:verb|lstinline)\*?([^\sA-Za-z*{\[])[^\n]{0,1000}?\2",
+        r"|\\(?:verb|lstinline|mintinline)\*?(?:\[[^\[\]]*\])?(?:(?<=[le]|\])\{\w+\})?([^\sA-Za-z*{\[])[^\n]{0,1000}?\2",
         re.DOTALL,
     )
     before = re.compile(
-        rf"{_COMMAND.pattern}(?:{_GAP}(?:{_NOTE}|\([^()]*\)|\{{[^{{}}]*\}})){{0,12}}{_GAP}(?P<opened>\{{)"
+        rf"(?!\\(?:text|block)cquote\*?(?:{_NOTE}){{0,2}}\{{[^{{}}]*\}})(?:{_COMMAND.pattern})(?:{_GAP}(?:{_NOTE}|\([^()]*\)|\{{[^{{}}]*\}})){{0,12}}{_GAP}(?P<opened>\{{)"
         r"(?:[^{}]*[,\n\r])?[ \t]*(?P<key>[^{},\n\r]*)\Z"
     )
     after = re.compile(r"[^\s,{}\\\[\]%]*")
@@ -130,14 +152,18 @@ class Latex(Language):
         """Yield the citations with the names of their commands. One in a note of another is a part of it."""
         last: tuple[str, Citation] | None = None
         for command in _CITATION.finditer(text):
-            if not command[1]:  # CITE_MARK
+            name = command[1] or command[2]
+            if not name:  # CITE_MARK
                 start, end = command.span()
                 if (last and start < last[1].end) or _OPTION_OF.search(text, max(0, start - 40), start):
                     continue  # a note, or an option
                 citation = Citation(start, end, (Key("", start, end),))
-            elif groups := [] if _OTHER.fullmatch(command[1]) else _key_groups(text, command):
+            elif groups := [] if _OTHER.fullmatch(name) else _key_groups(text, name, command.end()):
                 keys = tuple(key for group in groups for key in _group_keys(text, *group.span(1)))
-                citation = Citation(command.start(), groups[-1].end(), keys, command[1] != "nocite")
+                end = groups[-1].end()
+                if name.endswith("cquote") and (sign := _PUNCTUATION.match(text, end)):
+                    end = sign.end()
+                citation = Citation(command.start(), end, keys, name != "nocite")
             else:
                 continue
             if last and citation.start < last[1].end:
@@ -148,7 +174,7 @@ class Latex(Language):
                 continue
             if last:
                 yield last
-            last = command[1] or "", citation
+            last = name or "", citation
         if last:
             yield last
 
@@ -183,6 +209,7 @@ class Latex(Language):
         embedded_entries = {key: entry for entries in embedded.values() for key, entry in entries.items()}
         text = _CODE_CAPTION.sub(r"\\caption\1\g<0>", source)
         text = remove_blocks(text, _BEGIN_CODE, _END_CODE)
+        text = self._written_out(text)
         citations = [*self.citations(text)]
         keys = dict.fromkeys(key for citation in citations if citation.printed for key in citation.cited)
         uncited = dict.fromkeys(
@@ -196,6 +223,20 @@ class Latex(Language):
         ]
         references = References(path, names, inputs.root, text, embedded_entries)
         return Source(text, self._about(text, paper), [*keys], references, [*uncited], inputs.notes)
+
+    def _written_out(self, text: str) -> str:
+        """Return a text with letters and signs for babel's shorthands, outside of citations."""
+        letters = shorthands(text)
+        if letters is None:
+            return text
+        pieces, done = [], 0
+        for citation in [*self.citations(text), Citation(len(text), len(text), ())]:
+            pieces += [
+                with_shorthands(text[done : citation.start], letters),
+                text[citation.start : citation.end],
+            ]
+            done = citation.end
+        return "".join(pieces)
 
     def document(self, path: Path, paper: str) -> Document:
         source = self.read(path, Inputs(), paper)
@@ -256,6 +297,11 @@ class Latex(Language):
     def plain(self, text: str) -> str:
         return plain_text(text)
 
+    def notes(self, text: str) -> Iterator[Note]:
+        return (
+            Note(match.start(), end, argument) for match, argument, end in macro_arguments(_FOOTNOTE, text)
+        )
+
     def headings(self, text: str) -> Iterator[tuple[int, str, int, int]]:
         for match, argument, end in macro_arguments(_SECTION, text):
             yield 1, argument, match.start(), end
@@ -273,7 +319,11 @@ class Latex(Language):
             # In captions, footnotes, tables or the abstract, which training contexts exclude.
             separated = _ENVIRONMENT.sub(" ", _FLOAT.sub(r"\\section{}", body))
             more = self.convert(*self.sections(_ASIDE.sub(" ", separated)), unread)
-            paragraphs += [part for part in more if any(span.ref in unread for span in part.citations)]
+            paragraphs += [
+                part._replace(section=f"again {part.section}", reread=True)
+                for part in more
+                if any(span.ref in unread for span in part.citations)
+            ]
         return paragraphs, keys
 
 
@@ -287,19 +337,23 @@ def _named_files(commands: Iterable[re.Match[str]]) -> Iterator[Key]:
             yield Key(file[0], *file.span())
 
 
-def _key_groups(text: str, command: re.Match[str]) -> list[re.Match[str]]:
-    r"""Return the groups of keys of a command. Only \cites and the like have several; in \volcite a volume
-    comes before the keys, and after a key, \citename has the name of a field."""
-    name, place, groups = command[1].lower(), command.end(), list[re.Match[str]]()
-    several, volumes = name.endswith(("cites", "citetexts")), name.endswith(("volcite", "volcites"))
+def _key_groups(text: str, name: str, place: int) -> list[re.Match[str]]:
+    r"""Return the groups of keys of a command whose name ends at `place`. Only \cites, \apud and the like
+    have several; in \volcite a volume comes before the keys, in \foreigntextcquote a language, and after a
+    key, \citename has the name of a field."""
+    name, groups = name.lower(), list[re.Match[str]]()
+    several = name.endswith(("cites", "citetexts"))
+    count = 2 if name.startswith("apud") or name.endswith(("volcite", "volcites")) else 1
     if several and (notes := _SHARED_NOTES.match(text, place)):
         place = notes.end()
-    while (group := _KEYS.match(text, place)) and (several or len(groups) < 1 + volumes):
+    if name.startswith(("foreign", "hy")) and (language := _LANGUAGE.match(text, place)):
+        place = language.end()
+    while (group := _KEYS.match(text, place)) and (several or len(groups) < count):
         groups.append(group)
         place = group.end()
     if name == "citename" and not _KEYS.match(text, place):
         return []  # harvard's name
-    return groups[1::2] if volumes else groups
+    return groups[1::2] if "volcite" in name else groups
 
 
 def _group_keys(text: str, start: int, end: int) -> Iterator[Key]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 from citerec.base.errors import InputError
-from citerec.base.files import real_path
+from citerec.base.files import open_file, real_path
 from citerec.formats.drafts.inputs import MAX_CHARACTERS, MAX_DEPTH, Inputs, decode_text
 from citerec.formats.latex_text import braced_argument, remove_blocks
 
@@ -17,7 +18,10 @@ _MAX_OPTION = 1000
 
 _DOCUMENT = re.compile(rb"^[^%\n]*\\document(?:class|style)\b", re.MULTILINE)
 _COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)%[^\n]*(?:\n[ \t]*)?")
-_VERBATIM = re.compile(r"\\(?:verb|lstinline)\*?([^\sA-Za-z*{\[])(.{0,1000}?)\1")
+_VERBATIM = re.compile(
+    r"\\(?:verb\*?|lstinline\*?(?:\[[^\[\]\n]*\])?|mintinline(?:\[[^\[\]\n]*\])?\{\w+\})"
+    r"(?:([^\sA-Za-z*{\[])(.{0,1000}?)\1|(?<!verb)(?<!verb\*)\{([^{}\n]{0,1000})\})"
+)
 _SPECIAL = re.compile(r"[^\w\s.,:;()/-]|_")
 _COMMENTED_OUT = (
     (re.compile(r"\\begin\{comment\}"), re.compile(r"\\end\{comment\}")),
@@ -49,6 +53,10 @@ _DEFINITION = re.compile(
 )
 _LET = re.compile(r"\\let\s*\\([A-Za-z@]+)\s*=?\s*(\\[A-Za-z]*[cC]ite[A-Za-z]*)(?![A-Za-z@])")
 _ARGUMENT = re.compile(r"\s*+\+?(?:(?P<optional>o)|O\{(?P<default>[^{}]*)\}|(?P<star>s)|(?P<braced>m))\s*+")
+_OWN = re.compile(
+    r"(?:no)?bibliography|addbibresource|(?:title)?section|chapter|caption|footnote|input|include"
+)
+"""Commands of LaTeX that a style redefines, and that are read by their names."""
 _FOLDER = re.compile(
     r"\\(?:newcommand|providecommand|def)\*?\s*(?:\{\s*\\([A-Za-z]+)\s*\}|\\([A-Za-z]+))\s*\{([^{}\\]{1,200})\}"
 )
@@ -61,7 +69,7 @@ _CITES = re.compile(r"[cC]ite[A-Za-z]*\*?[^#]{0,200}#")
 
 def is_paper(path: Path) -> bool:
     """True if a .tex file is a complete document rather than a part of one."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return is_document(file.read(1 << 20))
 
 
@@ -102,7 +110,9 @@ class _Source:
 
     def read(self, file: Path, parents: tuple[Path, ...], folder: Path) -> str:
         """Return the text of a file with its inputs. folder: of the inputs (import), beside its own."""
-        text = _VERBATIM.sub(lambda match: _SPECIAL.sub(" ", match[2]), self.inputs.open(file, parents))
+        text = _VERBATIM.sub(
+            lambda match: _SPECIAL.sub(" ", match[2] or match[3] or ""), self.inputs.open(file, parents)
+        )
         text = _COMMENT.sub(r"\1", text)
         self.names.update((match[1] or match[2], match[3]) for match in _FOLDER.finditer(text))
         return self.resolve(_STYLE.sub(self._read_style, text), (*parents, file), folder)
@@ -135,11 +145,13 @@ class _Source:
         for name in match[2].split(","):
             file = real_path(self.folder / f"{name.strip()}{suffix}")
             inside = file.is_relative_to(real_path(self.inputs.root or self.folder))
-            if file not in parents and inside and file.is_file():
+            if file not in parents and inside and os.path.isfile(file):
                 text = _COMMENT.sub(r"\1", decode_text(file))
                 above = (*parents, file)
                 pieces += (self._read_style(used, above) for used in _STYLE.finditer(text))
-                pieces += (match[0] for match in BIBLIOGRAPHY.finditer(text) if "#" not in match[0])
+                pieces += (
+                    match[0] for match in BIBLIOGRAPHY.finditer(text) if not {"#", "\\"} & set(match[0][1:])
+                )
                 for definition in _DEFINITION.finditer(text):
                     body, end = braced_argument(text, definition.end())
                     if _CITES.search(body) and not _CITES.search(f"{definition[0]}#"):  # known by its name
@@ -169,9 +181,10 @@ def _take_definitions(text: str, macros: dict[str, _Macro]) -> str:
             defaults[0] = match["default"]
         if match["specification"] is not None:
             defaults = _parse_specification(match["specification"])
-        if defaults is not None:
-            names = ("braced", "bare", "defined", "document", "command")
-            name = next(match[group] for group in names if match[group])
+        names = ("braced", "bare", "defined", "document", "command")
+        name = next(match[group] for group in names if match[group])
+        gone = "cite" in name.lower() and defaults and "#" not in body  # prints nothing in other settings
+        if defaults is not None and not gone and not _OWN.fullmatch(name):
             macros.setdefault(name, _Macro(tuple(defaults), body.replace("\\xspace", "")))
     text = "".join([*pieces, text[done:]])
     for name, command in _LET.findall(text):

@@ -1,10 +1,11 @@
 """Markdown (Pandoc, R Markdown, Quarto, Manubot): documents with their bibliography, and drafts.
 
-Title, abstract, authors and date come from the YAML front matter, else from the headings. The main file of a
-book (index.qmd beside _quarto.yml, index.Rmd beside _bookdown.yml) is read with its chapters, and a document
-with the files that it includes. Citations are Pandoc's ([@key; @key2], @key in text). Code, displayed
-formulas, tables, images and footnotes are not running text. Bibliographies are .bib files, CSL in JSON or
-YAML, and entries in the front matter.
+Title, abstract, authors and date come from the YAML front matter, else from the headings. Further YAML
+blocks may stand anywhere; a Quarto project adds its metadata, in any folder above. The main file of a book
+(index.qmd beside _quarto.yml, index.Rmd beside _bookdown.yml) is read with its chapters, and a document with
+the files that it includes. Citations are Pandoc's ([@key; @key2], @key in text). Code, displayed formulas,
+tables, images and footnotes are not running text. Bibliographies are .bib files, CSL in JSON or YAML, and
+entries in the front matter.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import date
 from html import unescape
-from itertools import accumulate, chain
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from citerec.base.errors import InputError
-from citerec.base.files import real_path
+from citerec.base.files import real_path, relative_path
+from citerec.formats.bibliography.reading.csl import load_yaml
 from citerec.formats.documents import Metadata
 from citerec.formats.drafts.bibliographies import References
 from citerec.formats.drafts.entries import csl_entries
@@ -33,11 +35,14 @@ from citerec.formats.drafts.language import (
     Citation,
     Key,
     Language,
+    Note,
     Open,
     Section,
     Source,
+    called_notes,
     identified,
     number_keys,
+    replaced,
 )
 from citerec.formats.identifiers import find_year
 from citerec.formats.latex_text import plain_text, running_text
@@ -59,12 +64,23 @@ _CROSS_REFERENCE = re.compile(
     re.IGNORECASE,
 )
 _BOOK_REFERENCE = re.compile(r"\\@ref\([^()\n]*\)")
-_FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_FRONT_MATTER = re.compile(r"\A\s*---[ \t\r]*\n(.*?)\n(?:---|\.\.\.)[ \t\r]*(?:\n|\Z)", re.DOTALL)
+_LATER = re.compile(
+    r"(?<=\n\n)---[ \t\r]*\n(?=[A-Za-z][\w-]*[ \t]*:(?:\s|\Z))"
+    r"((?:[^\n]*\n){1,20000}?)(?:---|\.\.\.)[ \t\r]*(?:\n|\Z)"
+)
+"""A YAML block after the beginning."""
 _FORMULA = re.compile(r"(?<![\\$\w])\$(?![\s$])((?:[^$\\\n]|\\.|\n(?!\s*\n)){1,500}?)(?<!\s)\$(?![\d$])")
 # Images whose captions have brackets, tables and footnotes.
 _ASIDE = re.compile(
     r"!\[(?:[^\[\]]|\[[^\[\]]*\]){0,2000}\]\([^)\n]*\)(?:\{[^{}]*\})?|^[ \t]*(?:\|.*\||\+[-=+]+\+)[ \t]*$"
     r"|^\[\^[^\]\n]+\]:.*(?:\n(?:[ \t]+.*)?\S.*)*|\^\[(?:[^\[\]]|\[[^\[\]]*\]){0,2000}\]",
+    re.MULTILINE,
+)
+_NOTE = re.compile(
+    r"^ {0,3}\[\^(?P<name>[^\]\s]+)\]:[ \t]*(?P<text>[^\n]*(?:\n(?! {0,3}\[\^)[^\n]*\S[^\n]*)*"
+    r"(?:(?:\n[ \t]*)+\n(?: {4}|\t)[^\n]*\S[^\n]*)*)"
+    r"|\[\^(?P<called>[^\]\s]+)\](?!:)|\^\[(?P<inline>(?:[^\[\]]|\[[^\[\]]*\]){0,2000})\]",
     re.MULTILINE,
 )
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$|^(\S.*)\n(=+|-{2,})[ \t]*$", re.MULTILINE)
@@ -128,10 +144,12 @@ class Markdown(Language):
     )
 
     def citations(self, text: str) -> Iterator[Citation]:
-        front = _FRONT_MATTER.match(text)
-        begin = front.end() if front else 0
-        for field in _NOCITE.finditer(text, 0, begin):
-            yield from (Citation(key.start, key.end, (key,), False) for key in _keys(text, *field.span()))
+        begin = 0
+        for block in _yaml_blocks(text):
+            yield from _find_citations(text, begin, block.start())
+            begin = block.end()
+            for field in _NOCITE.finditer(text, block.start(), begin):
+                yield from (Citation(key.start, key.end, (key,), False) for key in _keys(text, *field.span()))
         yield from _find_citations(text, begin, len(text))
 
     def hidden(self, text: str) -> Iterator[tuple[int, int]]:
@@ -164,9 +182,10 @@ class Markdown(Language):
         inputs.root = inputs.root or folder
         front, text = _split_front_matter(_with_chapters(path, inputs), path)
         kinds = (*_kinds(front), *_kinds(project))
+        named = _metadata_files(front, path.parent, path.parent, inputs.root)
+        names = [*dict.fromkeys([*_bibliographies(front), *named, *_bibliographies(project)])]
         front = {**front, **project}  # a project's fields include those of its main file
         text = self.without_code(text)
-        names = _bibliographies(front)
         labels = self.labels(text)
         text = self.without_references(text, labels, kinds)
         sections, cites = self.sections(self.body(text))
@@ -208,26 +227,27 @@ class Markdown(Language):
         )
 
     def bibliographies(self, text: str) -> list[Key]:
-        front = _FRONT_MATTER.match(text)
-        try:
-            names = _bibliographies(_read_yaml(front[1], "")) if front else []
-        except InputError:  # half-typed
-            return []
-        start, end = front.span(1) if front else (0, 0)
-        starts = accumulate(names, lambda place, name: text.find(name, max(place, start), end), initial=start)
-        return [
-            Key(name, place, place + len(name))
-            for name, place in zip(names, [*starts][1:], strict=True)
-            if place >= 0
-        ]
+        keys: list[Key] = []
+        for block in _yaml_blocks(text):
+            with suppress(InputError):  # half-typed
+                place, end = block.span(1)
+                for name in _bibliographies(_read_yaml(block[1], "")):
+                    start = text.find(name, place, end)
+                    if start >= 0:
+                        place = start + len(name)
+                        keys.append(Key(name, start, place))
+        return keys
 
     def plain(self, text: str) -> str:
         return _plain_markdown(text)
 
     def body(self, text: str, running: bool = False) -> str:
-        text = _FRONT_MATTER.sub("", text)
+        text = _without_yaml(text)
         text = _BOOK_REFERENCE.sub("", _FORMULA.sub(_formula_text, text))
         return running_text(_ASIDE.sub(" ", text)) if running else text
+
+    def notes(self, text: str) -> Iterator[Note]:
+        return called_notes(_NOTE, text)
 
     def headings(self, text: str) -> Iterator[tuple[int, str, int, int]]:
         for match in _HEADING.finditer(text):
@@ -242,17 +262,42 @@ def _with_chapters(path: Path, inputs: Inputs) -> str:
     """Return the text of a document with its chapters and the files that it includes."""
     folder, project = _read_project(path, inputs.root)
     path = real_path(path)
-    parts = [_with_parts(path, (), inputs, folder)]
+    text = _with_parts(path, (), inputs, folder)
+    before, after = (
+        [
+            part
+            for name in _included_around(text, where)
+            for part in _find_part(name, path.parent, (path,), inputs, folder)
+        ]
+        for where in ("include-before-body", "include-after-body")
+    )
+    front = _FRONT_MATTER.match(text)
+    begin = front.end() if front else 0
+    parts = [text[:begin] + "\n\n".join([*before, text[begin:]]), *after]
     for name in project.get("chapters", ()):
         parts += _find_part(name, folder, (path,), inputs, folder)
     return "\n\n".join(parts)
+
+
+def _included_around(text: str, field: str) -> list[str]:
+    """Return the Markdown files that a field of the front matter adds, also for one output format."""
+    front = _FRONT_MATTER.match(text)
+    if front is None or field not in front[1]:
+        return []
+    fields: dict[str, Any] = {}
+    with suppress(InputError):  # told when it is split
+        fields = _read_yaml(front[1], "")
+    formats = fields.get("format")
+    places = [fields, *(formats.values() if isinstance(formats, dict) else ())]
+    names = _names([place.get(field) for place in places if isinstance(place, dict)])
+    return [name for name in dict.fromkeys(names) if Path(name).suffix.lower() in MARKDOWN.suffixes]
 
 
 def _with_parts(path: Path, parents: tuple[Path, ...], inputs: Inputs, folder: Path) -> str:
     """Return the text of a file with those that it includes, at their places or else beside it."""
     text = inputs.open(path, parents)
     if parents:
-        text = _FRONT_MATTER.sub("", text)
+        text = _without_yaml(text)
     parents = (*parents, path)
 
     def read_parts(match: re.Match[str]) -> str:
@@ -391,18 +436,49 @@ class _Loader(yaml.CSafeLoader):
 _Loader.add_multi_constructor("", lambda loader, tag, node: None)
 
 
+def _yaml_blocks(text: str) -> list[re.Match[str]]:
+    """Return the blocks of YAML in a text, outside of code; group 1 is their content."""
+    front = _FRONT_MATTER.match(text)
+    later = [*_LATER.finditer(text, front.end() if front else 0)]
+    if later:
+        code = [match.span() for match in MARKDOWN._hidden.finditer(text)]
+        later = [block for block in later if not any(a <= block.start() < b for a, b in code)]
+    return [front, *later] if front else later
+
+
+def _without_yaml(text: str) -> str:
+    return replaced(text, ((*block.span(), "") for block in _yaml_blocks(text)))
+
+
 def _split_front_matter(text: str, path: Path) -> tuple[dict[str, Any], str]:
-    start = _FRONT_MATTER.match(text)
-    if not start:
-        return {}, text
-    front, rest = text[: start.end(1)], text[start.end() :]
-    return _read_yaml(front, f"{path}: its front matter (between --- lines)"), rest
+    """Return the fields of the YAML blocks of a text, and the text without them. The first block that has a
+    field counts; bibliographies and references are those of all."""
+    fields: dict[str, Any] = {}
+    gone = []
+    for block in _yaml_blocks(text):
+        try:
+            # From the beginning, so that messages count lines from there.
+            more = _read_yaml(
+                text[: block.end(1)] if not gone and _FRONT_MATTER.match(text) else block[1],
+                f"{path}: its front matter (between --- lines)",
+            )
+        except InputError:
+            if block.start() == 0 or not gone:
+                raise
+            continue
+        gone.append((*block.span(), ""))
+        for name in ("bibliography", "references", "nocite"):
+            if name in fields and name in more:
+                both = (value if isinstance(value, list) else [value] for value in (fields[name], more[name]))
+                fields[name] = [*chain(*both)]
+        fields = more | fields
+    return fields, replaced(text, gone)
 
 
 def _read_yaml(text: str, what: str) -> dict[str, Any]:
     try:
-        fields = yaml.load(text, _Loader)
-    except (yaml.YAMLError, ValueError) as error:
+        fields = next(load_yaml(text, _Loader), None)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         mark = getattr(error, "problem_mark", None)
         line = f" (line {mark.line + 1})" if mark else ""
@@ -410,15 +486,39 @@ def _read_yaml(text: str, what: str) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
+def _metadata_files(fields: dict[str, Any], folder: Path, beside: Path, root: Path | None) -> list[str]:
+    """Return the bibliographies in the files that the field metadata-files names in `folder`, as seen from
+    the folder `beside`."""
+    bibliographies: list[str] = []
+    for name in _names(fields.get("metadata-files")):
+        bibliographies += _metadata_of(folder / name, beside, root)
+    return bibliographies
+
+
+def _metadata_of(file: Path, beside: Path, root: Path | None) -> list[str]:
+    """Return the bibliographies that a file of metadata names, as seen from the folder `beside`."""
+    inside = root is None or real_path(file).is_relative_to(real_path(root))
+    if not inside or not file.is_file():
+        return []
+    names = _names(_read_yaml(decode_text(file), str(file)).get("bibliography"))
+    return [os.path.relpath(file.parent / name, beside) for name in names]
+
+
 def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str, Any]]:
-    """Return the folder and fields of the book that a document belongs to; its own folder and {} if none.
+    """Return the folder and fields of the book or project that a document belongs to; its own folder and {}
+    if none. A Quarto project may be any folder above.
 
     For the main file, they include `chapters`. root: folder outside of which no file is read.
     """
-    for folder in dict.fromkeys((path.parent, path.parent.parent)):
-        for name in _PROJECTS:
+    beside = path.parent
+    bibs: list[str] = []
+    for level, folder in enumerate((beside, *real_path(beside).parents)):
+        if root and not real_path(folder).is_relative_to(real_path(root)):
+            break
+        bibs += _metadata_of(folder / "_metadata.yml", beside, root)
+        for name in _PROJECTS if level < 2 else _PROJECTS[:1]:
             file = folder / name
-            if not file.is_file() or (root and not real_path(file).is_relative_to(real_path(root))):
+            if not os.path.isfile(file) or (root and not real_path(file).is_relative_to(real_path(root))):
                 continue
             settings = _read_yaml(decode_text(file), str(file))
             book = settings.get("book")
@@ -427,20 +527,23 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
                 file for file in sorted(folder.glob("index.*")) if file.suffix.lower() in MARKDOWN.suffixes
             )
             index = next((file for file in inside if real_path(file).parent == real_path(folder)), None)
-            if index:
+            is_book = isinstance(book, dict) or name == "_bookdown.yml"
+            if index and (is_book or real_path(path) == real_path(index)):
                 fields = {**fields, **_split_front_matter(decode_text(index), index)[0]}
             if name == "_bookdown.yml":
                 files = sorted(file.name for file in folder.glob("[!_]*.[Rr]md"))
                 chapters = fields.get("rmd_files") or files
             else:
                 chapters = [fields.get("chapters"), fields.get("appendices")] if book else []
-            places = [folder / bib for bib in _names(fields.get("bibliography"))]
-            bibliography = {"bibliography": [os.path.relpath(place, path.parent) for place in places]}
+            named = (*_names(settings.get("bibliography")), *_names(fields.get("bibliography")))
+            bibs += [relative_path(folder / bib, beside) for bib in dict.fromkeys(named)]
+            bibs += _metadata_files(settings, folder, beside, root)
+            bibliography = {"bibliography": bibs}
             if index and real_path(path) == real_path(index):
                 files = [name for name in _names(chapters) if Path(name).suffix and name != index.name]
                 return folder, {**fields, **bibliography, "chapters": files}
             return folder, {**bibliography, "crossref": fields.get("crossref")}  # a chapter has its own title
-    return path.parent, {}
+    return beside, {}
 
 
 def _names(value: object) -> Iterator[str]:

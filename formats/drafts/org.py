@@ -10,7 +10,17 @@ from citerec.base.files import real_path
 from citerec.formats.documents import Metadata
 from citerec.formats.drafts.bibliographies import References
 from citerec.formats.drafts.inputs import Inputs
-from citerec.formats.drafts.language import CITE_MARK, Citation, Key, Language, Open, Source, identified
+from citerec.formats.drafts.language import (
+    CITE_MARK,
+    Citation,
+    Key,
+    Language,
+    Note,
+    Open,
+    Source,
+    called_notes,
+    identified,
+)
 from citerec.formats.drafts.latex import LATEX
 from citerec.formats.identifiers import find_year
 from citerec.formats.latex_text import plain_text
@@ -66,6 +76,11 @@ _LINK = re.compile(
     r"|(?<![\w:/])(?:[Cc]?ref|eqref|pageref|autoref|nameref|label):[\w:.-]*\w"
 )
 """Links, notes, targets, macros and org-ref's references."""
+_NOTE = re.compile(
+    r"^\[fn:(?P<name>[\w-]+)\](?P<text>.*?)(?=\n[ \t]*\n[ \t]*\n|^\*+[ \t]|^\[fn:[\w-]+\]|\Z)"
+    r"|\[fn:[\w-]*:(?P<inline>(?:[^\[\]]++|\[(?:[^\[\]]++|\[[^\[\]]*+\])*+\])*+)\]|\[fn:(?P<called>[\w-]+)\]",
+    re.MULTILINE | re.DOTALL,
+)
 _EMPHASIS = re.compile(r"(?<![\w*/_+])([*/_+])(?=\S)([^*/_+\n]{1,500}?)(?<=\S)\1(?!\w)")
 
 
@@ -156,6 +171,9 @@ class Org(Language):
 
     def body(self, text: str, running: bool = False) -> str:
         return _ASIDE.sub("", text) if running else text
+
+    def notes(self, text: str) -> Iterator[Note]:
+        return called_notes(_NOTE, text)
 
     def plain(self, text: str) -> str:
         """Remove keywords, signs of lists and tables, links and emphasis; LaTeX becomes text.

@@ -20,6 +20,7 @@ from citerec.formats.drafts.language import (
     Citation,
     Key,
     Language,
+    Note,
     Source,
     identified,
     replaced,
@@ -81,6 +82,7 @@ _RULES = ("#let", "#set", "#show", "#import", "#include")
 _CALL = re.compile(r"#[A-Za-z][\w.-]*(?:\([^()\n]{0,1000}\))?|(?<=\s)<[\w:.-]+>")
 _CONTENT = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")
 _FLOAT = re.compile(r"#(?:figure|table)\([^()\n]{0,1000}\)")
+_NOTE = re.compile(r"#footnote(?:\([^()]*\))?(?=\[)")
 _SIGNS = re.compile(r"(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w)|[\[\]]|^[ \t]*[-+/][ \t]+", re.MULTILINE)
 _ESCAPED = re.compile(r"\\([^\w\s])")
 
@@ -217,6 +219,14 @@ class Typst(Language):
                 edits.append((done, end, ""))
         text = _LIST.sub("", replaced(text, edits))
         return self._without_arguments(_FLOAT.sub("", text) if running else text)
+
+    def notes(self, text: str) -> Iterator[Note]:
+        place = 0
+        while match := _NOTE.search(text, place):
+            if (block := next(_blocks(text, match.end(), len(text)), None)) is None:
+                return
+            place = block[1] + 1
+            yield Note(match.start(), place, text[slice(*block)])
 
     def _without_arguments(self, text: str) -> str:
         """Return a text with the markup, abbreviations and citations of calls, but no names and arguments."""

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.base.packages import compiled
-from citerec.datasets.columns import concat_ranges
+from citerec.datasets.columns import concat_ranges, sums_of_ranges
 from citerec.hatten.documents import ABSTRACT, CONTEXT, NEAR, TITLE, Documents, first_markers
 from citerec.retrieval.arrays import Floats, array_hash
 
 DISTANCE_BUCKETS = 64
 """Number of distances from the marker, in words, with a weight each; larger distances share the last."""
+
+CHUNK = 256
+"""Paragraphs whose words are gathered at a time: some 20 MB."""
 
 INITIAL_WEIGHTS = {
     (TITLE, False): 0.5,
@@ -87,8 +88,19 @@ class MeanEncoder:
         positions, buckets = marker_distances(documents, self.target_id)
         weights[positions] *= np.exp(self.distance_weight)[buckets]
         share = np.exp(self.paragraph_weight)[paragraph_kinds(documents, self.paragraph_weight.shape[1])]
-        out, table = np.zeros((len(documents), self.dim), np.float32), self.word_vectors
-        _weighted_means(values, documents.paragraphs.offsets, weights, table, documents.index, share, out)
+        offsets = documents.paragraphs.offsets
+        bags = np.zeros((len(documents.paragraphs), self.dim), np.float32)
+        for start in range(0, len(bags), CHUNK):
+            ends = offsets[start : start + CHUNK + 1]
+            tokens = slice(ends[0], ends[-1])
+            vectors = self.word_vectors[values[tokens]] * weights[tokens, None]
+            bags[start : start + CHUNK] = sums_of_ranges(vectors, ends - ends[0])
+        _to_unit_length(bags)
+        out = np.zeros((len(documents), self.dim), np.float32)
+        for column, paragraphs in enumerate(documents.index.T):
+            rows = np.flatnonzero(paragraphs >= 0)
+            out[rows] += share[rows, column, None] * bags[paragraphs[rows]]
+        _to_unit_length(out)
         return out
 
 
@@ -108,33 +120,7 @@ def marker_distances(
     return positions, np.clip(np.abs(distance), 0, DISTANCE_BUCKETS - 1) + DISTANCE_BUCKETS * (distance > 0)
 
 
-@compiled(nogil=True, fastmath=True)
-def _weighted_means(
-    values: Any, offsets: Any, weights: Any, table: Any, index: Any, share: Any, out: Any
-) -> None:
-    """Write the normalised means into `out` [B, D], which is zero: share [B, P] times paragraph vectors."""
-    dim = table.shape[1]
-    bags = np.zeros((len(offsets) - 1, dim), np.float32)
-    for i in range(len(bags)):
-        for token in range(offsets[i], offsets[i + 1]):
-            weight, vector = weights[token], table[values[token]]
-            for d in range(dim):
-                bags[i, d] += weight * vector[d]
-        _to_unit_length(bags[i])
-    for i in range(len(out)):
-        for column in range(index.shape[1]):
-            if index[i, column] >= 0:
-                weight, bag = share[i, column], bags[index[i, column]]
-                for d in range(dim):
-                    out[i, d] += weight * bag[d]
-        _to_unit_length(out[i])
-
-
-@compiled(nogil=True, fastmath=True)
-def _to_unit_length(vector: Any) -> None:
-    total = np.float32(0.0)
-    for d in range(len(vector)):
-        total += vector[d] * vector[d]
-    scale = np.float32(1.0) / max(np.sqrt(total), np.float32(1e-12))
-    for d in range(len(vector)):
-        vector[d] *= scale
+def _to_unit_length(vectors: Floats) -> None:
+    """Divide vectors [n, D] by their lengths; zeros stay."""
+    lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
+    vectors /= np.maximum(lengths, np.float32(1e-12))[:, None]

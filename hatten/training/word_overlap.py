@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-from citerec.base.packages import compiled
-from citerec.datasets.columns import Ragged, offsets_of
+from citerec.datasets.columns import Ragged, offsets_of, sums_of_ranges
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.lexical.terms import ENGLISH
 from citerec.retrieval.queries import Queries
@@ -41,9 +39,12 @@ class WordSets:
 
     def jaccard(self, sets: Ragged, papers: NDArray[np.integer]) -> NDArray[np.float64]:
         """Sets of queries [Q] and rows of papers [Q, k] (-1: none) -> [Q, k], 0 for missing papers."""
-        shared = np.zeros(papers.shape, np.int64)
-        parts = (sets.offsets, sets.values, self._papers.offsets, self._papers.values)
-        _count_shared(*parts, papers.astype(np.int64), np.full(self._size, -1), shared)
+        shared, asked = np.zeros(papers.shape, np.int64), np.zeros(self._size, np.bool_)
+        for query, (stems, row) in enumerate(zip(sets, np.maximum(papers, 0), strict=True)):
+            asked[stems] = True
+            there = self._papers.take(row)
+            shared[query] = sums_of_ranges(asked[there.values].astype(np.int64), there.offsets)
+            asked[stems] = False
         union = sets.lengths[:, None] + self._papers.lengths[np.maximum(papers, 0)] - shared
         return np.where(papers >= 0, shared / np.maximum(union, 1), 0.0)
 
@@ -60,18 +61,3 @@ class WordSets:
             sizes.append(np.bincount(keys // max(self._size, 1), minlength=len(part)))
         stems_of_rows = np.concatenate([np.empty(0, np.int32), *found])
         return Ragged(stems_of_rows, offsets_of(np.concatenate([np.empty(0, np.int64), *sizes])))
-
-
-@compiled(nogil=True)
-def _count_shared(
-    query_ends: Any, query_stems: Any, paper_ends: Any, paper_stems: Any, papers: Any, last: Any, out: Any
-) -> None:
-    """Count the stems that each query shares with its papers; last: the last query that has a stem."""
-    for query in range(len(papers)):
-        for i in range(query_ends[query], query_ends[query + 1]):
-            last[query_stems[i]] = query
-        for k in range(papers.shape[1]):
-            paper = papers[query, k]
-            if paper >= 0:
-                for i in range(paper_ends[paper], paper_ends[paper + 1]):
-                    out[query, k] += last[paper_stems[i]] == query

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from citerec.base.errors import InputError
+from citerec.base.packages import cores
 from citerec.base.progress import count_progress
 from citerec.base.settings import cache_setting
 from citerec.datasets.records import MARKER_WORDS, TRAIN
@@ -65,7 +65,7 @@ class Word2Vec(Embeddings):
             **GENSIM_SETTINGS,
         }
         key = {"corpus": corpus.fingerprint, **settings}
-        threads = self.workers or len(os.sched_getaffinity(0))
+        threads = self.workers or cores()
         found = cached_vectors(
             self.cache_dir, "word2vec", key, lambda: train_vectors(corpus, settings, threads)
         )

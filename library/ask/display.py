@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from citerec.formats.bibliography.paper import retraction_note
 from citerec.formats.bibliography.paper import terminal_text as terminal_text
 from citerec.formats.names import parse_name
+from citerec.library import MARK
 from citerec.library.ask.recommendation import Recommendation
-from citerec.library.evidence.explanation import MARK
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -92,15 +93,6 @@ def _described(paper: Recommendation | LibraryPaper) -> Text:
         text.append(" · " if index else "\n", style="not bold")
         text.append(terminal_text(fact), style=style)
     return text
-
-
-def retraction_note(retracted: str) -> str:
-    """Return what to say of a paper that was retracted (LibraryPaper.retracted); "" of others.
-
-    >>> retraction_note("Crossref, 2010-02-06")
-    'retracted (Crossref, 2010-02-06)'
-    """
-    return f"retracted ({retracted})" if retracted else ""
 
 
 def _why(paper: Recommendation) -> Text:

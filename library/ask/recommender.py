@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import threading
 from collections.abc import Iterable, Sequence
@@ -22,6 +23,7 @@ from citerec.library.ask.question import (
     Request,
     append_mark,
     cited_near,
+    is_english,
     mark_context,
     mark_query,
     named_key,
@@ -34,9 +36,9 @@ from citerec.library.papers.folder import damage_told
 from citerec.library.papers.library import Library
 from citerec.library.papers.search import IN_PART, count_words, plain_words, query_words, spellings
 from citerec.library.papers.storage import Storage
-from citerec.rerank.ranker.model import encoder_of
+from citerec.rerank.ranker.model import Ranker, encoder_of
 from citerec.retrieval.arrays import Rows
-from citerec.retrieval.base import Ranking, empty_rankings
+from citerec.retrieval.base import Ranking, Retriever, empty_rankings
 from citerec.retrieval.fusion import fuse_scores
 from citerec.retrieval.queries import Queries, Query
 from citerec.training.hub import is_hub_id
@@ -97,7 +99,7 @@ class Recommender:
     @classmethod
     def from_pretrained(cls, path: str | Path) -> Recommender:
         """Open a library by its folder or hub id. Raises InputError if it cannot be downloaded."""
-        if Path(path).exists() or not is_hub_id(path):
+        if os.path.exists(Path(path)) or not is_hub_id(path):
             return cls.open(path)
         from huggingface_hub import snapshot_download
 
@@ -172,14 +174,16 @@ class Recommender:
             return Ranked(papers, queries, Ranking(*empty_rankings(1, 0)), {}, 0)
         with papers.lock:
             allowed = request.filters.mask(papers)
-            ranking = papers.retriever.search_allowed(queries, _depth(depth, len(queries.known[0])), allowed)
+            languages = None if is_english(query.context) else papers.languages
+            retriever = papers.retriever if languages is None else languages
+            ranking = retriever.search_allowed(queries, _depth(depth, len(queries.known[0])), allowed)
             rows, name = named_papers(papers, query.context)
         named = {row: name for row in rows if allowed is None or allowed[row]}
         if reranks:
             ranking = self._rerank(queries, ranking)
-        ranking = _named_first(ranking, list(named), papers.retriever.log_probabilities)
+        ranking = _named_first(ranking, list(named), retriever.log_probabilities)
         count = corpus.total_papers if allowed is None else int(np.count_nonzero(allowed))
-        return Ranked(papers, queries, ranking, named, count)
+        return Ranked(papers, queries, ranking, named, count, languages)
 
     def _candidates(self, library: Library, request: Request, depth: int) -> Storage:
         """Return papers in memory to rank for a request: all, or nearly all of the best among them."""
@@ -296,7 +300,8 @@ class Ranked:
     """Papers ranked for one request (`Recommender.ranked`). Recommending some of them is quick.
 
     ranking: their rows, [1, depth] and some more that the question names. named: rows of these, and their
-    names in it. count: papers that may be recommended.
+    names in it. count: papers that may be recommended. languages: the ranker for other languages than
+    English, if it ranked them.
     """
 
     papers: Storage
@@ -304,6 +309,12 @@ class Ranked:
     ranking: Ranking
     named: dict[int, str]
     count: int
+    languages: Ranker | None = None
+
+    @property
+    def retriever(self) -> Retriever:
+        """The model that ranked them."""
+        return self.papers.retriever if self.languages is None else self.languages
 
     def best(self, k: int, explain: bool = False) -> list[Recommendation]:
         """Return what `Recommender.recommend_batch` returns."""
@@ -329,7 +340,7 @@ class Ranked:
     @cached_property
     def _note(self) -> str:
         """What to say above the papers."""
-        retriever, rows = self.papers.retriever, self._rows[:TOGETHER]
+        retriever, rows = self.retriever, self._rows[:TOGETHER]
         if not retriever.log_probabilities or not len(rows):
             return ""
         cosine = None
@@ -364,9 +375,10 @@ class Ranked:
         return self._recommend(Ranking(papers[None], scores[None].astype(np.float32)))
 
     def _recommend(self, ranking: Ranking, explain: bool = False) -> list[Recommendation]:
-        rows, known, retriever = ranking.papers[0], set(self.query.known[0].tolist()), self.papers.retriever
+        rows, known, retriever = ranking.papers[0], set(self.query.known[0].tolist()), self.retriever
         features = retriever.explain(self.query, rows[None]) if explain else {}
-        explanations = self.papers.explainer.explain(self.query, rows.tolist()) if len(rows) else []
+        explainer = self.papers.explainer if self.languages is None else self.papers.languages_explainer
+        explanations = explainer.explain(self.query, rows.tolist()) if len(rows) else []
         recommendations = []
         for index, (row, evidence) in enumerate(zip(rows.tolist(), explanations, strict=True)):
             paper, score = self.papers.paper(row), float(ranking.scores[0, index])

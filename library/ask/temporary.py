@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import shutil
 import time
 from contextlib import suppress
@@ -21,8 +22,9 @@ from citerec.base.progress import spinner
 from citerec.library import MANIFEST
 from citerec.library.ask.recommender import Recommender
 from citerec.library.papers.building import create, refresh
-from citerec.library.papers.encoding import encode
+from citerec.library.papers.encoding import encode, state
 from citerec.library.papers.folder import LOCK
+from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.finding import absolute_names
@@ -46,12 +48,26 @@ def open_recommender(place: str, reranker: str | None = None, serves: bool = Fal
         recommender = Recommender.open(library_folder(place), reranker)
     if serves:
         recommender.encode_in_background()
+    else:
+        _read_missing(recommender.library, 0 if is_temporary(place) else MOST_READ)
     return recommender
+
+
+def _read_missing(library: Library, most: int) -> None:
+    """Let the networks of a library read at most so many papers that they lack, and tell what they have read
+    if they lack some: they rank better when they have read all."""
+    reading = state(library)
+    if reading is None or reading.complete:
+        return
+    with suppress(InputError, OSError):  # another process does it, or nothing may be written
+        reading = encode(library, wait=False, most=most) or reading
+    more = "" if reading.complete else f"; {library.encodes} goes on"
+    log.warning("%s: %s%s", library.path, reading, more)
 
 
 def is_temporary(place: str) -> bool:
     """True if `place` is a source instead of a library."""
-    return is_place(place) or expand_user(place).is_file()
+    return is_place(place) or os.path.isfile(expand_user(place))
 
 
 def library_folder(place: str) -> Path:
@@ -66,11 +82,12 @@ def library_folder(place: str) -> Path:
         file.stat().st_mtime_ns for file in BUILT_IN.rglob("*")
     )  # a library keeps that of its building
     digest = hashlib.blake2b(f"{version('citerec')} {model} {source}".encode(), digest_size=8).hexdigest()
-    folder = cache() / f"{Path(source).stem}-{digest}"
+    stem = re.sub(r'[<>:"/\\|?*]', "_", Path(source).stem)  # Windows refuses these
+    folder = cache() / f"{stem}-{digest}"
     with disk_errors(folder.parent, "the temporary library", "XDG_CACHE_HOME"):
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _make(source, folder)
-    os.utime(folder / LOCK)
+    (folder / LOCK).touch()
     with suppress(OSError):  # others may remove the same ones
         _evict(folder)
     return folder
@@ -83,7 +100,7 @@ def cache() -> Path:
 
 def _make(source: str, folder: Path) -> None:
     """Build the library of a source, or update it."""
-    if (folder / MANIFEST).exists():
+    if os.path.exists(folder / MANIFEST):
         with suppress(InputError):  # it is damaged, or the source is, which is then said below
             encode(refresh(folder, force=True).library, most=MOST_READ)
             return
@@ -101,4 +118,6 @@ def _evict(used: Path) -> None:
         size += folder_bytes(lock.parent)
         if (number >= MOST or size > MOST_BYTES) and lock.parent != used:
             with suppress(InputError, OSError), file_lock(lock, "changes the library", wait=False):
-                shutil.rmtree(lock.parent)
+                shutil.rmtree(lock.parent, ignore_errors=True)
+            with suppress(OSError):
+                lock.parent.rmdir()  # Windows kept it for its lock

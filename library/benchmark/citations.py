@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from citerec.base.errors import InputError, one_line_errors
 from citerec.datasets.building.readers import SourceFile, read_documents
-from citerec.datasets.records import IN_TEXTS, OTHER_MARKER, TARGET_MARKER
+from citerec.datasets.records import IN_TEXTS, OTHER_MARKER, TARGET_MARKER, WINDOW
 from citerec.formats.articles.citing import find_marks
 from citerec.formats.articles.xml_documents import read_paragraph, read_trees
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
@@ -36,7 +36,7 @@ from citerec.library.papers.fulltexts import update_full_texts
 from citerec.library.papers.library import Library
 from citerec.library.papers.merging import leaders_of
 from citerec.rerank.ranker.model import Ranker
-from citerec.retrieval.queries import WINDOW, Queries, Query, cut_around_mark
+from citerec.retrieval.queries import Queries, Query, cut_around_mark
 
 SAME = 0.6
 """Share of the words of two sentences, of all that they have, from which they are the same."""

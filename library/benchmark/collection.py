@@ -48,13 +48,14 @@ class Question:
     """A masked citation of papers of a library.
 
     targets: their keys, by id. again: those that another citation of the draft cites, too.
-    known: keys of the papers that other citations cite.
+    known: keys of the papers that other citations cite. written: those of them that stand before the mark.
     """
 
     place: Place
     targets: dict[str, str]
     again: set[str]
     known: list[str]
+    written: list[str]
 
 
 def find_drafts(
@@ -166,16 +167,15 @@ def questions(draft: Draft, ids: Mapping[str, str]) -> list[Question]:
     """
     cited = [{ids[key]: key for key in reversed(place.replaced) if key in ids} for place in draft.places]
     times = Counter(paper for papers in cited for paper in papers)
-    return [
-        Question(
-            place,
-            papers,
-            {paper for paper in papers if times[paper] > 1},
-            [key for key, paper in ids.items() if paper not in papers or times[paper] > 1],
-        )
-        for place, papers in zip(draft.places, cited, strict=True)
-        if papers
-    ]
+    asked = []
+    for place, papers in zip(draft.places, cited, strict=True):
+        if papers:
+            before = {ids[key] for _, keys in draft.passages[: place.passage] for key in keys if key in ids}
+            again = {paper for paper in papers if times[paper] > 1}
+            known = [key for key, paper in ids.items() if paper not in papers or paper in again]
+            written = [key for key in known if ids[key] in before]
+            asked.append(Question(place, papers, again, known, written))
+    return asked
 
 
 def find_cited(draft: Draft, library: Library) -> tuple[Draft, dict[str, str]]:

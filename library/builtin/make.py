@@ -132,7 +132,7 @@ class BuiltInSettings(Settings):
 
 def make(settings: BuiltInSettings) -> None:
     """Write the networks, fit the ranker, and print how it ranks the drafts of both parts."""
-    folder, given = Path(settings.output), RankerSettings(folds=settings.folds, l2=settings.l2)
+    folder, fitting = Path(settings.output), RankerSettings(folds=settings.folds, l2=settings.l2)
     if settings.static:
         static = open_static(settings.static)
         static.save(folder / static.folder)
@@ -144,23 +144,23 @@ def make(settings: BuiltInSettings) -> None:
     if settings.texts:
         others.append(reader.read_texts(settings.data[0], settings.texts, settings.cache_dir))
     lists = TrainingLists.concat(reader.read_drafts(drafts, FIT) + others)
-    fitted = fit_networks(given, lists, _of_drafts(lists), SEED)
+    fitted = fit_networks(fitting, lists, _of_drafts(lists), SEED)
     if networks.scores_pairs:  # of the first papers of the ranking without it
         reader = replace(reader, model=fitted.model)
         lists = TrainingLists.concat(reader.read_drafts(drafts, FIT) + others)
-        fitted = fit_networks(given, lists, _of_drafts(lists), SEED)
+        fitted = fit_networks(fitting, lists, _of_drafts(lists), SEED)
     if settings.ablation:
-        print_ablation(given, lists)
+        print_ablation(fitting, lists)
         return
-    about = {
+    provenance = {
         "data": ", ".join(dict.fromkeys(lists.source.tolist())),
         "split": "val",
         "lists": dict(Counter(lists.source.tolist())),
-        "settings": {"l2": given.l2, "folds": given.folds, "seed": SEED},
+        "settings": {"l2": fitting.l2, "folds": fitting.folds, "seed": SEED},
         "networks": dict(networks.hashes),
         "hash": fitted.model.parameters_hash,
     }
-    model = replace(fitted.model, about=about)
+    model = replace(fitted.model, about=provenance)
     model.save(folder / RankingModel.folder)
     _print(fitted.measures, f"{FIT}, cross-fitted")
     if check := reader.read_drafts(drafts, CHECK):
@@ -220,16 +220,16 @@ class ListReader:
         with TemporaryDirectory() as place:
             read_papers(draft.bibs, Path(place) / "library")
             library = Library.open(Path(place) / "library")
-            known, own = known_papers(draft.draft, library)
-            asked = questions(draft.draft, known)
+            known_by_key, own = known_papers(draft.draft, library)
+            asked = questions(draft.draft, known_by_key)
             asked = random.Random(draft.name).sample(asked, min(len(asked), DRAFT_QUERIES))
-            passages, row_of = citing_passages(draft.draft, known), library.corpus.paper_row
+            passages, row_of = citing_passages(draft.draft, known_by_key), library.corpus.paper_row
             requests, positives, beside = [], [], []
             for question in asked:
-                elsewhere = {key: known[key] for key in question.known}
+                elsewhere = {key: known_by_key[key] for key in question.known}
                 request = place_request(draft.draft, question.place, elsewhere, own, passages)
                 requests.append(mark_query(request.query))
-                positives.append([row_of(known[key]) for key in question.targets.values()])
+                positives.append([row_of(known_by_key[key]) for key in question.targets.values()])
                 beside.append({row_of(paper) for paper in request.filters.exclude})
             parts = []
             without = without_abstracts(library.corpus, np.ones(len(library), np.bool_))
@@ -293,7 +293,7 @@ class ListReader:
             return lists
         options = {"candidates": "all", "field": "authors", "cache_dir": cache_dir}
         corpus, draw = open_corpus(dir=path, splits=["val"], **options), random.Random(SEED)
-        found = read_texts(Path(texts), corpus)
+        texts_read = read_texts(Path(texts), corpus)
         papers = [
             LibraryPaper(
                 name,
@@ -301,7 +301,7 @@ class ListReader:
                 abstract=corpus.abstracts[row] if draw.random() < SHARE else "",
                 year=int(corpus.years[row]),
             )
-            for name in found
+            for name in texts_read
             if corpus.titles[row := corpus.paper_row(name)]
         ]
         with TemporaryDirectory() as place:
@@ -309,7 +309,7 @@ class ListReader:
             ranker = self._over(library.corpus)
             encoder, store = text_encoder(ranker), TextStore(library.path / FOLDER, create=True)
             own = [paper.id for paper in papers if draw.random() < SHARE]
-            store.put((name, 0, 0, found[name]) for name in own)
+            store.put((name, 0, 0, texts_read[name]) for name in own)
             store.set_papers({name: name for name in own}, {})
             update_index(library.path / FOLDER, store, encoder)
             ranker.passages = FullTexts.open(library.path, library.corpus, encoder)

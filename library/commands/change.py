@@ -106,6 +106,8 @@ def verify(settings: VerifySettings) -> None:
     library = Library.open(settings.library)
     library.verify()
     print(f"{library.path}: no damage; {count_noun(len(library))}, {library.describe()['size']}")
+    if (reading := state(library)) is not None and not reading.complete:
+        print(f"  {reading}; {library.encodes} goes on")
 
 
 def info(settings: InfoSettings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,7 @@ QUESTION = '"A sentence that lacks a citation [CITE]."'
 
 def is_there(name: str) -> bool:
     """True for an argument that names a file, a folder or a place in Zotero."""
-    return is_place(name) or expand_user(name).exists()
+    return is_place(name) or os.path.exists(expand_user(name))
 
 
 class Nearby(NamedTuple):

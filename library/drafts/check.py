@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from citerec.base.errors import InputError, count_noun
 from citerec.base.files import expand_user, real_path
@@ -19,19 +19,20 @@ from citerec.formats.bibliography.paper import (
     LibraryPaper,
     is_preprint,
     is_published,
+    retraction_note,
     terminal_text,
 )
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
 from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.drafts.language import MISSING, Source
-from citerec.library.ask.display import retraction_note
+from citerec.formats.same_work import first_records, identity
 from citerec.library.drafts.reader import PlaceholderReader, read_source
 from citerec.library.evidence import DATABASE, FOLDER
-from citerec.library.evidence.quotations import PaperText, locator, quotation
-from citerec.library.evidence.store import TextStore
-from citerec.library.papers.library import Library
-from citerec.library.papers.merging import leaders_of
+from citerec.library.evidence.quotations import locator, quotation
 from citerec.library.settings import CheckSettings
+
+if TYPE_CHECKING:
+    from citerec.library.papers.library import Library
 
 SHOWN = 10
 """Maximum uncited entries of a file to list, except as JSON."""
@@ -107,7 +108,11 @@ def check(settings: CheckSettings) -> None:
     root = expand_user(settings.root) if settings.root else None
     bibs = [expand_user(bib) for bib in settings.bib]
     draft = read_checked(expand_user(settings.tex), root, bibs)
-    library = Library.open(settings.library) if settings.library else None
+    library = None
+    if settings.library:
+        from citerec.library.papers.library import Library  # NumPy and Arrow, which drafts do not need
+
+        library = Library.open(settings.library)
     if library is None and not draft.bibs and not draft.printed:
         raise InputError(
             f"{settings.tex}: names no .bib file that is in its folder, and none is beside it; give bib=FILE,"
@@ -254,7 +259,8 @@ def _doubles(entries: Mapping[str, Entry], cited: Set[str]) -> Iterator[Finding]
     """Yield the keys that mean the paper of an earlier key (formats.same_work)."""
     read = [(entry, entry.paper) for entry in entries.values() if entry.paper]
     groups: dict[int, list[tuple[Entry, LibraryPaper]]] = {}
-    for leader, entry_and_paper in zip(leaders_of(paper for _, paper in read), read, strict=True):
+    leaders = first_records(identity(paper) for _, paper in read)
+    for leader, entry_and_paper in zip(leaders, read, strict=True):
         groups.setdefault(leader, []).append(entry_and_paper)
     for group in groups.values():
         published = next((entry for entry, paper in group if is_published(paper)), None)
@@ -304,6 +310,8 @@ def _in_library(
     entries: Iterable[Entry], library: Library, which: Callable[[LibraryPaper], bool] = lambda _: True
 ) -> Iterator[tuple[Entry, LibraryPaper]]:
     """Yield entries and the papers of a library that they are."""
+    from citerec.library.papers.merging import leaders_of
+
     read = [(entry, entry.paper) for entry in entries if entry.paper and which(entry.paper)]
     papers = library.related(paper for _, paper in read)
     rows = leaders_of((paper for _, paper in read), papers.identities)
@@ -316,6 +324,9 @@ def _in_texts(
     draft: CheckedDraft, entries: Mapping[str, Entry], aliases: Mapping[str, str], library: Library
 ) -> Iterator[Finding]:
     """Yield the citations whose page or quotation is not in the paper's PDF."""
+    from citerec.library.evidence.quotations import PaperText  # drafts without a library need neither
+    from citerec.library.evidence.store import TextStore
+
     told = [citation for citation in draft.citations if citation.pages or citation.quoted]
     names = {citation.key: aliases.get(citation.key, citation.key) for citation in told}
     used = [entries[key] for key in dict.fromkeys(names.values()) if key in entries]

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from citerec.base.errors import InputError, count_noun
-from citerec.base.files import atomic_write, disk_errors, real_path
+from citerec.base.files import atomic_write, disk_errors, real_path, relative_path
 from citerec.formats.bibliography.csl import write_csl
 from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.neighbours import new_entry
@@ -23,7 +23,7 @@ from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.references import paper_item
 from citerec.formats.drafts.bibliographies import OTHER_FILES
 from citerec.formats.drafts.entries import bib_entries
-from citerec.formats.drafts.inputs import decode_text, exact_text
+from citerec.formats.drafts.inputs import decode_text, encoded_like, exact_text
 from citerec.formats.drafts.language import replaced
 from citerec.formats.drafts.languages import language_of
 from citerec.formats.drafts.office.language import Office
@@ -116,10 +116,12 @@ def plan_copies(draft: Draft, fill: Path, root: Path | None, plain: bool = False
     named = [] if office or real_path(folder) == base else named_files(draft, base)
     others = {file: folder / file.relative_to(base) for file in named if file not in texts}
     for target in texts.values() if office and not plain else (*texts.values(), bib):
-        if target.exists():
+        if os.path.exists(target):
             raise InputError(f"fill={fill}: {target} already exists; choose another name")
     for file, target in others.items():
-        if target.exists() and not (target.is_file() and filecmp.cmp(file, target, shallow=False)):
+        if os.path.exists(target) and not (
+            os.path.isfile(target) and filecmp.cmp(file, target, shallow=False)
+        ):
             raise InputError(
                 f"fill={fill}: {target} already exists and differs from {file}; choose another name"
             )
@@ -212,7 +214,8 @@ def write_copies(
     draft, ids = suggestions.draft, suggestions.ids
     language = draft_language(draft.path)
     bibliography = exact_text(draft.bibs[-1]) if draft.bibs else ""
-    keys = _KeyAssigner(ids, [bibliography, *map(exact_text, draft.bibs[:-1])])
+    own = {paper.id: paper.key for papers in suggestions.papers for paper in papers if paper.key in ids}
+    keys = _KeyAssigner(ids, [bibliography, *map(exact_text, draft.bibs[:-1])], own)
     for key, entry in draft.cited.items():
         if entry is None and key in ids:  # only the library has the entry of this key
             keys.new[key] = ids[key]
@@ -248,11 +251,14 @@ def write_copies(
         texts[copies.bib] = written
     for target in texts.keys() - {copies.bib}:
         texts[target] = _name_in_own_bibliographies(draft, texts[target], filled.commands)
-    contents |= {target: text.encode() for target, text in texts.items()}
+    originals = {target: file for file, target in copies.texts.items()}
+    if draft.bibs:
+        originals[copies.bib] = draft.bibs[-1]
+    contents |= {target: encoded_like(originals.get(target), text) for target, text in texts.items()}
     others = {
         file: target
         for file, target in copies.others.items()
-        if target not in contents and not target.exists()
+        if target not in contents and not os.path.exists(target)
     }
     _write_all(copies.folder, contents, others)
     return lines
@@ -298,7 +304,7 @@ def _address(paper: LibraryPaper) -> str:
 
 def _write_all(folder: Path, contents: Mapping[Path, bytes], others: Mapping[Path, Path]) -> None:
     """Write all files or none. contents: by path. others: paths of unchanged copies by original."""
-    is_new = not folder.exists()
+    is_new = not os.path.exists(folder)
     try:
         with disk_errors(folder, "the copy", "fill"), ExitStack() as stack:  # renamed when all are written
             for target, content in contents.items():
@@ -314,10 +320,11 @@ def _write_all(folder: Path, contents: Mapping[Path, bytes], others: Mapping[Pat
 class _KeyAssigner:
     """Assigns keys to papers: the draft's key if it has one, else a new unique key."""
 
-    def __init__(self, ids: Mapping[str, str], bibliographies: Sequence[str]) -> None:
+    def __init__(self, ids: Mapping[str, str], bibliographies: Sequence[str], own: Mapping[str, str]) -> None:
+        """ids: of papers that the draft cites by its keys. own: keys that were chosen for papers, by id."""
         self.new: dict[str, str] = {}
         """Ids of papers whose entries must be added to the bibliography, by key."""
-        self._keys = {paper: key for key, paper in ids.items()}
+        self._keys = {paper: key for key, paper in reversed(ids.items())} | own
         self._bibliographies = bibliographies
         self._taken = {key for text in bibliographies for key in BibtexText(text).all_keys()} | set(ids)
         self._missing: set[str] = set()
@@ -377,8 +384,8 @@ def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Ed
 def _place_bibliographies(draft: Draft, text: str) -> str:
     """Name .bib files where the copy has them, if the draft names other places, as of another computer."""
     for name, file in draft.named_bibs.items():
-        stem, place = name.removesuffix(".bib"), Path(os.path.relpath(file, draft.path.parent)).as_posix()
-        if not os.path.isabs(stem) and Path(draft.path.parent, f"{stem}.bib").is_file():
+        stem, place = name.removesuffix(".bib"), relative_path(file, draft.path.parent)
+        if not os.path.isabs(stem) and os.path.isfile(Path(draft.path.parent, f"{stem}.bib")):
             continue
         named = rf"(?<![^\s,{{\[\"']){re.escape(stem)}(\.bib)?(?![^\s,}}\]\"'])"
         replaced = lambda match, place=place: place if match[1] else place.removesuffix(".bib")  # noqa: E731

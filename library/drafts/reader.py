@@ -10,32 +10,34 @@ notes of a masked citation are not read, as if its author had not cited yet.
 
 from __future__ import annotations
 
+import os
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import chain, groupby
+from operator import attrgetter
 from pathlib import Path
 
 from citerec.base.errors import InputError
 from citerec.base.files import real_path
 from citerec.datasets.building.contexts import cut_window, find_citations
-from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.datasets.records import OTHER_MARKER, SURROUNDINGS, TARGET_MARKER, WINDOW, target_mark
 from citerec.datasets.tokenize import sentence_starts
 from citerec.formats.articles.markers import Bibliography
 from citerec.formats.documents import FullText, Paragraph, Reference
 from citerec.formats.drafts.inputs import Inputs, clean_text
 from citerec.formats.drafts.language import MISSING, PLACEHOLDER, Citation, Language, Source
-from citerec.formats.drafts.languages import LANGUAGES, language_of
+from citerec.formats.drafts.languages import language_of, languages
 from citerec.formats.drafts.markdown import MARKDOWN
-from citerec.library.ask.question import target_mark
-from citerec.library.evidence.explanation import MARK
-from citerec.retrieval.queries import SURROUNDINGS, WINDOW
+from citerec.library import MARK
 
 PLAIN = ".txt"
 """Suffix of drafts that are read as Markdown, too."""
+LONGEST = 1_000
+"""Characters of a sentence on each side of a mark."""
 MARK_KEY = MARK.strip("[]")
 """A missing citation among other keys."""
 
@@ -64,21 +66,25 @@ class PlaceholderReader:
 
     def __call__(self, path: Path) -> str:
         if path not in self._marked:
-            text = self.texts[path] = self.language.exact_text(path)
-            pieces, done = [], 0
-            for citation in self.language.joined(text) if self.masked else self.language.citations(text):
-                thousands, ones = divmod(len(self.spans), 1000)
-                key = f"{PLACEHOLDER}{chr(0xF001 + thousands)}{chr(0xF401 + ones)}"
-                command = text[citation.start : citation.end]
-                if filled := self._replaced(command, citation, key):
-                    self.spans[key] = path, citation.start, citation.end
-                    self.replaced[key] = tuple(citation.cited) if self.masked else ()
-                    self.marks[key] = target_mark(command)
-                    before, after = filled.split(key, 1)
-                    pieces += [clean_text(text[done : citation.start] + before), key, clean_text(after)]
-                    done = citation.end
-            self._marked[path] = "".join([*pieces, clean_text(text[done:])]).removeprefix("\ufeff")
+            self.texts[path] = self.language.exact_text(path)
+            self._marked[path] = self.mark(path, self.texts[path])
         return self._marked[path]
+
+    def mark(self, path: Path, text: str) -> str:
+        """Return the text of a file, cleaned, with placeholders."""
+        pieces, done = [], 0
+        for citation in self.language.joined(text) if self.masked else self.language.citations(text):
+            thousands, ones = divmod(len(self.spans), 1000)
+            key = f"{PLACEHOLDER}{chr(0xF001 + thousands)}{chr(0xF401 + ones)}"
+            command = text[citation.start : citation.end]
+            if filled := self._replaced(command, citation, key):
+                self.spans[key] = path, citation.start, citation.end
+                self.replaced[key] = tuple(citation.cited) if self.masked else ()
+                self.marks[key] = target_mark(command)
+                before, after = filled.split(key, 1)
+                pieces += [clean_text(text[done : citation.start] + before), key, clean_text(after)]
+                done = citation.end
+        return "".join([*pieces, clean_text(text[done:])]).removeprefix("\ufeff")
 
     def _replaced(self, command: str, citation: Citation, key: str) -> str | None:
         if self.masked:
@@ -139,7 +145,7 @@ def draft_language(path: Path) -> Language:
     if language := MARKDOWN if path.suffix.lower() == PLAIN else language_of(path.suffix):
         return language
     kinds = []
-    for language in LANGUAGES:
+    for language in languages():
         suffixes = [*language.suffixes, PLAIN] if language is MARKDOWN else language.suffixes
         kinds.append(f"{language.name} ({', '.join(suffixes)})")
     readable = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
@@ -155,9 +161,9 @@ def read_source(
     it names. masked: all its citations are missing; else those without keys. Raises InputError if a file
     cannot be read or is not UTF-8.
     """
-    if root is not None and not (root.is_dir() and path.is_relative_to(real_path(root))):
+    if root is not None and not (os.path.isdir(root) and path.is_relative_to(real_path(root))):
         raise InputError(f"root={root}: is not a folder that contains the draft")
-    if missing := [bib for bib in bibs if not bib.is_file()]:
+    if missing := [bib for bib in bibs if not os.path.isfile(bib)]:
         raise InputError(f"bib={missing[0]}: no such file")
     language = draft_language(path)
     reader = PlaceholderReader(language, masked)
@@ -249,10 +255,11 @@ def find_contexts(
     for _, section in groupby(paragraphs, key=lambda paragraph: paragraph.section):
         parts = list(section)
         marks = dict.fromkeys(span.ref for part in parts for span in part.citations if span.ref in replaced)
-        for mark in marks:
-            others_authors = bibliography.without_authors(str(mark))
-            for citation in find_citations(FullText(parts, everything), reach, Counter(), others_authors):
-                if citation.ref == mark and citation.ref not in contexts:
+        alone = [{mark} for mark in marks if everything[str(mark)].authors]
+        for wanted in [{mark for mark in marks if not everything[str(mark)].authors}, *alone]:
+            without = bibliography.without_authors(*wanted) if wanted in alone else bibliography
+            for citation in find_citations(FullText(parts, everything), reach, Counter(), without):
+                if citation.ref in wanted and citation.ref not in contexts:
                     context = cut_window(citation.left, citation.right, size, "whole")
                     if re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
                         contexts[citation.ref] = context
@@ -265,28 +272,37 @@ def find_passages(
     """Return the context of each citation in the order of the text, and the keys that it cites."""
     passages: list[tuple[str, list[str]]] = []
     bibliography = Bibliography(references)
-    for _, section in groupby(paragraphs, key=lambda paragraph: paragraph.section):
+    read = {span.ref for paragraph in paragraphs if not paragraph.reread for span in paragraph.citations}
+    for (_, reread), section in groupby(paragraphs, key=attrgetter("section", "reread")):
         full_text = FullText(list(section), references)
         citations = find_citations(full_text, WINDOW + len(OTHER_MARKER), Counter(), bibliography)
         for (left, right), same in groupby(citations, key=lambda citation: (citation.left, citation.right)):
-            passages.append((cut_window(left, right, WINDOW, "whole"), [citation.ref for citation in same]))
+            keys = [citation.ref for citation in same if not (reread and citation.ref in read)]
+            if keys:
+                passages.append((cut_window(left, right, WINDOW, "whole"), keys))
     return passages
 
 
 def find_sentences(paragraph: Paragraph) -> Iterator[tuple[str, tuple[str, tuple[str, ...]]]]:
-    """Yield each placeholder in a paragraph with its sentence and the other keys and placeholders there."""
+    """Yield each placeholder in a paragraph with its sentence and the other keys and placeholders there.
+
+    Of a sentence without an end, LONGEST characters on each side count.
+    """
     text = paragraph.text
     bounds = [0, *sentence_starts(text), len(text)]
     spans = sorted(span for span in set(paragraph.citations) if span.ref is not None)
-    for number, group in groupby(spans, key=lambda span: bisect_right(bounds, span.start)):
-        cited = list(group)
-        edges = [bounds[number - 1], *(edge for span in cited for edge in span[:2]), bounds[number]]
-        between = [text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
-        keys = [str(span.ref) for span in cited]
-        printed = ["?" if key.startswith(PLACEHOLDER) else key for key in keys]
-        for placeholder in (key for key in keys if key.startswith(PLACEHOLDER)):
-            shown = [
-                MARK_KEY if key == placeholder else text for key, text in zip(keys, printed, strict=True)
-            ]
-            sentence = "".join(chain(*zip(between, [*shown, ""], strict=True))).strip()
-            yield placeholder, (sentence, tuple(key for key in keys if key != placeholder))
+    starts = [span.start for span in spans]
+    for mark in spans:
+        if not str(mark.ref).startswith(PLACEHOLDER):
+            continue
+        number = bisect_right(bounds, mark.start)
+        first = max(bounds[number - 1], mark.start - LONGEST)
+        last = min(bounds[number], mark.end + LONGEST)
+        pieces, done, others = list[str](), first, list[str]()
+        for span in spans[bisect_left(starts, first) : bisect_left(starts, last)]:
+            key = str(span.ref)
+            shown = MARK_KEY if key == mark.ref else "?" if key.startswith(PLACEHOLDER) else key
+            pieces += [text[done : span.start], shown]
+            done = span.end
+            others += [key] if key != mark.ref else []
+        yield str(mark.ref), ("".join([*pieces, text[done:last]]).strip(), tuple(others))

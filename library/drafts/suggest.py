@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +15,19 @@ from citerec.base.errors import count_noun
 from citerec.base.files import expand_user
 from citerec.base.progress import spinner
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
+from citerec.formats.documents import Reference
+from citerec.formats.drafts.entries import bib_entries
+from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.letters import normalise_title
+from citerec.formats.names import surname
+from citerec.library import MARK
 from citerec.library.ask.display import Labelled, table
 from citerec.library.ask.question import Filters, Request
-from citerec.library.ask.recommendation import note_on
+from citerec.library.ask.recommendation import Recommendation, note_on
 from citerec.library.ask.recommender import Recommender
 from citerec.library.ask.temporary import open_recommender
 from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, read_draft
-from citerec.library.evidence.explanation import MARK
 from citerec.library.papers.library import Library
 from citerec.library.settings import DraftSettings
 from citerec.retrieval.passages import CitingPassages
@@ -57,12 +61,38 @@ def suggest(draft: Draft, recommender: Recommender, k: int) -> Suggestions:
     ids, own = known_papers(draft, recommender.library)
     passages = citing_passages(draft, ids)
     requests = [place_request(draft, place, ids, own, passages) for place in draft.places]
-    keys = {paper: key for key, paper in ids.items()}
-    suggested = [
-        [replace(paper, key=keys.get(paper.id, paper.key)) for paper in papers]
-        for papers in recommender.recommend_batch(requests, k)
-    ]
+    recommended = recommender.recommend_batch(requests, k)
+    keys = own_keys(draft, ids, recommender.library, (paper for papers in recommended for paper in papers))
+    suggested = [[replace(paper, key=keys[paper.id]) for paper in papers] for papers in recommended]
     return Suggestions(draft, suggested, ids)
+
+
+def own_keys(
+    draft: Draft, ids: Mapping[str, str], library: Library, papers: Iterable[Recommendation]
+) -> dict[str, str]:
+    """Return the keys of papers by id: the draft's key of a paper that it cites, or whose entry it has, else
+    the library's. Where the draft has several, the library's comes first.
+
+    ids: see `known_papers`.
+    """
+    cited, names = dict[str, list[str]](), dict[str, tuple[str, ...]]()
+    for key, id in ids.items():
+        cited.setdefault(id, []).append(key)
+    titles = {paper.id: normalise_title(paper.title) for paper in papers}
+    for id in titles:
+        paper = library.by_id(id)
+        names[id] = tuple(filter(None, (paper.key, *paper.aliases)))
+    wanted = {name for own in names.values() for name in own}
+    entries = {
+        key: normalise_title(entry.title)
+        for file in reversed(draft.bibs)
+        for key, entry in bib_entries(decode_text(file), wanted).items()
+    }
+    keys = {}
+    for id, own in names.items():
+        there = cited.get(id) or [name for name in own if entries.get(name) == titles[id]]
+        keys[id] = next((name for name in own if name in there), "") or [*there, *own, ""][0]
+    return keys
 
 
 def place_request(
@@ -92,22 +122,41 @@ def known_papers(draft: Draft, library: Library) -> tuple[dict[str, str], str | 
     """Return the library ids of the papers that a draft cites, by its keys, and the id of the draft itself.
 
     Papers are matched by their title in the draft's bibliography, and by key only if they have none there,
-    since the same key may mean another paper in the library.
+    since the same key may mean another paper in the library. Of several with one title, that with the key,
+    or else most of the other fields, is meant.
     """
-    wanted = {
-        key: normalise_title(entry.title) for key, entry in draft.cited.items() if entry and entry.title
-    }
-    titles = {*wanted.values(), normalise_title(draft.title)} - {""}
-    ids: dict[str, str] = {}
-    if titles:
-        written = {draft.title, *(entry.title for entry in draft.cited.values() if entry and entry.title)}
-        corpus = library.related(LibraryPaper("", title=title) for title in written).corpus
-        for row, title in enumerate(corpus.titles):
-            if (letters := normalise_title(title)) in titles:
-                ids.setdefault(letters, corpus.paper_ids[row])
-    cited = {key: ids.get(wanted[key]) if key in wanted else library.id_of(key) for key in draft.cited}
-    in_library = {key: id for key, id in cited.items() if id is not None}
-    return in_library, ids.get(normalise_title(draft.title))
+    entries = {key: entry for key, entry in draft.cited.items() if entry and entry.title}
+    own = Reference(title=draft.title)
+    wanted = {normalise_title(entry.title) for entry in (*entries.values(), own)} - {""}
+    listed: dict[str, list[LibraryPaper]] = {}
+    if wanted:
+        written = {entry.title for entry in (*entries.values(), own) if entry.title}
+        papers = library.related(LibraryPaper("", title=title) for title in written)
+        for row, title in enumerate(papers.corpus.titles):
+            if (letters := normalise_title(title)) in wanted:
+                listed.setdefault(letters, []).append(papers.paper(row))
+
+    def meant(key: str, entry: Reference) -> str | None:
+        same = [
+            (_agreement(key, entry, paper), paper) for paper in listed.get(normalise_title(entry.title), ())
+        ]
+        return max(same, key=lambda pair: pair[0])[1].id if same else None
+
+    ids = {key: meant(key, entries[key]) if key in entries else library.id_of(key) for key in draft.cited}
+    in_library = {key: id for key, id in ids.items() if id is not None}
+    return in_library, meant("", own)
+
+
+def _agreement(key: str, entry: Reference, paper: LibraryPaper) -> tuple[bool, int]:
+    """Return whether a paper with the title of an entry has its key, and how many of its fields."""
+    first = [surname(names[0]) for names in (entry.authors, paper.authors) if names]
+    fields = (
+        f"doi:{paper.doi}" in entry.identifiers,
+        bool(paper.arxiv) and paper.arxiv == entry.arxiv,
+        bool(paper.year) and paper.year == entry.year,
+        len(first) == 2 and first[0] == first[1],
+    )
+    return bool(key) and key in (paper.key, *paper.aliases), sum(fields)
 
 
 def as_json(suggestions: Suggestions) -> dict[str, Any]:

@@ -6,10 +6,12 @@ are not followed.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -53,15 +55,20 @@ class Bibliography:
     ids: dict[str, str] = field(default_factory=dict)
     same: tuple[tuple[str, ...], ...] = ()
 
-    @property
-    def keys(self) -> dict[str, str]:
+    @cached_property
+    def keys(self) -> dict[str, list[str]]:
         """Keys by the ids of the library's papers."""
-        return {id: key for key, id in reversed(self.ids.items())}
+        keys: dict[str, list[str]] = {}
+        for key, id in self.ids.items():
+            keys.setdefault(id, []).append(key)
+        return keys
 
-    def key_of(self, paper: LibraryPaper | Recommendation, keys: dict[str, str]) -> str:
-        """Return the key of a paper of the library: its entry's, else its own, numbered if that is taken."""
-        own = keys.get(paper.id)
-        return own or next(key for key in numbered_keys(paper) if key not in self.entries)
+    def key_of(self, paper: LibraryPaper | Recommendation, cited: Container[str]) -> str:
+        """Return the key of a paper of the library: of its entries the first, rather one that is cited or the
+        paper's own; else the paper's, numbered if that is taken."""
+        if keys := self.keys.get(paper.id):
+            return min(keys, key=lambda key: (key not in cited, key != paper.key))
+        return next(key for key in numbered_keys(paper) if key not in self.entries)
 
 
 def read_entries(file: Path, text: str, parsed: dict[str, LibraryPaper | None]) -> list[Entry]:
@@ -153,7 +160,7 @@ def _including(path: Path, text: str, language: Language, root: Path) -> Path | 
 
 def _readable(path: Path, root: Path) -> bool:
     """True if a file may be read: it is below the folder, also after links."""
-    return real_path(path).is_relative_to(root) and path.is_file()
+    return real_path(path).is_relative_to(root) and os.path.isfile(path)
 
 
 def find_bibs(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import pairwise
@@ -19,14 +19,13 @@ from lsprotocol import types
 from numpy.typing import NDArray
 from pygls.uris import to_fs_path
 
-from citerec.datasets.records import TARGET_MARKER
+from citerec.datasets.records import TARGET_MARKER, WINDOW
 from citerec.datasets.tokenize import sentence_starts
 from citerec.formats.documents import Reference
 from citerec.formats.drafts.inputs import clean_text
-from citerec.formats.drafts.language import PLACEHOLDER, Key, Language, Open, replaced
+from citerec.formats.drafts.language import PLACEHOLDER, Key, Language, Open
 from citerec.formats.drafts.languages import language_of
-from citerec.library.drafts.reader import find_contexts, find_passages, find_sentences
-from citerec.retrieval.queries import WINDOW
+from citerec.library.drafts.reader import PlaceholderReader, find_contexts, find_passages, find_sentences
 
 HEAD = 100_000
 """Characters at the beginning of a document that have its title and abstract."""
@@ -43,8 +42,6 @@ _LINE_END = re.compile(r"\r\n?|\n")
 _PARAGRAPH_END = re.compile(r"\n[ \t\r]*(?=[\n\\#=*+-]|\Z)")
 """An empty line, or one that begins with markup."""
 _FULL_STOP = re.compile(r"[.!?]+[\"'”’)\]}]*\Z")
-_OTHER = f"{PLACEHOLDER}\uf001"
-"""Key of the other missing citations of a passage."""
 _WIDTHS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2)}
 
 
@@ -151,7 +148,8 @@ class Outline:
     """What a whole document says.
 
     missing: (start, end) of the missing citations. passages: the contexts of its citations, in order, and the
-    keys that each cites, _OTHER for a missing one. bibs: names of its bibliographies. labels: of its parts.
+    keys that each cites, a placeholder for a missing one. rows: passages of missing citations, by start.
+    bibs: names of its bibliographies. labels: of its parts.
     """
 
     title: str
@@ -160,11 +158,15 @@ class Outline:
     cited: tuple[Key, ...]
     missing: tuple[tuple[int, int], ...]
     passages: tuple[tuple[str, tuple[str, ...]], ...]
+    rows: Mapping[int, int]
     bibs: tuple[str, ...]
     labels: frozenset[str]
 
     def place(self, offset: int) -> int:
-        """Return how many passages come before an offset."""
+        """Return the row of the passage at an offset: how many come before it."""
+        start, _ = next((span for span in self.missing if span[0] < offset <= span[1]), (None, None))
+        if start in self.rows:
+            return self.rows[start]
         starts = *(key.start for key in self.cited), *(start for start, _ in self.missing)
         keys = sum(start < offset for start in starts)
         ends = np.cumsum([len(cited) for _, cited in self.passages])
@@ -178,26 +180,25 @@ def outline(language: Language, text: str) -> Outline:
     visible = language.visible(text)
     metadata = language.metadata(clean_text(visible[:HEAD]))
     citations = [*language.citations(visible)]
-    missing = [(citation.start, citation.end) for citation in citations if citation.missing]
+    missing = tuple((citation.start, citation.end) for citation in citations if citation.missing)
     year = metadata.year or date.today().year
     cited = tuple(language.keys_of(citations))
     bibs = tuple(name.key for name in language.bibliographies(visible))
     labels = frozenset(language.labels(visible))
-    references = dict.fromkeys([*(key.key for key in cited), _OTHER], Reference())
-    read = mark_missing(language, clean_text(text)) if len(text) <= LONGEST else ""
+    reader = PlaceholderReader(language)
+    read = reader.mark(Path(), text) if len(text) <= LONGEST else ""
+    references = dict.fromkeys([*(key.key for key in cited), *reader.spans], Reference())
     paragraphs, _ = language.paragraphs(language.without_code(read))
     passages = tuple((context, tuple(keys)) for context, keys in find_passages(paragraphs, references))
-    return Outline(metadata.title, metadata.abstract, year, cited, tuple(missing), passages, bibs, labels)
-
-
-def mark_missing(language: Language, text: str) -> str:
-    """Give the missing citations of a text the key _OTHER."""
-    edits = []
-    for citation in language.citations(text):
-        if citation.missing:
-            new, _ = language.fill(text[citation.start : citation.end], [_OTHER]) or ("", 0)
-            edits.append((citation.start, citation.end, new))
-    return replaced(text, edits)
+    rows = {
+        reader.spans[key][1]: row
+        for row, (_, keys) in enumerate(passages)
+        for key in keys
+        if key in reader.spans
+    }
+    return Outline(
+        metadata.title, metadata.abstract, year, cited, tuple(missing), passages, rows, bibs, labels
+    )
 
 
 def passage_at(document: Document, language: Language, start: int, end: int, mark: str) -> Passage:
@@ -207,14 +208,17 @@ def passage_at(document: Document, language: Language, start: int, end: int, mar
     if (line := document.line_of(first)) + 1 < len(document.starts) and first > 0:
         following = int(document.starts[line + 1])
         first = following if following <= start else first
-    before, after = clean_text(text[first:start]), clean_text(text[end:last])
-    marked = f"{mark_missing(language, before)}{mark}{mark_missing(language, after)}"
+    before, after = text[first:start], text[end:last]
+    reader = PlaceholderReader(language)
+    marked = f"{reader.mark(Path(), before)}{mark}{reader.mark(Path(), after)}"
     paragraphs, _ = language.paragraphs(language.without_code(marked))
-    context = find_contexts(paragraphs, {}, {PLACEHOLDER: (), _OTHER: ()}).get(PLACEHOLDER)
+    others = dict.fromkeys(reader.spans, Reference())
+    context = find_contexts(paragraphs, others, {PLACEHOLDER: ()}).get(PLACEHOLDER)
     for paragraph in paragraphs if context else ():
         for key, (_, beside) in find_sentences(paragraph):
             if key == PLACEHOLDER:
-                return Passage(context or "", tuple(key for key in beside if key != _OTHER))
+                return Passage(context or "", tuple(key for key in beside if key not in reader.spans))
+    before, after = clean_text(before), clean_text(after)
     plain = " ".join(before[-WINDOW:].split()), " ".join(after[:WINDOW].split())
     return Passage(f"{plain[0]} {TARGET_MARKER} {plain[1]}".strip(), ())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -37,7 +38,7 @@ _WORK = msgspec.msgpack.Decoder(LibraryPaper)
 def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[str, LibraryPaper]]:
     """Yield the papers of files or of another library, each with the file's name. Raises InputError."""
     path = expand_user(name)
-    if (path / MANIFEST).is_file():
+    if os.path.isfile(path / MANIFEST):
         if real_path(path) == real_path(library):
             raise InputError(f"from={name}: is the library itself; name another one, or a file")
         other = Library.open(path)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from citerec.base.errors import InputError
-from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, ContextRecord, QueryRecord
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, WINDOW, ContextRecord, QueryRecord
 from citerec.datasets.tokenize import sentence_starts
 from citerec.formats.articles.citing import Entry, Mark, read_work
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
@@ -25,7 +25,7 @@ from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.links import Linker
 from citerec.library.evidence.passages import Passage, TextPlace
 from citerec.library.evidence.store import TextStore
-from citerec.retrieval.queries import WINDOW, cut_around_mark
+from citerec.retrieval.queries import cut_around_mark
 
 LINKED = "linked"
 """State of the store: what was linked."""

@@ -8,7 +8,7 @@ words weighted by idf and nearness to the mark (rerank.ranker.texts), and traini
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -20,6 +20,8 @@ import Stemmer
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, TRAIN
 from citerec.datasets.tokenize import default_tokenize, sentence_starts
+from citerec.formats.letters import words as words_of
+from citerec.library import MARK
 from citerec.library.evidence.passages import TextPlace
 from citerec.rerank.ranker.author_names import HALF, has_authors, surnames_near, usual_words
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
 
 Spans = tuple[tuple[int, int], ...]
 """Parts of a text as (start, end)."""
-MARK = "[CITE]"
-"""A missing citation, in queries and in the output."""
 MAX_EXCERPT = 150
 """Approximate maximum length of a sentence in `why`, in characters."""
 NO_EVIDENCE = "near in meaning"
@@ -248,7 +248,6 @@ class Explainer:
 
 
 _IGNORED = frozenset([*FUNCTION_WORDS, TARGET_MARKER.lower(), OTHER_MARKER.lower()])
-_WORD = re.compile(r"[^\W_]+")
 _STEMMER = Stemmer.Stemmer("english")
 
 
@@ -283,13 +282,24 @@ def best_sentence(text: str, weights: dict[str, float], least: float = 0.0) -> t
         total = sum(weights[stem] for stem in stems)
         score = total / (1 + K1 * (1 - B + B * len(words) / SENTENCE))
         if score > best[0] and total > least and "://" not in sentence:  # "Project page: https://..."
-            best = score, sentence, tuple((a, b) for stem, a, b in words if stem in stems)
+            best = score, sentence, _joined((a, b) for stem, a, b in words if stem in stems)
     return best
 
 
 def matching_spans(sentence: str, weights: dict[str, float]) -> Spans:
     """Return the spans of the words of a sentence whose stems have a weight."""
-    return tuple((start, end) for stem, start, end in _stems(sentence) if stem in weights)
+    return _joined((start, end) for stem, start, end in _stems(sentence) if stem in weights)
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> Spans:
+    """Join spans that overlap, as pairs of letters do."""
+    joined: list[tuple[int, int]] = []
+    for start, end in spans:
+        if joined and start < joined[-1][1]:
+            joined[-1] = joined[-1][0], end
+        else:
+            joined.append((start, end))
+    return tuple(joined)
 
 
 def _nearest_sentence(networks: NetworkRetriever, vector: Floats, paper: int, abstract: str) -> str:
@@ -308,9 +318,9 @@ def _sentences(text: str) -> list[str]:
 
 def _stems(text: str) -> Iterator[tuple[str, int, int]]:
     """Yield the stem, start and end of each word that counts."""
-    for match in _WORD.finditer(text):
-        if _is_term(word := match[0].lower()):
-            yield _stem(word), match.start(), match.end()
+    for written, start, end in words_of(text):
+        if _is_term(word := written.lower()):
+            yield _stem(word), start, end
 
 
 def sentence_around(context: str) -> tuple[int, int]:

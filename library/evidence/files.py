@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def cache_of(file: Path) -> Path:
 def check_folders(names: Iterable[str]) -> None:
     """Raise InputError for a folder of `pdfs=` that is not there."""
     for name in names:
-        if not expand_user(name).is_dir():
+        if not os.path.isdir(expand_user(name)):
             raise InputError(f"pdfs={name}: no such folder; name a folder of PDFs")
 
 
@@ -52,7 +53,7 @@ def folder_files(name: str) -> tuple[list[Path], list[str]]:
     name that is not UTF-8; or a line that there is no such folder.
     """
     folder = expand_user(name)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         return [], [f"pdfs={name}: no such folder; the texts of its PDFs are kept"]
     root, files, lines = real_path(folder), list[Path](), list[str]()
     for path in files_below(folder):

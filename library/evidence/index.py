@@ -25,7 +25,6 @@ from scipy.sparse import csc_matrix
 from citerec.base.checksums import check_checksums, write_checksums
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder
-from citerec.base.packages import compiled
 from citerec.datasets.columns import concat_ranges, load_array, offsets_of, save_arrays
 from citerec.datasets.tokenize import WordTable, default_tokenize
 from citerec.library.evidence.store import TextStore
@@ -33,7 +32,7 @@ from citerec.retrieval.arrays import Floats, Rows
 from citerec.retrieval.lexical.postings import Formula, Postings
 from citerec.retrieval.lexical.terms import Terms
 
-VERSION = 3
+VERSION = 4
 CONTRIBUTIONS = np.dtype(np.uint16)
 """Type of the contributions: half of float32 on disk."""
 FORMULA = Formula("lucene", 1.2, 0.75)
@@ -42,7 +41,7 @@ ABOUT, PAPERS, TERMS = "about.json", "papers.json", "terms.txt"
 CURRENT = "index"
 """State of a store: the name of the index of its texts."""
 CHUNK = 1 << 12
-"""Passages that are read and encoded at a time."""
+"""Passages that are read, encoded or compared at a time."""
 
 
 class TextEncoder(Protocol):
@@ -134,7 +133,11 @@ class PassageIndex:
         """Return the cosines of a vector [D] with passages [n]; NaN without vectors."""
         cosines = np.full(len(passages), np.nan, np.float32)
         if self.vectors is not None:
-            _dot(self.vectors, self.scales, passages.astype(np.int64), vector.astype(np.float32), cosines)
+            assert self.scales is not None
+            for start in range(0, len(passages), CHUNK):
+                rows = passages[start : start + CHUNK]
+                products = self.vectors[rows].astype(np.float32) @ vector.astype(np.float32)
+                cosines[start : start + CHUNK] = products * self.scales[rows]
         return cosines
 
     def best(self, scores: Floats, papers: Rows | None = None) -> Floats:
@@ -148,16 +151,6 @@ class PassageIndex:
     def passages_of(self, papers: Rows) -> tuple[Rows, Rows]:
         """Return the passages of papers, one paper after the other, and the offsets of each [n + 1]."""
         return concat_ranges(self.offsets[papers], self.offsets[papers + 1])
-
-
-@compiled(nogil=True, fastmath=True)
-def _dot(vectors: Any, scales: Any, rows: Any, vector: Any, products: Any) -> None:
-    """Write the products of a vector [D] with 8-bit vectors, rows [n], to products [n]."""
-    for i in range(len(rows)):
-        row, total = vectors[rows[i]], np.float32(0)
-        for d in range(len(vector)):
-            total += row[d] * vector[d]
-        products[i] = total * scales[rows[i]]
 
 
 # Writing.

@@ -9,6 +9,7 @@ What is read is kept at once, so that a stopped command goes on where it was.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -17,8 +18,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-from citerec.base.errors import count_noun, error_text
-from citerec.base.files import disk_errors, expand_user, file_lock
+from citerec.base.errors import InputError, count_noun
+from citerec.base.files import disk_errors, expand_user, file_lock, read_limited, real_path
 from citerec.base.progress import count_progress
 from citerec.formats.articles.citing import split_references
 from citerec.formats.articles.pdf_layout import KNOWN_HEADING, MAX_CHARACTERS, Line
@@ -27,7 +28,7 @@ from citerec.library.evidence import FOLDER
 from citerec.library.evidence.files import PaperFinder, cache_of, existing_files, folder_files, stamp_of
 from citerec.library.evidence.index import CURRENT, TextEncoder, update_index
 from citerec.library.evidence.passages import Passage
-from citerec.library.evidence.reading import HEAD, ReadText, TextPart, read_files
+from citerec.library.evidence.reading import HEAD, MAX_BYTES, ReadText, TextPart, read_files, unreadable
 from citerec.library.evidence.store import TextStore
 
 LOCK = "lock"
@@ -172,7 +173,7 @@ class _Reader:
         }
         if kept:
             kept = {paper.id: kept[paper.id] for paper in papers() if paper.id in kept}
-        missing = {folder for folder in folders if not folder.is_dir()}
+        missing = {folder for folder in folders if not os.path.isdir(folder)}
         single = [file for file in kept.values() if missing.isdisjoint(Path(file).parents)]
         self._report.problems |= dict.fromkeys(single, KEPT)
         return kept
@@ -201,18 +202,19 @@ class _Reader:
             if (stamp := stamp_of(Path(file))) and stamps_before.get(file) != stamp:
                 stamps[file] = stamp
         kept: list[tuple[str, int, int, ReadText]] = []
-        last = time.monotonic()
+        last, read = time.monotonic(), 0
         with count_progress("PDFs read", len(stamps)) as advance:
             try:
                 for path, text in self._read_all(map(Path, stamps)):
                     kept.append((str(path), *stamps[str(path)], text))
+                    read += bool(text.parts or not text.problem)
                     advance(1)
                     if time.monotonic() - last > KEPT_EVERY:
                         self._store.put(kept)
                         kept, last = [], time.monotonic()
             finally:
                 self._store.put(kept)
-        self._report.read += len(stamps)
+        self._report.read += read
         problems = self._store.problems()
         self._report.problems |= {file: problems[file] for file in files if file in problems}
 
@@ -220,7 +222,7 @@ class _Reader:
         """Read files; of those that are not on this machine, the text that Zotero keeps."""
         here: list[Path] = []
         for file in files:
-            if file.exists():
+            if os.path.exists(file):
                 here.append(file)
             else:
                 yield file, read_cache(file)
@@ -229,10 +231,14 @@ class _Reader:
 
 def read_cache(file: Path) -> ReadText:
     """Return the text that Zotero keeps of a PDF: without pages, unless form feeds divide them."""
+    cache = cache_of(file)
+    is_link = real_path(cache).parent != real_path(cache.parent)
+    if problem := "is a link out of its folder" if is_link else unreadable(cache):
+        return ReadText(problem=f"{cache.name} beside it {problem}")
     try:
-        text = cache_of(file).read_text("utf-8", "replace")[:MAX_CHARACTERS]
-    except OSError as error:
-        return ReadText(problem=error_text(error))
+        text = read_limited(cache, MAX_BYTES).decode("utf-8", "replace")[:MAX_CHARACTERS]
+    except InputError as error:
+        return ReadText(problem=str(error))
     pages = text.split("\f")
     lines = [
         Line(line.strip(), number if len(pages) > 1 else 0, 0, 0, 0, 1, bold=False)

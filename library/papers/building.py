@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Container, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import compress, islice
@@ -127,7 +128,7 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
 def absolute(model: str) -> str:
     """Return the absolute path of a model that is a path, so that it is found again from anywhere."""
     path = expand_user(model)
-    return str(path.resolve()) if model and path.exists() else model
+    return str(path.resolve()) if model and os.path.exists(path) else model
 
 
 def _keep_papers_without_source(path: Path, old: Manifest, records: Deduplicator) -> int:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TEXTS = "full texts"
+TEXTS, IN_LANGUAGES = "full texts", "papers for other languages"
 LOCK, WORK = "encoding.lock", "lets the networks read this library"
 LONG = 60.0
 """Seconds from which it is said beforehand how long reading will take."""
@@ -48,17 +48,22 @@ class Reading:
     what: str = "papers"
     texts: Reading | None = None
     """of their full texts, if the library wants that"""
+    languages: Reading | None = None
+    """by the encoder of passages that are not in English, if it is installed"""
+
+    @property
+    def parts(self) -> list[Reading]:
+        return [part for part in (self.languages, self.texts) if part is not None]
 
     @property
     def complete(self) -> bool:
-        return self.read == self.papers and (self.texts is None or self.texts.complete)
+        return self.read == self.papers and all(part.complete for part in self.parts)
 
     def __str__(self) -> str:
         """Describe it in one line, for people."""
         state = f"all {self.papers:,}" if self.read == self.papers else f"{self.read:,} of {self.papers:,}"
         rate = f", {self.new:,} now in {self.seconds:.1f} s" if self.new else ""
-        texts = f"; {self.texts}" if self.texts else ""
-        return f"{state} {self.what} read by the encoder{rate}{texts}"
+        return "; ".join([f"{state} {self.what} read by the encoder{rate}", *map(str, self.parts)])
 
 
 def texts_of(library: Library) -> PassageVectors | None:
@@ -73,6 +78,10 @@ def state(library: Library) -> Reading | None:
         return None
     networks.refresh()
     reading = Reading(len(library), len(library) - len(networks.missing()))
+    if (others := library.languages) is not None:
+        others.refresh()
+        in_others = Reading(len(library), len(library) - len(others.missing()), what=IN_LANGUAGES)
+        reading = replace(reading, languages=in_others)
     if (texts := texts_of(library)) is not None:
         texts.refresh()
         of_texts = Reading(len(texts), len(texts) - len(texts.missing()), what=TEXTS)
@@ -100,6 +109,10 @@ def encode(
     with file_lock(library.path / LOCK, WORK, wait):
         done = _encode(library, networks, len(library), "papers", most, pool, tell)
         networks.search_known()
+        if (others := library.languages) is not None:
+            read = _encode(library, others, len(library), IN_LANGUAGES, most, pool, tell)
+            done = replace(done, languages=read)
+            others.search_known()
         if (texts := texts_of(library)) is not None:
             done = replace(done, texts=_encode(library, texts, len(texts), TEXTS, most, pool, tell))
     return done
@@ -141,7 +154,7 @@ def encode_and_tell(library: Library) -> None:
     except KeyboardInterrupt:
         print(f"{state(library)}; {library.encodes} goes on")
         raise
-    if done is not None and (done.new or (done.texts and done.texts.new)):
+    if done is not None and any(part.new for part in (done, *done.parts)):
         print(done)
 
 

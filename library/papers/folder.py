@@ -11,6 +11,7 @@ open keep reading it.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from citerec.base.files import digest_file, disk_errors, file_lock, write_text
 from citerec.library import MANIFEST
 from citerec.library.sources.zotero_places import is_zotero
 
-VERSION = 3
+VERSION = 4
 """Version of the folder layout: increment it when the files change."""
 LOCK, GENERATIONS = "library.lock", "generations"
 _UNFINISHED = f".{MANIFEST}."
@@ -51,7 +52,7 @@ class ReadFile:
         if is_zotero(str(source)):
             return cls(str(source), 0, "")
         file = Path(source)
-        if not file.exists():
+        if not os.path.exists(file):
             raise InputError(f"{file}: no such file, but the library was built from it; restore it")
         return cls(str(file), file.stat().st_size, digest_file(file))
 
@@ -113,10 +114,10 @@ def read_manifest(path: Path) -> Manifest:
             return manifest
     except (FileNotFoundError, NotADirectoryError):
         command = f"citerec build library={path}"
-        if path.is_file():
+        if os.path.isfile(path):
             what, command = "is a file, not a library", f"citerec build library=my-library source={path}"
         else:
-            what = f"is not a library (it has no {MANIFEST})" if path.exists() else "no such folder"
+            what = f"is not a library (it has no {MANIFEST})" if os.path.exists(path) else "no such folder"
         raise InputError(f"{path}: {what}; create one with {command}") from None
     except OSError as error:
         raise unreadable(path, error) from None
@@ -169,9 +170,9 @@ def outdated(path: Path) -> InputError:
 
 def check_target(path: Path, overwrite: bool) -> None:
     """Raise InputError unless a library may be created at this path."""
-    if not path.exists():
+    if not os.path.exists(path):
         return
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise InputError(f"library={path}: is a file; name a folder")
     inside = {entry.name for entry in path.iterdir() if not entry.name.startswith(_UNFINISHED)}
     if MANIFEST in inside and not overwrite:
@@ -200,13 +201,13 @@ def lock_target(path: Path, overwrite: bool, wait: bool) -> Iterator[None]:
     Raises InputError if the folder contains other files, or a library that must not be overwritten.
     """
     check_target(path, overwrite)
-    is_new = not path.exists()
+    is_new = not os.path.exists(path)
     try:
         with lock_folder(path, wait):
             check_target(path, overwrite)
             yield
     except BaseException:
-        if is_new and not (path / MANIFEST).exists():
+        if is_new and not os.path.exists(path / MANIFEST):
             shutil.rmtree(path, ignore_errors=True)
         raise
 
@@ -236,7 +237,7 @@ def remove_old_generations(path: Path) -> None:
     for file in path.glob(f"{_UNFINISHED}*"):
         file.unlink(missing_ok=True)
     current = ""
-    if (path / MANIFEST).exists():
+    if os.path.exists(path / MANIFEST):
         try:
             current = str(read_manifest(path).generation)
         except InputError:

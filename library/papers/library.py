@@ -243,6 +243,13 @@ class Library:
         return encoder_of(self.retriever) if few else None
 
     @property
+    def languages(self) -> NetworkRetriever | None:
+        """The same for passages that are not in English; None unless it is installed."""
+        few = isinstance(self.storage, Storage) and len(self) <= MOST_ENCODED
+        ranker = self.mapped.languages if few else None
+        return None if ranker is None else ranker.encoder
+
+    @property
     def full_texts(self) -> FullTexts | None:
         """The full texts of the papers, if there are any."""
         return self.storage.full_texts

@@ -17,11 +17,17 @@ from numpy.typing import NDArray
 
 from citerec.base.progress import count_progress
 from citerec.formats.bibliography.paper import LibraryPaper, fill_again, merge_records
-from citerec.formats.same_work import ALL, Identity, hash_text, identity, is_apart, similar_titles
+from citerec.formats.same_work import (
+    ALL,
+    MAX_SAME_KEY,
+    Identity,
+    first_records,
+    hash_text,
+    identity,
+    is_apart,
+    similar_titles,
+)
 from citerec.library.papers.storage import Storage
-
-MAX_SAME_KEY = 100
-"""Maximum number of different papers per key, such as a title, to compare a record with."""
 
 
 class KeyIndex:
@@ -52,8 +58,7 @@ class Identities:
 
     def add(self, paper: LibraryPaper, apart: bool = False) -> None:
         """Add a record. apart: as for `identity`."""
-        numbers = identity(paper, apart)
-        self._numbers.extend(numbers if numbers.year >= 0 else numbers._replace(year=0))
+        self._numbers.extend(identity(paper, apart))
 
     def numbers(self) -> NDArray[np.uint64]:
         """Return all identities [N, F]."""
@@ -77,22 +82,10 @@ class Identities:
             shared[same] = True
             counts[place[same]] += 1
             shared[distinct:] |= (counts[inverse] > 1) & (new_keys != 0)
-        # Leaders by id, DOI, arXiv id and title.
-        leaders_by_key: tuple[dict[int, list[int]], ...] = ({}, {}, {}, {})
-        papers: dict[int, Identity] = {}  # merged identity of each leader's records
-        for row in np.flatnonzero(shared).tolist():
-            own = Identity(*(existing[row] if row < distinct else added[row - distinct]).tolist())
-            leader = _find_leader(own, leaders_by_key, papers) if row >= distinct else None
-            if leader is None:
-                leader, papers[row] = row, own
-            else:
-                leaders[row] = leader
-                papers[leader] = papers[leader].joined(own)
-            for index, key in zip(leaders_by_key, own[:4], strict=True):
-                if key:
-                    listed = index.setdefault(key, [])
-                    if leader not in listed and len(listed) < MAX_SAME_KEY:
-                        listed.append(leader)
+        rows = np.flatnonzero(shared)
+        distinct = np.count_nonzero(rows < len(existing))
+        records = np.concatenate([existing[rows[:distinct]], added[rows[distinct:] - len(existing)]])
+        leaders[rows] = rows[first_records((Identity(*record) for record in records.tolist()), distinct)]
         return leaders
 
 
@@ -105,21 +98,6 @@ def leaders_of(papers: Iterable[LibraryPaper], existing: NDArray[np.uint64] | No
     for paper in papers:
         identities.add(paper)
     return identities.leaders()[0 if existing is None else len(existing) :].tolist()
-
-
-def _find_leader(
-    own: Identity, leaders_by_key: tuple[dict[int, list[int]], ...], papers: dict[int, Identity]
-) -> int | None:
-    if own.id and own.id in leaders_by_key[0]:
-        return min(leaders_by_key[0][own.id])
-    for index, key in zip(leaders_by_key[1:3], own[1:3], strict=True):
-        same = (
-            [leader for leader in index.get(key, ()) if own.agrees_besides_id(papers[leader])] if key else []
-        )
-        if same:
-            return min(same)
-    candidates = leaders_by_key[3].get(own.title, ()) if own.title else ()
-    return min((leader for leader in candidates if own.agrees(papers[leader])), default=None)
 
 
 _DECODER = msgspec.msgpack.Decoder(LibraryPaper)

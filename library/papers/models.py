@@ -9,7 +9,9 @@ model/   model.json   format, kind and origin
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 from pathlib import Path
 
 from citerec.base.errors import InputError
@@ -22,7 +24,7 @@ from citerec.rerank.ranker.model import Ranker, RankingModel
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.networks.encoder import ENCODER, NetworkRetriever
-from citerec.retrieval.networks.networks import Networks
+from citerec.retrieval.networks.networks import MANIFEST, Networks
 from citerec.retrieval.networks.store import VectorStore
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.checkpoint import find_saved
@@ -35,8 +37,10 @@ WITHOUT = "static"
 """`model` that names the built-in model without its networks."""
 NETWORKS = "networks"
 NO_ENCODER = "encode_texts needs a model with an encoder, such as the built-in one"
-ENCODED = "encoded"
-"""Folder of a library with what its networks have made of the papers (retrieval.networks.store)."""
+ENCODED, ENCODED_LANGUAGES = "encoded", "encoded-languages"
+"""Folders of a library with what its networks have made of the papers (retrieval.networks.store)."""
+LANGUAGES = "citerec_languages"
+"""Package with the encoder of passages that are not in English (library.builtin.languages)."""
 MOST_ENCODED = 50_000
 """Papers of a library that networks read as a whole; of a larger one, they read the first of an answer."""
 HATTEN = "hatten.json"
@@ -55,6 +59,8 @@ def install_model(model: str, ranker: str, folder: Path) -> None:
     of a ranker over it, if it does not include one. Raises InputError if there is no such model.
     """
     files, kind = model_files(model, ranker)
+    if manifest := files.get(f"{NETWORKS}/{MANIFEST}"):
+        Networks.open(manifest.parent).check()
     folder.mkdir()
     for name, source in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -67,13 +73,13 @@ def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
     if model == PLAIN and not ranker:
         return {}, PLAIN
     path = BUILT_IN if model in ("", BUILT_IN.name, WITHOUT) else expand_user(model)
-    if not path.exists() and is_hub_id(model):
+    if not os.path.exists(path) and is_hub_id(model):
         path = download_model(model, f"{CONFIG} or {HATTEN}", "model")
     dense = _dense_files(path)
-    if not path.exists():
+    if not os.path.exists(path):
         raise InputError(f"model={model}: no such folder")
     if not dense:
-        if (path / RANKING).is_file():
+        if os.path.isfile(path / RANKING):
             hint = "it only has a ranker; give it as ranker=, and the model it was trained over as model="
         else:
             hint = f"give {PLAIN}, an output folder of citerec train model=static, hatten or ranker, or the "
@@ -83,16 +89,16 @@ def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
     if ranker:
         place = find_saved(expand_user(ranker), RankingModel.folder)
         ranked = find_model(place, RANKING, RankingModel.title)
-    if not ranked.is_dir():
+    if not os.path.isdir(ranked):
         return dense, DENSE
     parts = {RankingModel.folder: ranked}
-    if networks.is_dir() and not ranker and model != WITHOUT:
+    if os.path.isdir(networks) and not ranker and model != WITHOUT:
         parts[NETWORKS] = networks
     files = {
         f"{name}/{file.name}": file
         for name, part in parts.items()
         for file in part.iterdir()
-        if file.is_file()
+        if os.path.isfile(file)
     }
     return {**dense, **files}, RANKED
 
@@ -101,11 +107,22 @@ def _dense_files(path: Path) -> dict[str, Path]:
     """Return the files of a static model or HAtten, by name; empty if there is none."""
     static, hatten = StaticModel.folder, "hatten"
     for folder in (path, path / static, path / hatten, path / RankingModel.folder / IN_RANKER):
-        if (folder / HATTEN).is_file():
+        if os.path.isfile(folder / HATTEN):
             return {hatten: folder}
-        if (folder / CONFIG).is_file():
+        if os.path.isfile(folder / CONFIG):
             return {static: folder}
     return {}
+
+
+def open_languages(library: Path) -> NetworkRetriever | None:
+    """Return the encoder of passages that are not in English, not yet indexed; None without its package."""
+    spec = importlib.util.find_spec(LANGUAGES)
+    if spec is None or spec.origin is None:
+        return None
+    networks = Networks.open(Path(spec.origin).parent / NETWORKS)
+    networks.load()
+    store = VectorStore(library / ENCODED_LANGUAGES, networks.identity, networks.dim)
+    return NetworkRetriever(networks, store, whole=False)
 
 
 def open_model(folder: Path, encoded: Path | None = None) -> Retriever:
@@ -129,7 +146,7 @@ def open_model(folder: Path, encoded: Path | None = None) -> Retriever:
     if kind == DENSE:
         return dense
     ranker = RankingModel.open(folder / RankingModel.folder)
-    if ranker.networks is None or not (folder / NETWORKS).is_dir():
+    if ranker.networks is None or not os.path.isdir(folder / NETWORKS):
         return Ranker.over(dense, ranker)
     networks = Networks.open(folder / NETWORKS)
     networks.load()

@@ -19,7 +19,7 @@ import pyarrow as pa
 from citerec.base.errors import DamagedFile
 from citerec.base.files import database_disk_error
 from citerec.datasets.corpus import Corpus
-from citerec.formats.letters import fold
+from citerec.formats.letters import fold, latin_names, with_pairs, words
 from citerec.formats.names import surname
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ MOST_NAMED = 20
 """Papers that authors and a year may mean."""
 IN_PART = 100
 """Papers with some words of a query in the index, and in texts, to look for its other words in."""
-_WORD = re.compile(r"[^\W_]+")
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR)
 LEAST_SPELT = 5
 """Least letters of a word whose "oe" may stand for "ö"."""
@@ -112,30 +111,34 @@ class SearchIndex:
 
 def query_words(query: str) -> list[str]:
     """Return the distinct words of a query that count."""
-    return list(dict.fromkeys(_WORD.findall(unicodedata.normalize("NFC", query))))[:MAX_WORDS]
+    return list(dict.fromkeys(_words(unicodedata.normalize("NFC", query))))[:MAX_WORDS]
 
 
 def spellings(word: str) -> list[str]:
-    """Return a word, without special letters, and as German and Nordic names are also spelt.
+    """Return a word, without special letters, as German and Nordic names are spelt, and in Latin letters.
 
     >>> spellings("Köpcke"), spellings("koepcke"), spellings("Ørsted")
     (['Köpcke', 'Kopcke', 'Koepcke'], ['koepcke', 'kopcke'], ['Ørsted', 'Orsted', 'Oersted'])
     """
     short = _LONG_VOWEL.sub(r"\1", word) if len(word) >= LEAST_SPELT else word
-    return list(dict.fromkeys((word, fold(word), word.translate(_LONG), short)))
+    return list(dict.fromkeys((word, fold(word), word.translate(_LONG), short, *latin_names(word))))
 
 
-def count_words(words: Iterable[str], paper: LibraryPaper) -> int:
+def count_words(sought: Iterable[str], paper: LibraryPaper) -> int:
     """Count the words that a paper, with its abstract, has, or longer ones that begin with them."""
     fields = (paper.key, *paper.authors, str(paper.year or ""), paper.title, paper.venue, paper.abstract)
-    own = set(_WORD.findall(_plain(" ".join(fields))))
-    wanted = [[*map(_plain, spellings(word))] for word in words]
+    own = set(_words(_plain(" ".join(fields))))
+    wanted = [[*map(_plain, spellings(word))] for word in sought]
     return sum(any(word.startswith(first) or word in others for word in own) for first, *others in wanted)
 
 
 def plain_words(text: str) -> str:
     """Return the words of a text in lower case and without diacritics, each after a space."""
-    return "".join(f" {word}" for word in _WORD.findall(_plain(text)))
+    return "".join(f" {word}" for word in _words(_plain(text)))
+
+
+def _words(text: str) -> list[str]:
+    return [word for word, *_ in words(text)]
 
 
 def _plain(text: str) -> str:
@@ -144,7 +147,7 @@ def _plain(text: str) -> str:
 
 
 def _phrase(text: str) -> str:
-    return '"' + " ".join(_WORD.findall(unicodedata.normalize("NFC", text))) + '"'
+    return '"' + " ".join(_words(unicodedata.normalize("NFC", text))) + '"'
 
 
 def _insert(connection: sqlite3.Connection, corpus: Corpus, batches: Iterable[pa.RecordBatch]) -> None:
@@ -168,11 +171,11 @@ def _insert(connection: sqlite3.Connection, corpus: Corpus, batches: Iterable[pa
 
 
 def _indexed(text: str) -> str:
-    """Return a text with its words that have letters which SQLite does not fold, such as ø, folded."""
+    """Return a text in words, and those that have letters which SQLite does not fold, such as ø, folded."""
     if text.isascii():
         return text
-    folded = [fold(word) for word in _WORD.findall(text) if not word.isascii()]
-    return " ".join([text, *folded])
+    folded = [fold(word) for word in _words(text) if not word.isascii()]
+    return " ".join([with_pairs(text), *folded])
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from citerec.formats.letters import normalise_title, title_key
 from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.explanation import Explainer
 from citerec.library.papers.folder import damaged, outdated
-from citerec.library.papers.models import ENCODED, open_model
+from citerec.library.papers.models import ENCODED, open_languages, open_model
 from citerec.library.papers.search import SearchIndex
 from citerec.rerank.ranker.model import Ranker, encoder_of
 from citerec.retrieval.arrays import Rows
@@ -202,6 +202,17 @@ class Storage:
                 retriever.cited = CitingContexts(self.corpus, retriever.statistics, IN_TEXTS)
         return retriever
 
+    @cached_property
+    def languages(self) -> Ranker | None:
+        """The ranker with the encoder of passages that are not in English; None unless that is installed."""
+        ranker = self.retriever
+        if not isinstance(ranker, Ranker) or ranker.encoder is None:
+            return None
+        if (encoder := open_languages(self.library)) is None:
+            return None
+        encoder.reads_all = ranker.encoder.reads_all
+        return ranker.with_encoder(encoder.index(self.corpus))
+
     @property
     def full_texts(self) -> FullTexts | None:
         """The full texts of the papers, if there are any."""
@@ -210,7 +221,15 @@ class Storage:
 
     @cached_property
     def explainer(self) -> Explainer:
-        retriever = self.retriever
+        return self._explainer(self.retriever)
+
+    @cached_property
+    def languages_explainer(self) -> Explainer:
+        """The explainer of what `languages` ranks."""
+        assert self.languages is not None
+        return self._explainer(self.languages)
+
+    def _explainer(self, retriever: Retriever) -> Explainer:
         if not isinstance(retriever, Ranker):
             return Explainer(self.corpus, full_texts=self.full_texts)
         encoder = retriever.encoder

@@ -1,7 +1,7 @@
 """Writes a generation of a library: its papers, and where they are cited.
 
-Every change writes all files anew, but for the model. What the old generation knows of papers that stay, such
-as their tokens, is copied; they are not read again.
+Every change writes all files anew, but for the model, from the papers that stay in the old generation and
+from new records.
 
 Contexts are those of a data set, or of the user's own drafts and earlier papers, in any format that `citerec
 data build` reads. Papers are matched by identity, since ids in the files may differ. A citing paper that is
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
@@ -36,7 +37,7 @@ from citerec.datasets.columns import (
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.files.source_files import find_files as find_data
 from citerec.datasets.files.source_files import read_contexts, read_queries, reject_bad
-from citerec.datasets.prepare import StoreBuilder, prepare_store
+from citerec.datasets.prepare import prepare_store
 from citerec.datasets.records import IN_TEXTS, TRAIN, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.datasets.tokenize import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
@@ -101,50 +102,50 @@ class GenerationWriter:
         table = TableWriter(folder / METADATA, SCHEMA)
         identities = Identities(old.identities[kept] if old else None)
         ids = [old.corpus.paper_ids[row] for row in kept.tolist()] if old and files else []
-        of_files, in_texts, of_texts = list[QueryRecord](), list[ContextRecord](), list[QueryRecord]()
-        if old is not None and files is not None:
+        staying = _kept_contexts(old.corpus, kept) if old and not files else ([], [])
+        in_texts: tuple[Iterable[ContextRecord], Iterable[QueryRecord]] = [], []
+        if old is not None and files is None:
+            in_texts = _kept_contexts(old.corpus, kept, IN_TEXTS)
+        elif old is not None:
             titles = {old.corpus.paper_ids[row]: old.corpus.titles[row] for row in kept.tolist()}
-            in_texts, of_texts = text_contexts(folder.parents[1], titles)
+            in_texts = text_contexts(folder.parents[1], titles)
+        queries: list[QueryRecord] = []
         digest, content = hashlib.blake2b(digest_size=16), dict[str, str]()
 
+        def record(paper: LibraryPaper) -> PaperRecord:
+            table.append(*(getattr(paper, name) for name in SCHEMA.names))
+            written = record_of(paper)
+            digest.update(repr(written).encode())
+            return written
+
         def records() -> Iterator[PaperRecord]:
+            yield from (record(old.paper(row)) for row in kept.tolist() if old)
             for paper in papers:
-                table.append(*(getattr(paper, name) for name in SCHEMA.names))
                 identities.add(paper)
-                record = record_of(paper)
-                digest.update(repr(record).encode())
                 if files:
                     ids.append(paper.id)
-                yield record
+                yield record(paper)
             content["papers"] = digest.hexdigest()
 
         def contexts() -> Iterator[ContextRecord]:
-            citing: Iterable[ContextRecord] = ()
-            if files:
-                citing, of_train = find_contexts(files, identities.numbers(), ids)
-                of_files.extend(of_train)
-            for context in chain(citing, in_texts):
+            citing, cited = find_contexts(files, identities.numbers(), ids) if files else staying
+            queries.extend(cited)
+            for context in chain(citing, in_texts[0]):
                 digest.update(repr(context).encode())
                 yield context
             content["contexts"] = digest.hexdigest()
-
-        def keep(builder: StoreBuilder) -> None:
-            if old is not None:
-                digest.update(old.corpus.fingerprint.encode() + kept.tobytes())
-                table.append_rows(old.folder / METADATA, kept)
-                builder.copy_from(old.corpus, kept, contexts=files is None)
 
         source = Source(
             name=folder.parents[1].name,
             identity=content,
             papers=records,
             contexts=contexts,
-            splits=({TRAIN: lambda: of_files} if files else {})
-            | ({IN_TEXTS: lambda: of_texts} if of_texts else {}),
+            splits=({TRAIN: lambda: queries} if files or staying[1] else {})
+            | ({IN_TEXTS: lambda: in_texts[1]} if in_texts[1] else {}),
         )
         settings = {"tokenizer": TOKENIZER, "candidates": "all", "field": "authors"}
         with closing(table):
-            prepare_store(source, folder / CORPUS, settings, initialise=keep)
+            prepare_store(source, folder / CORPUS, settings)
         save_arrays(folder, **{IDENTITIES: identities.numbers()})
 
     def _write_index(self, corpus: Corpus) -> None:
@@ -173,12 +174,12 @@ def context_files(name: str) -> list[Path]:
     Raises InputError if there are none.
     """
     path = expand_user(name)
-    if not path.exists():
+    if not os.path.exists(path):
         raise InputError(
             f"contexts={name}: no such file or folder; give a draft (.tex, .md), a folder of drafts, or a "
             "folder with papers.json, contexts.json and train.json"
         )
-    if path.is_file() or not [*path.glob("papers.json*"), *path.glob("contexts.json*")]:
+    if os.path.isfile(path) or not [*path.glob("papers.json*"), *path.glob("contexts.json*")]:
         from citerec.datasets.building.readers import find_files
 
         try:
@@ -237,6 +238,25 @@ def find_contexts(
         made = [Path(place) / name for name in MADE]
         contexts, queries = _find_in_data(made, identities, ids)
         return list(contexts), queries  # the files are removed
+
+
+def _kept_contexts(
+    corpus: Corpus, papers: Rows, of_split: str = TRAIN
+) -> tuple[Iterable[ContextRecord], Iterable[QueryRecord]]:
+    """Return the contexts of a split of a corpus among the papers that stay, as `find_contexts` does."""
+    stays = np.zeros(len(corpus.paper_ids), np.bool_)
+    stays[papers] = True
+    contexts, queries = [], []
+    split = corpus.splits.get(of_split, ())
+    for query in range(len(split)):
+        row = int(split.contexts[query])
+        citing = int(corpus.citing[row])
+        cited = [corpus.paper_ids[paper] for paper in split.positives[query].tolist() if stays[paper]]
+        if cited and (citing < 0 or stays[citing]):
+            id, by = corpus.context_ids[row], str(citing) if citing < 0 else corpus.paper_ids[citing]
+            contexts.append(ContextRecord(id, corpus.context_texts[row], by, outside=citing < 0))
+            queries.append(QueryRecord(id, cited))
+    return contexts, queries
 
 
 def _find_in_data(

@@ -15,10 +15,9 @@ from citerec.formats.bibliography.paper import LibraryPaper, check_paper, make_p
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
 from citerec.formats.bibliography.references import ENTRIES, bibtex
 from citerec.formats.json_lines import raise_bad
-from citerec.library import limits
+from citerec.library import MARK, limits
 from citerec.library.ask.question import Filters
 from citerec.library.ask.recommendation import Recommendation, note_on
-from citerec.library.evidence.explanation import MARK
 from citerec.library.evidence.passages import TextPlace
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import base64
 import hashlib
 import hmac
 import logging
+import os
 import re
 import secrets
 import socket
@@ -287,7 +288,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
         if not is_local:
             raise HTTPException(403, "PDFs are not served to other machines")
         file = await answer(request, lambda: recommender.text_file(id))
-        if not Path(file).is_file():
+        if not os.path.isfile(Path(file)):
             raise HTTPException(404, "the PDF is not on this machine")
         return FileResponse(file, media_type="application/pdf", content_disposition_type="inline")
 

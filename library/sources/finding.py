@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from glob import glob
@@ -33,15 +34,15 @@ def find_sources(names: Sequence[str], option: str = "source") -> list[str]:
             check_place(name)
             sources[name] = None
             continue
-        if path.is_dir():
-            own = [path / file for file in ("papers.json", "papers.json.gz") if (path / file).is_file()]
+        if os.path.isdir(path):
+            own = [path / file for file in ("papers.json", "papers.json.gz") if os.path.isfile(path / file)]
             inside = _outside_libraries(files_below(path))
             files = own[:1] or [file for file in inside if _is_file_of_papers(file.name)]
             if not files:
                 from citerec.formats.bibliography.reading.recognise import FORMATS
 
                 raise InputError(f"{option}={name}: has no files of papers ({FORMATS}, also .gz)")
-        elif path.is_file():
+        elif os.path.isfile(path):
             files = [path]
         elif _GLOB.search(name):
             files = _outside_libraries([*map(Path, sorted(glob(str(path), recursive=True)))])
@@ -59,7 +60,7 @@ def _is_file_of_papers(name: str) -> bool:
 def _outside_libraries(paths: Sequence[Path]) -> list[Path]:
     """Return the files that are not parts of a library, which may be in a folder of sources."""
     libraries = {path.parent for path in paths if path.name == MANIFEST}
-    return [path for path in paths if path.is_file() and libraries.isdisjoint(path.parents)]
+    return [path for path in paths if os.path.isfile(path) and libraries.isdisjoint(path.parents)]
 
 
 def absolute_names(names: Sequence[str]) -> list[str]:
@@ -70,7 +71,7 @@ def absolute_names(names: Sequence[str]) -> list[str]:
         return (
             name
             if is_place(name) or is_url(name)
-            else str(real_path(path) if path.exists() else Path.cwd() / path)
+            else str(real_path(path) if os.path.exists(path) else Path.cwd() / path)
         )
 
     return list(dict.fromkeys(map(absolute, names)))

@@ -34,7 +34,7 @@ from citerec.training.queries import DataSets, Siblings
 
 log = logging.getLogger(__name__)
 
-DRAW, ORDER, CITED, RANDOM, SIBLINGS, TEXTS = 11, 12, 13, 14, 15, 16
+DRAW, ORDER, CITED, SIBLINGS, TEXTS = 11, 12, 13, 15, 16
 """Seeds that separate the random draws of different purposes."""
 
 CANDIDATES = "candidates"
@@ -79,9 +79,9 @@ class Prefetcher:
 
     def key(self, contexts: NDArray[np.int64], depth: int, own: OwnPapers | None = None) -> str:
         """Return the cache key: a hash of corpus, retriever, contexts, depth and papers searched."""
-        about = {"retriever": self.retriever.name, "corpus": self.corpus.fingerprint, "depth": depth}
+        search = {"retriever": self.retriever.name, "corpus": self.corpus.fingerprint, "depth": depth}
         query_settings = self.retriever.query_settings()
-        parts = [about, self.retriever.settings(), *([query_settings] if query_settings else [])]
+        parts = [search, self.retriever.settings(), *([query_settings] if query_settings else [])]
         text = json.dumps(parts, sort_keys=True).encode()
         if own is not None:
             text += own.of_queries.tobytes() + own.of_papers.tobytes()
@@ -187,7 +187,7 @@ class CitedAndNegatives:
         self.wanted = "model.negatives.count", config.count
 
     def count_choices(self, query: TrainingQuery) -> int:
-        return len(negative_positions(self.config, query.prefetched, query.excluded))
+        return len(negative_positions(query.prefetched, query.excluded))
 
     def build(self, query: TrainingQuery, seed: int, epoch: int) -> LabelledPapers:
         cited, excluded, siblings = query.cited, query.excluded, np.empty(0, np.int32)
@@ -206,16 +206,10 @@ class CitedAndNegatives:
 
 
 class TopPapers:
-    """The top prefetched papers in their order, cited or not (lists=top).
+    """The top prefetched papers in their order, cited or not (lists=top)."""
 
-    With config.missed, cited papers that are not among them follow, and with config.random, papers drawn from
-    the candidates (Nogueira et al. 2020, section 5.2).
-    """
-
-    def __init__(self, config: NegativesSettings, candidates: NDArray[np.integer]) -> None:
-        """candidates: rows of the papers to draw from."""
-        self.config, self._candidates = config, candidates
-        self.max_papers = config.depth + config.missed + config.random
+    def __init__(self, config: NegativesSettings) -> None:
+        self.max_papers = config.depth
         self.wanted = "model.negatives.depth", config.depth
 
     def count_choices(self, query: TrainingQuery) -> int:
@@ -223,23 +217,12 @@ class TopPapers:
 
     def build(self, query: TrainingQuery, seed: int, epoch: int) -> LabelledPapers:
         papers = query.prefetched[query.prefetched >= 0].astype(np.int64)
-        rng = np.random.default_rng((seed, RANDOM, epoch, query.row))
-        missed = rng.permutation(np.setdiff1d(query.cited, papers))[: self.config.missed]
-        drawn = rng.choice(
-            self._candidates, min(2 * self.config.random, len(self._candidates)), replace=False
-        )
-        drawn = drawn[~np.isin(drawn, [*query.excluded, *papers])][: self.config.random]
-        papers = np.concatenate([papers, missed, drawn]).astype(np.int64)
         return papers, np.isin(papers, query.cited)
 
 
-def negative_positions(
-    config: NegativesSettings, ranked: NDArray[np.int32], excluded: NDArray[np.integer]
-) -> NDArray[np.int64]:
+def negative_positions(ranked: NDArray[np.int32], excluded: NDArray[np.integer]) -> NDArray[np.int64]:
     """Return the positions in a ranking [depth] (-1: none) of possible negatives, without excluded papers."""
-    allowed = (ranked >= 0) & ~np.isin(ranked, excluded)
-    allowed[: config.skip] = False
-    return np.flatnonzero(allowed)
+    return np.flatnonzero((ranked >= 0) & ~np.isin(ranked, excluded))
 
 
 def draw_negatives(
@@ -253,7 +236,7 @@ def draw_negatives(
 ) -> NDArray[np.int32]:
     """Sample up to `count` (by default the configured one) distinct papers of a ranking [depth] that are not
     excluded; deterministic."""
-    positions = negative_positions(config, ranked, excluded)
+    positions = negative_positions(ranked, excluded)
     keys = np.random.default_rng((seed, DRAW, epoch, query)).exponential(size=len(ranked))[positions]
     if config.skew:  # the smallest of exponential keys over weights: Efraimidis and Spirakis 2006
         keys *= (positions + 1.0) ** config.skew

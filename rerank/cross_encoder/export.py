@@ -61,4 +61,4 @@ def write_networks(encoder: str | Path, reranker: str | Path | None, output: str
     return folder
 
 
-main = command("model networks", NetworksSettings, lambda given: write_networks(**asdict(given)))
+main = command("model networks", NetworksSettings, lambda settings: write_networks(**asdict(settings)))

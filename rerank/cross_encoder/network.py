@@ -175,8 +175,8 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
             (folder / path).mkdir()
             hub.write_weights(folder / path / hub.WEIGHTS, {"linear.weight": weight, "linear.bias": offset})
         final = "activation.Sigmoid" if self.head == "sigmoid" else "linear.Identity"
-        about = {"model_type": "CrossEncoder", "activation_fn": f"{activations}.{final}"}
-        write_modules(folder, modules, self.config.max_tokens, configs, **about)
+        model = {"model_type": "CrossEncoder", "activation_fn": f"{activations}.{final}"}
+        write_modules(folder, modules, self.config.max_tokens, configs, **model)
 
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> Self:

@@ -260,7 +260,7 @@ class PairReader:
         self._citing_contexts: CitingContexts | None = None
         if config.contexts:
             self._cited = self._contexts
-            from citerec.rerank.ranker import citing_contexts  # imports numba, which takes a second
+            from citerec.rerank.ranker import citing_contexts
 
             self._citing_contexts = citing_contexts.CitingContexts(corpus)
 

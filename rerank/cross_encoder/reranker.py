@@ -115,10 +115,7 @@ class Reranker:
         scoring, path = scoring or ScoringSettings(), find_saved(path, CrossEncoder.folder)
         if path.is_file() or (str(path) == PUBLISHED and not path.exists()):
             return cls(open_reference(path, scoring.encoder), scoring, path.name)
-        model = open_cross_encoder(path)
-        if scoring.query_tokens is not None:
-            model.config = replace(model.config, query_tokens=scoring.query_tokens)
-        return cls(model, scoring, path.name)
+        return cls(open_cross_encoder(path), scoring, path.name)
 
     def save(self, folder: str | Path) -> Path:
         """Save the cross-encoder as a folder."""

@@ -201,7 +201,7 @@ def _build_lists(
     siblings = Siblings(corpus, split) if negatives.has_siblings else None
     strategy: ListStrategy = CitedAndNegatives(negatives, siblings)
     if settings.lists == "top":
-        strategy = TopPapers(negatives, np.flatnonzero(corpus.is_candidate))
+        strategy = TopPapers(negatives)
     batch = replace(settings.batch, tokens=tokens)
     lists = TrainingLists(reader, split, queries, prefetched, batch, strategy, seed)
     if settings.lists == "top":

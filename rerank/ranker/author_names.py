@@ -17,7 +17,8 @@ from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
-from citerec.formats.names import surname
+from citerec.formats.letters import latin_names
+from citerec.formats.names import ET_AL, surname
 from citerec.rerank.ranker.paper_names import (
     Names,
     SortedNames,
@@ -49,7 +50,7 @@ LEAST_TITLE, TITLE_CASE = 3, 0.6
 _WORD = re.compile(r"[^\W_]+")
 _LINE_END = re.compile(r"\n\s*")
 _AT_MARK = rf"\s*[\[(]*(?:{TARGET_MARKER}|{OTHER_MARKER})"
-_CITED = rf"{_AT_MARK}|,?\s*[\[(]?(?:1[6-9]|20)\d\d[a-z]?\b|,?\s+et\s+al\b"
+_CITED = rf"{_AT_MARK}|,?\s*[\[(]?(?:1[6-9]|20)\d\d[a-z]?\b|,?\s+{ET_AL}"
 _NAMED_AFTER = re.compile(
     rf"(?:{_CITED}|,\s*(?:[A-Z]\.\s*-?)+|\s+and\s+(?:colleagues|co-?workers|collaborators|others)\b"
     rf"|(?:,\s*[A-Z][\w'’-]+){{0,3}},?\s+(?:and|&|\\&)\s+[A-Z][\w'’-]+(?:{_CITED}))"
@@ -82,9 +83,9 @@ def author_names(corpus: Corpus) -> dict[str, Names]:
     position = np.arange(len(authors.values)) - np.repeat(authors.offsets[:-1], authors.lengths)
     owner = np.repeat(np.arange(len(rows)), authors.lengths)
     made = {}
-    for name, of in (("first_authors", position == 0), ("other_authors", position > 0)):
-        offsets = offsets_of(np.bincount(owner[of], minlength=len(rows)))
-        made[name] = Names(offsets, hashes[of], rarity[of])
+    for name, chosen in (("first_authors", position == 0), ("other_authors", position > 0)):
+        offsets = offsets_of(np.bincount(owner[chosen], minlength=len(rows)))
+        made[name] = Names(offsets, hashes[chosen], rarity[chosen])
     return made
 
 
@@ -135,18 +136,24 @@ def capitalised_words(
     word would have there, such as at the start of a sentence, they and common words of English are no names
     without more evidence.
     """
-    known = usual or [frozenset[int]()] * len(contexts)
-    named = (surnames_near(context, words) for context, words in zip(contexts, known, strict=True))
-    found = [sorted((hashed, distance) for hashed, distance, _ in of) for of in named]
-    pairs = [pair for of in found for pair in of]
+    known_words = usual or [frozenset[int]()] * len(contexts)
+    named = (surnames_near(context, words) for context, words in zip(contexts, known_words, strict=True))
+    near = [sorted((hashed, distance) for hashed, distance, _ in names) for names in named]
+    pairs = [pair for names in near for pair in names]
     hashes = np.array([hash for hash, _ in pairs], np.uint64)
     distances = np.array([distance for _, distance in pairs], np.int64)
-    return offsets_of(np.array([len(of) for of in found], np.int64)), hashes, distances
+    return offsets_of(np.array([len(names) for names in near], np.int64)), hashes, distances
 
 
 def surnames_near(context: str, usual: Set[int] = frozenset()) -> list[tuple[int, int, str]]:
-    """The words of one context for `capitalised_words`: hash, distance, and the word; nearest last."""
-    words = ((word_hash(word), distance, word, sure) for word, distance, sure in _capitals_near(context))
+    """The words of one context for `capitalised_words`: hash, distance, and the word; nearest last.
+
+    Those in Cyrillic or Greek letters also as they may be spelt in Latin ones."""
+    words = (
+        (word_hash(spelt), distance, word, sure)
+        for word, distance, sure in _capitals_near(context)
+        for spelt in (word, *latin_names(word))
+    )
     common = _words_as_surnames()
     return [
         (hashed, distance, word)
@@ -173,12 +180,16 @@ def named_papers(
     At most MAX_NAMED, best first: by rarity and nearness, above all those of a year that is there too.
     years: [P].
     """
-    found = []
+    ranked = []
     for context in contexts:
         names, short, dates = names_beside(context)
         hashes = ngram_hashes(word_hashes(short), np.arange(len(short)), 1)
         acronyms = dict(zip(hashes.tolist(), short.values(), strict=True))
-        near_names = {word_hash(name): distance for name, distance in names.items()}
+        near_names = {
+            word_hash(spelt): distance
+            for name, distance in names.items()
+            for spelt in (name, *latin_names(name))
+        }
         scores = dict[int, float]()
         for by_hash, near in ((first_authors, near_names), (initials, acronyms)):
             texts, rows = by_hash.names, by_hash.rows(np.array(list(near), np.uint64))
@@ -187,8 +198,8 @@ def named_papers(
                 nearness = HALF / (HALF + near[int(texts.hashes[row])])
                 score = float(texts.weights[row]) * nearness + (int(years[paper]) in dates)
                 scores[paper] = max(scores.get(paper, 0.0), score)
-        found.append(sorted(scores, key=lambda paper: (-scores[paper], paper))[:MAX_NAMED])
-    return Ragged.from_rows(found)
+        ranked.append(sorted(scores, key=lambda paper: (-scores[paper], paper))[:MAX_NAMED])
+    return Ragged.from_rows(ranked)
 
 
 def names_beside(context: str) -> tuple[dict[str, int], dict[str, int], set[int]]:
@@ -218,14 +229,14 @@ def _capitals_near(context: str) -> Sequence[tuple[str, int, bool]]:
     end = mark + len(TARGET_MARKER)
     left = [*_WORD.finditer(context, 0, mark)][: -REACH - 1 : -1]
     right = islice(_WORD.finditer(context, end), REACH)
-    found = [(distance, word) for side in (left, right) for distance, word in enumerate(side, 1)]
-    found = [(distance, word) for distance, word in found if word[0][0].isupper()]
-    if not found:
+    capitalised = [(distance, word) for side in (left, right) for distance, word in enumerate(side, 1)]
+    capitalised = [(distance, word) for distance, word in capitalised if word[0][0].isupper()]
+    if not capitalised:
         return []
     starts = sorted({0, *sentence_starts(context), *(match.end() for match in _LINE_END.finditer(context))})
     titles = dict[int, bool]()
     marked = []
-    for distance, word in sorted(found, key=lambda pair: -pair[0]):
+    for distance, word in sorted(capitalised, key=lambda pair: -pair[0]):
         number = bisect_right(starts, word.start()) - 1
         start = starts[number]
         if number not in titles:

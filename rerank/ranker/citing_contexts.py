@@ -70,5 +70,5 @@ class CitingContexts:
         citing = CitingTexts(cited.offsets, cited.values, statistics.source)
         own, scratch = queries.citing[rows], np.zeros(statistics.terms.size, np.float32)
         _, best = best_products(terms, texts.rows, scratch, papers[:, None], citing, own)
-        found = best[:, 0, :count]
-        return np.where(found < 0, -1, self.contexts[found])
+        nearest = best[:, 0, :count]
+        return np.where(nearest < 0, -1, self.contexts[nearest])

@@ -59,24 +59,27 @@ def has_texts(lists: Lists) -> Mask:
 def draft_inputs(lists: Lists, scores: Floats) -> dict[str, Floats]:
     """Return inputs of candidates by what the draft tells, [n] each; 0 if that is unknown."""
     starts, query = lists.offsets[:-1], lists.query
-    known = lists.column("known") > 0
-    count = np.add.reduceat(known, starts, dtype=np.float32)
+    is_known = lists.column("known") > 0
+    count = np.add.reduceat(is_known, starts, dtype=np.float32)
     others = np.log(lists.lengths - count + 1).astype(np.float32)[query]
-    columns = {name: np.where(known, lists.column(name), np.nan) for name in ELSEWHERE}
+    columns = {name: np.where(is_known, lists.column(name), np.nan) for name in ELSEWHERE}
     elsewhere = np.isfinite(columns[WORDS])
-    overlaps = known & ~elsewhere & np.logical_or.reduceat(elsewhere, starts)[query]
-    beside = ~known & (count > 0)[query]
-    columns |= {KNOWN_SCALE: np.where(known, scores, np.nan), OTHERS_SCALE: np.where(beside, scores, np.nan)}
+    overlaps = is_known & ~elsewhere & np.logical_or.reduceat(elsewhere, starts)[query]
+    beside = ~is_known & (count > 0)[query]
+    columns |= {
+        KNOWN_SCALE: np.where(is_known, scores, np.nan),
+        OTHERS_SCALE: np.where(beside, scores, np.nan),
+    }
     columns |= {name: lists.column(name) for name in BESIDE}
     centred, _ = centre(Lists(list(columns), np.stack(list(columns.values()), axis=1), lists.offsets))
     inputs = dict(zip(columns, centred.T, strict=True))
     inputs[WORDS] *= np.log(np.maximum(count, 1))[query]
     for name in BESIDE:
         inputs[name], inputs[AGAIN + name] = (
-            np.where(known, 0, inputs[name]),
-            np.where(known, inputs[name], 0),
+            np.where(is_known, 0, inputs[name]),
+            np.where(is_known, inputs[name], 0),
         )
-    inputs |= {KNOWN: known.astype(np.float32), OTHERS: np.where(known, others, 0)}
+    inputs |= {KNOWN: is_known.astype(np.float32), OTHERS: np.where(is_known, others, 0)}
     return inputs | {
         OVERLAPS: overlaps.astype(np.float32),
         BESIDE_WORDS: np.nan_to_num(lists.column(BESIDE_WORDS)),

@@ -130,8 +130,8 @@ class CorpusStatistics:
         self.title_beginnings = self._beginnings(corpus.title_tokens)
         for name, (find, texts) in self.names_of(corpus).items():
             setattr(self, name, Names.from_texts(corpus, find, texts, name))
-        for name, found in author_names(corpus).items():
-            setattr(self, name, found)
+        for name, names in author_names(corpus).items():
+            setattr(self, name, names)
         for name, order in zip(self.SORTED, self.ORDERS, strict=True):
             setattr(self, order, np.argsort(getattr(self, name).hashes, kind="stable"))
 
@@ -191,9 +191,9 @@ class CorpusStatistics:
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
         """Return, for each occurrence of a term, its text, the term, and its distance after the mark."""
         word_terms = (terms or self.terms).word_terms
-        found, lengths = word_terms.take(words.values), word_terms.lengths[words.values]
+        occurring, lengths = word_terms.take(words.values), word_terms.lengths[words.values]
         text = np.repeat(np.arange(len(words)), words.lengths)
-        return np.repeat(text, lengths), found.values, np.repeat(self.distances(words), lengths)
+        return np.repeat(text, lengths), occurring.values, np.repeat(self.distances(words), lengths)
 
     def distances(self, words: Ragged) -> NDArray[np.int64]:
         """Distance of each word after the first mark of its text; far before it without a mark."""

@@ -196,13 +196,11 @@ class Candidates:
     def name_scores(self, names: Names) -> Floats:
         """Return the highest weight / (1 + d / NAME_REACH) of a candidate's names in the context, d words
         from the mark; 0 without any."""
-        name_rows = (names.offsets, names.hashes, names.weights)
-        return nearest_names(*self._ngrams, *name_rows, self.papers, NAME_REACH)
+        return nearest_names(*self._ngrams, names, self.papers, NAME_REACH)
 
     def author_scores(self, names: Names) -> Floats:
         """Return weight * HALF / (HALF + d) of the authors whose surname is d words from the mark."""
-        rows = (names.offsets, names.hashes, names.weights)
-        return nearest_names(*self._capitalised, *rows, self.papers, HALF)
+        return nearest_names(*self._capitalised, names, self.papers, HALF)
 
     @cached_property
     def _capitalised(self) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
@@ -315,8 +313,8 @@ def check_features(names: Sequence[str] | None, parts: Collection[str]) -> tuple
     names = (names,) if isinstance(names, str) else tuple(names)
     for name in names or [""]:
         if name not in FEATURES and name not in parts:
-            known = ", ".join([*parts, *FEATURES])
-            raise InputError(f"retriever.features: {name!r} is not one of {known}")
+            choices = ", ".join([*parts, *FEATURES])
+            raise InputError(f"retriever.features: {name!r} is not one of {choices}")
     return names
 
 

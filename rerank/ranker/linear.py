@@ -140,11 +140,11 @@ class TrainingLists(Lists):
 
 def centre(lists: Lists) -> tuple[Floats, Floats]:
     """Return the values less their list's mean, 0 if unknown, [n, F]; and their deviations [Q, F]."""
-    known, starts = np.isfinite(lists.values), lists.offsets[:-1]
-    values = np.where(known, lists.values, 0).astype(np.float32)
-    count = np.maximum(np.add.reduceat(known, starts, axis=0, dtype=np.float32), 1)
+    is_known, starts = np.isfinite(lists.values), lists.offsets[:-1]
+    values = np.where(is_known, lists.values, 0).astype(np.float32)
+    count = np.maximum(np.add.reduceat(is_known, starts, axis=0, dtype=np.float32), 1)
     values -= (np.add.reduceat(values, starts, axis=0) / count)[lists.query]
-    values[~known] = 0
+    values[~is_known] = 0
     return values, np.sqrt(np.add.reduceat(values**2, starts, axis=0) / count)
 
 

@@ -7,6 +7,7 @@ them by their features (rerank.ranker.features).
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import logging
@@ -218,12 +219,20 @@ class Ranker(Retriever):
         """The networks among the parts, if any."""
         return first_network(self.parts or self.all_parts)
 
+    def with_encoder(self, encoder: NetworkRetriever) -> Self:
+        """Return the same ranker with another encoder, indexed, in the place of its own."""
+        other = copy.copy(self)
+        other.parts = {name: encoder if part is self.encoder else part for name, part in self.parts.items()}
+        return other
+
     def settings(self) -> dict[str, Any]:
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.all_parts.items()}
         return {"parts": parts, "depth": self.depth}
 
     def query_settings(self) -> dict[str, Any]:
-        parts = {name: found for name, part in self.all_parts.items() if (found := part.query_settings())}
+        parts = {
+            name: settings for name, part in self.all_parts.items() if (settings := part.query_settings())
+        }
         model = None if self.model is None else self.model.about.get("hash")
         return {**parts, "features": self.features, "model": model}
 
@@ -261,16 +270,18 @@ class Ranker(Retriever):
         return Ranking.concat(batches)
 
     def _rank_batch(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
-        found = self.prefetch(queries, max(self.depth, k), allowed)
-        papers = self.merge_candidates(found)
+        rankings = self.prefetch(queries, max(self.depth, k), allowed)
+        papers = self.merge_candidates(rankings)
         ranking = top_k(papers, self.score_candidates(queries, papers), k)
         if k <= self.depth:
             return ranking
         # All other papers rank below the last candidate.
-        rest = fuse(found, [reciprocal_ranks(part) for part in found], np.ones((1, len(found))), k)
-        known = np.zeros((len(queries), len(self.corpus.paper_ids) + 1), np.bool_)
-        np.put_along_axis(known, papers.astype(np.int64), True, axis=1)
-        more = np.where(np.take_along_axis(known, rest.papers.astype(np.int64), axis=1), -1, rest.papers)
+        rest = fuse(rankings, [reciprocal_ranks(part) for part in rankings], np.ones((1, len(rankings))), k)
+        is_candidate = np.zeros((len(queries), len(self.corpus.paper_ids) + 1), np.bool_)
+        np.put_along_axis(is_candidate, papers.astype(np.int64), True, axis=1)
+        more = np.where(
+            np.take_along_axis(is_candidate, rest.papers.astype(np.int64), axis=1), -1, rest.papers
+        )
         last = np.where(ranking.papers >= 0, ranking.scores, np.inf).min(axis=1, keepdims=True)
         # Close together, so that z-scores of the candidates hardly depend on the rest (fusion).
         last = np.where(np.isfinite(last), last, 0)
@@ -285,11 +296,11 @@ class Ranker(Retriever):
         if self.encoder is not None and self.model is not None and self.model.networks is not None:
             self.encoder.refresh(self.model.networks.first.depth)
         searched = [part for part in self.parts.values() if part is not self.encoder or part.complete]
-        found = [part.search_allowed(queries, depth, allowed) for part in searched]
+        rankings = [part.search_allowed(queries, depth, allowed) for part in searched]
         others = [self._named(queries), self._cited_elsewhere(queries)]
         if self.passages is not None:
             others.append(self.passages.find(queries, BY_PASSAGES))
-        return [*found, *(self._eligible(rows, queries, allowed) for rows in others)]
+        return [*rankings, *(self._eligible(rows, queries, allowed) for rows in others)]
 
     def _named(self, queries: Queries) -> Ragged:
         """Papers [Q] whose first author or initials are near the mark; no text need share a word with it."""
@@ -314,9 +325,9 @@ class Ranker(Retriever):
         order = np.broadcast_to(-np.arange(papers.shape[1], dtype=np.float32), papers.shape)
         return top_k(papers, order, papers.shape[1], drop)
 
-    def merge_candidates(self, found: Sequence[Ranking]) -> NDArray[np.int32]:
+    def merge_candidates(self, rankings: Sequence[Ranking]) -> NDArray[np.int32]:
         """Merge the first `depth` papers of each retriever: rows [Q, K], each once, padded with -1."""
-        papers = np.sort(np.concatenate([part.papers[:, : self.depth] for part in found], axis=1), axis=1)
+        papers = np.sort(np.concatenate([part.papers[:, : self.depth] for part in rankings], axis=1), axis=1)
         papers[:, 1:][papers[:, 1:] == papers[:, :-1]] = -1
         papers = -np.sort(-papers, axis=1)
         most = int((papers >= 0).sum(axis=1).max(initial=1))
@@ -335,12 +346,16 @@ class Ranker(Retriever):
         lists, mask = self.lists(queries, papers)
         scores = np.full(papers.shape, -np.inf, np.float32)
         if self.encoder is None or self.model.networks is None:
-            found = self.model.confidence.log_probabilities(lists, self.model.model.scores(lists))
+            probabilities = self.model.confidence.log_probabilities(lists, self.model.model.scores(lists))
         else:
-            found = self.model.networks.log_probabilities(
+            probabilities = self.model.networks.log_probabilities(
                 self.model.model, self.encoder, queries, papers[mask], lists
             )
-        scores[mask] = found
+            unread = np.repeat(~self.encoder.reads(queries), lists.lengths)
+            if unread.any():
+                plain = self.model.confidence.log_probabilities(lists, self.model.model.scores(lists))
+                probabilities = np.where(unread, plain, probabilities)
+        scores[mask] = probabilities
         if self.cited is not None:
             more = CITED_WEIGHT * np.maximum(self.cited.shares(queries, papers) - CITED_FROM, 0)
             scores = np.where(mask, raised(scores, more, self.log_probabilities), scores)
@@ -376,10 +391,10 @@ class Ranker(Retriever):
             own = self.merge_candidates(self.prefetch(queries[rows], self.depth))
             values = self.score_candidates(queries[rows], own)
             for query, (there, value) in enumerate(zip(own, values, strict=True), start):
-                known = {
-                    int(paper): float(one) for paper, one in zip(there, value, strict=True) if paper >= 0
+                by_paper = {
+                    int(paper): float(score) for paper, score in zip(there, value, strict=True) if paper >= 0
                 }
-                scores[query] = [known.get(paper, -np.inf) for paper in papers[query].tolist()]
+                scores[query] = [by_paper.get(paper, -np.inf) for paper in papers[query].tolist()]
         return scores
 
     def _save(self, folder: Path) -> None:

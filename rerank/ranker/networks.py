@@ -50,17 +50,17 @@ class Rescoring:
 
     def scores(self, lists: Lists, scores: Floats, column: str = COSINE) -> Floats:
         """Scores [n] of lists whose first papers have been read; the others stay below them."""
-        found, of = scores.astype(np.float32), lists.column(column)
+        combined, second = scores.astype(np.float32), lists.column(column)
         ends = pairwise(lists.offsets.tolist())
         for (start, end), first in zip(ends, self.first(lists, scores), strict=True):
-            first = first[np.isfinite(of[first])]
+            first = first[np.isfinite(second[first])]
             if not len(first):
                 continue
-            found[first] += self.weight * (of[first] - of[first].mean())
+            combined[first] += self.weight * (second[first] - second[first].mean())
             others = np.setdiff1d(np.arange(start, end), first)
             if len(others):
-                found[others] -= max(float(found[others].max() - found[first].min()), 0)
-        return found
+                combined[others] -= max(float(combined[others].max() - combined[first].min()), 0)
+        return combined
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,10 @@ class NetworkModel:
             "weights": dict(self.read.weights),
             "deviations": dict(self.read.deviations),
             FIRST: asdict(self.first),
-            **{name: asdict(one) for name, one in self.pairs.items()},
-            "confidences": {name: dict(one.parameters) for name, one in self.confidences.items()},
+            **{name: asdict(pair) for name, pair in self.pairs.items()},
+            "confidences": {
+                name: dict(confidence.parameters) for name, confidence in self.confidences.items()
+            },
         }
 
     @classmethod
@@ -92,7 +94,7 @@ class NetworkModel:
             LinearModel(floats(content["weights"]), floats(content["deviations"])),
             Rescoring.from_json(content[FIRST]),
             {name: Rescoring.from_json(content[name]) for name in PAIRS.values() if name in content},
-            {str(name): Confidence(floats(of)) for name, of in content["confidences"].items()},
+            {str(name): Confidence(floats(values)) for name, values in content["confidences"].items()},
         )
 
     def log_probabilities(
@@ -114,12 +116,12 @@ class NetworkModel:
             way, scores = FIRST, without.scores(lists)
             lists = self._read_first(encoder, queries, papers, lists, scores)
             scores = self.first.scores(lists, scores)
-        found = self._sure(way, lists, scores)
+        sure = self._sure(way, lists, scores)
         if (pairs := self.pairs.get(PAIRS[way])) is None or not encoder.networks.scores_pairs:
-            return found
+            return sure
         lists = with_pairs(encoder, queries, papers, lists, pairs.first(lists, scores))
         of_pairs = self._sure(PAIRS[way], lists, pairs.scores(lists, scores, PAIR))
-        return np.where(has_texts(lists)[lists.query], found, of_pairs)
+        return np.where(has_texts(lists)[lists.query], sure, of_pairs)
 
     def _read_first(
         self,
@@ -155,8 +157,8 @@ def with_pairs(
     asked = encoder.networks.reader.queries(queries)
     for query, places, has_text in zip(asked, first, with_texts.tolist(), strict=True):
         if not has_text:
-            known = places[papers[places] >= 0]
-            scores[known] = encoder.pair_scores(query, papers[known])
+            candidates = places[papers[places] >= 0]
+            scores[candidates] = encoder.pair_scores(query, papers[candidates])
     values = np.concatenate([lists.values, scores[:, None]], axis=1)
     return replace(lists, columns=[*lists.columns, PAIR], values=values)
 

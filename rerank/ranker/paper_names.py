@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from itertools import islice, pairwise
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from citerec.base.packages import compiled
 from citerec.datasets.columns import Ragged, concat_ranges, offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.tokenize import TOKENIZERS, WordTable
@@ -127,9 +125,9 @@ class Names:
         for length in range(1, MAX_NAME_WORDS + 1):
             rows = np.flatnonzero(read.lengths == length)
             rarest[rows] = rarity[read.values[read.offsets[rows, None] + np.arange(length)]].max(axis=1)
-        known = rarest > 0
-        paper = np.repeat(np.arange(len(lengths)), lengths)[known]
-        hashes, rarest = hashes[known], rarest[known]
+        occurs = rarest > 0
+        paper = np.repeat(np.arange(len(lengths)), lengths)[occurs]
+        hashes, rarest = hashes[occurs], rarest[occurs]
         different, place, times = np.unique(hashes, return_inverse=True, return_counts=True)
         if corpus.whole is not None:
             times = corpus.whole.count_hashes(kind, different)
@@ -149,9 +147,9 @@ def hash_texts(
     """
     table, rest = WordTable(TOKENIZERS[corpus.settings["tokenizer"]]), map(find, texts)
     numbers, parts = list[int](), [Ragged.from_rows([])]
-    while found := list(islice(rest, PAPERS_PER_BATCH)):
-        numbers += [len(names) for names in found]
-        parts.append(table.ids([name for names in found for name in names]))
+    while batch := list(islice(rest, PAPERS_PER_BATCH)):
+        numbers += [len(names) for names in batch]
+        parts.append(table.ids([name for names in batch for name in names]))
     read, words = Ragged.concat(parts), table.words().to_pylist()
     of_words = word_hashes(words)[read.values] if len(words) else np.empty(0, np.uint64)
     hashes = np.zeros(len(read), np.uint64)
@@ -176,29 +174,27 @@ class SortedNames:
         return np.asarray(self.order[concat_ranges(starts, ends)[0]])
 
 
-@compiled(nogil=True)
 def nearest_names(
-    queries: Any,
-    hashes: Any,
-    distances: Any,
-    offsets: Any,
-    names: Any,
-    weights: Any,
-    papers: Any,
+    queries: NDArray[np.int64],
+    hashes: NDArray[np.uint64],
+    distances: NDArray[np.integer],
+    names: Names,
+    papers: NDArray[np.integer],
     reach: float,
-) -> Any:
+) -> Floats:
     """Highest weight * reach / (reach + distance) of the names of papers [Q, K] in a query; 0 without any.
 
     queries, hashes, distances: n-grams of each query, sorted by hash, then distance.
     """
     out = np.zeros(papers.shape, np.float32)
-    for q in range(papers.shape[0]):
-        start, end = queries[q], queries[q + 1]
-        for k in range(papers.shape[1]):
-            if papers[q, k] < 0 or start == end:
-                continue
-            for i in range(offsets[papers[q, k]], offsets[papers[q, k] + 1]):
-                low = start + np.searchsorted(hashes[start:end], names[i])
-                if low < end and hashes[low] == names[i]:
-                    out[q, k] = max(out[q, k], weights[i] * reach / (reach + distances[low]))
+    for q, (start, end) in enumerate(pairwise(queries.tolist())):
+        if start < end:
+            row, asked = papers[q], hashes[start:end]
+            ends = names.offsets[np.where(row < 0, row, row + 1)]
+            at, offsets = concat_ranges(names.offsets[row], ends)
+            low = np.searchsorted(asked, names.hashes[at])
+            low[low == len(asked)] = 0
+            there = np.flatnonzero(asked[low] == names.hashes[at])
+            scores = names.weights[at[there]] * reach / (reach + distances[start:end][low[there]])
+            np.maximum.at(out[q], np.searchsorted(offsets, there, side="right") - 1, scores)
     return out

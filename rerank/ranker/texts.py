@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from citerec.base.packages import compiled
+from citerec.datasets.columns import concat_ranges, sums_of_ranges
 from citerec.retrieval.arrays import Floats
 
 K1, B, B_SHORT = 1.2, 0.75, 0.3
@@ -90,68 +90,53 @@ def nearness_before(distance: NDArray[np.integer]) -> Floats:
     return np.where(distance < 0, nearness(distance, BEFORE), np.float32(0))
 
 
-@compiled(nogil=True)
-def _dot_product(texts: Any, row: Any, query: Any) -> Any:
-    """Dot product of a text and the weights of a query's terms [T]."""
-    total = np.float32(0)
-    for i in range(texts.offsets[row], texts.offsets[row + 1]):
-        total += query[texts.terms[i]] * texts.weights[i]
-    return total
-
-
-@compiled(nogil=True)
-def dot_products(queries: Any, texts: Any, scratch: Any, rows: Any) -> Any:
-    """Dot products [Q, K] of queries and the texts `rows` [Q, K], both TermRows; 0 for negative rows.
+def dot_products(queries: TermRows, texts: TermRows, scratch: Floats, rows: NDArray[np.integer]) -> Floats:
+    """Dot products [Q, K] of queries and the texts `rows` [Q, K]; 0 for negative rows.
 
     scratch: zeros [T], and zeros again afterwards.
     """
-    out = np.zeros(rows.shape, np.float32)
-    for q in range(rows.shape[0]):
-        for i in range(queries.offsets[q], queries.offsets[q + 1]):
-            scratch[queries.terms[i]] += queries.weights[i]
-        for k in range(rows.shape[1]):
-            row = rows[q, k]
-            if row >= 0:
-                out[q, k] = _dot_product(texts, row, scratch)
-        for i in range(queries.offsets[q], queries.offsets[q + 1]):
-            scratch[queries.terms[i]] = 0
-    return out
+    products = (_products(queries, q, texts, scratch, row) for q, row in enumerate(rows))
+    return np.array([*products], np.float32).reshape(rows.shape)
 
 
-@compiled(nogil=True)
-def _insert(best: Any, rows: Any, value: Any, row: Any) -> None:
-    """Insert a value into the descending best [TOP], and its row into `rows`."""
-    i = best.shape[0] - 1
-    if not value > best[i]:
-        return
-    while i > 0 and value > best[i - 1]:
-        best[i], rows[i] = best[i - 1], rows[i - 1]
-        i -= 1
-    best[i], rows[i] = value, row
+def _products(
+    queries: TermRows, query: int, texts: TermRows, scratch: Floats, rows: NDArray[np.integer]
+) -> Floats:
+    """Dot products [n] of a query and the texts `rows` [n]; 0 for negative rows."""
+    asked = slice(queries.offsets[query], queries.offsets[query + 1])
+    np.add.at(scratch, queries.terms[asked], queries.weights[asked])
+    at, offsets = concat_ranges(texts.offsets[rows], texts.offsets[np.where(rows < 0, rows, rows + 1)])
+    products = sums_of_ranges(scratch[texts.terms[at]] * texts.weights[at], offsets)
+    scratch[queries.terms[asked]] = 0
+    return np.asarray(products)
 
 
-@compiled(nogil=True)
-def best_products(queries: Any, texts: Any, scratch: Any, papers: Any, citing: Any, excluded: Any) -> Any:
+def best_products(
+    queries: TermRows,
+    texts: TermRows,
+    scratch: Floats,
+    papers: NDArray[np.integer],
+    citing: CitingTexts,
+    excluded: NDArray[np.integer],
+) -> tuple[Floats, NDArray[np.int32]]:
     """Highest dot products [Q, K, TOP] of queries with the texts that cite papers [Q, K], -inf for none; and
-    the rows of these texts, -1 for none.
+    the rows of these texts, -1 for none. Of equal ones the earlier come first.
 
-    queries, texts: TermRows. citing: CitingTexts of each paper. excluded: citing paper to skip, [Q].
+    citing: of each paper. excluded: citing paper to skip, [Q]. scratch: as for `dot_products`.
     """
-    out = np.full((papers.shape[0], papers.shape[1], TOP), np.float32(-np.inf), np.float32)
-    found = np.full(out.shape, -1, np.int32)
-    for q in range(papers.shape[0]):
-        for i in range(queries.offsets[q], queries.offsets[q + 1]):
-            scratch[queries.terms[i]] += queries.weights[i]
-        for k in range(papers.shape[1]):
-            paper = papers[q, k]
-            if paper < 0:
-                continue
-            for j in range(citing.offsets[paper], citing.offsets[paper + 1]):
-                row = citing.rows[j]
-                if excluded[q] >= 0 and citing.source[row] == excluded[q]:
-                    continue
-                product = _dot_product(texts, row, scratch)
-                _insert(out[q, k], found[q, k], product, row)
-        for i in range(queries.offsets[q], queries.offsets[q + 1]):
-            scratch[queries.terms[i]] = 0
-    return out, found
+    out = np.full((*papers.shape, TOP), np.float32(-np.inf), np.float32)
+    best = np.full(out.shape, -1, np.int32)
+    for q, row in enumerate(papers):
+        at, offsets = concat_ranges(citing.offsets[row], citing.offsets[np.where(row < 0, row, row + 1)])
+        place, rows = np.repeat(np.arange(len(row)), np.diff(offsets)), citing.rows[at]
+        if excluded[q] >= 0:
+            kept = citing.source[rows] != excluded[q]
+            place, rows = place[kept], rows[kept]
+        products = _products(queries, q, texts, scratch, rows)
+        order = np.lexsort((-products, place))
+        place, rows, products = place[order], rows[order], products[order]
+        rank = np.arange(len(place)) - np.searchsorted(place, place)
+        first = rank < TOP
+        out[q, place[first], rank[first]] = products[first]
+        best[q, place[first], rank[first]] = rows[first]
+    return out, best

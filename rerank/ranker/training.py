@@ -20,6 +20,7 @@ from citerec.base.files import write_text
 from citerec.base.progress import count_progress
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.records import SURROUNDINGS
 from citerec.rerank.ranker.confidence import Confidence, fit_confidence, without_cited
 from citerec.rerank.ranker.corpus_statistics import keep_fields
 from citerec.rerank.ranker.features import DRAFT, NETWORK, first_dense, is_listed
@@ -36,7 +37,7 @@ from citerec.rerank.ranker.networks import BARE, COSINE, FIRST, PAIR, PAIRS, REA
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Floats, Mask
 from citerec.retrieval.passages import cited_elsewhere
-from citerec.retrieval.queries import SURROUNDINGS, Queries
+from citerec.retrieval.queries import Queries
 from citerec.training.loop import TrainingRun
 from citerec.training.rounds import METRICS
 

@@ -211,9 +211,9 @@ class SentenceRetriever(Retriever):
             step = max(1, PAIRS // (depth * int(sentences.lengths.max())))
             for start in range(0, len(pending), step):
                 batch = pending[start : start + step]
-                found, final = self._best(vectors, sentences.take(batch), k, depth, mask)
+                best, final = self._best(vectors, sentences.take(batch), k, depth, mask)
                 final |= depth == limit
-                papers[batch[final]], scores[batch[final]] = found.papers[final], found.scores[final]
+                papers[batch[final]], scores[batch[final]] = best.papers[final], best.scores[final]
                 undecided.append(batch[~final])
             pending, depth = np.concatenate(undecided), 2 * depth
         return Ranking(papers, scores)

@@ -90,11 +90,11 @@ class ArticleReader:
         papers = rows.tolist()
         shown = [True] * len(papers) if abstracts is None else abstracts.tolist()
         if self._inputs is not None:
-            known = self._inputs.papers(self.corpus, rows, abstracts)
-            return _alone(self._inputs, [paper.subwords for paper in known])
+            read = self._inputs.papers(self.corpus, rows, abstracts)
+            return _alone(self._inputs, [paper.subwords for paper in read])
         titles = self._paper_fields(self.corpus.titles, papers)
-        found = _shown(self._paper_fields(self.corpus.abstracts, papers), shown)
-        fields = list(zip(titles, found, strict=True))
+        abstract_fields = _shown(self._paper_fields(self.corpus.abstracts, papers), shown)
+        fields = list(zip(titles, abstract_fields, strict=True))
         return self._join_all(("title", "abstract"), fields, self._paper_prompt)
 
     def queries(self, queries: Queries | NDArray[np.integer], titles: Mask | None = None) -> Texts:

@@ -211,8 +211,8 @@ def load_or_encode(job: EmbeddingJob, folder: str | Path | None = None, shard: i
         array = _to_stored(vectors, job.dtype, "papers")
         offsets = np.arange(len(array) + 1) if counts is None else offsets_of(counts)
         return Embeddings(VectorTable([array]), offsets, len(job.rows))
-    about = json.dumps([layout.model, layout.corpus, layout.shard, layout.dtype], sort_keys=True)
-    name = hashlib.blake2b(about.encode(), digest_size=12).hexdigest()
+    key = json.dumps([layout.model, layout.corpus, layout.shard, layout.dtype], sort_keys=True)
+    name = hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
     cache = cache_folder() / "encoding" / name
     embeddings = (EmbeddingFolder.find(cache) or EmbeddingFolder.create(cache, layout)).complete(job)
     shutil.rmtree(cache, ignore_errors=True)  # the files stay mapped until they are garbage-collected

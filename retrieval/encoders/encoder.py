@@ -237,8 +237,8 @@ class ArticleEncoder(nn.Module):
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything the vectors of a frozen encoder depend on besides the texts, as plain values."""
-        about = {"weights": self._weights, "arithmetic": str(self.precision)}
-        return {**about, **self.config.encoding_settings()}
+        model = {"weights": self._weights, "arithmetic": str(self.precision)}
+        return {**model, **self.config.encoding_settings()}
 
     def paper_fingerprint(self) -> dict[str, Any]:
         """Return the fingerprint for papers, without the settings of queries."""

@@ -27,7 +27,7 @@ from citerec.retrieval.lexical.terms import KEY_TERMS, PAPERS_PER_BATCH, KeyTerm
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import QUERY_FIELDS, check_fields
 
-BACKENDS = ("numba", "rank_bm25")
+BACKENDS = ("numpy", "rank_bm25")
 
 
 class BM25(Retriever):
@@ -39,7 +39,7 @@ class BM25(Retriever):
     (retrieval.lexical.terms); repeated fields and terms count repeatedly.
     contexts: maximum number of training contexts to index with the title and abstract of the paper they cite.
     Other splits are never indexed. (A training query then finds its own context.)
-    backend: `numba`; or `rank_bm25`, hundreds of times slower.
+    backend: `numpy`; or `rank_bm25`, hundreds of times slower.
     threads: number of search threads.
     """
 
@@ -56,7 +56,7 @@ class BM25(Retriever):
         stopwords: str | None = "en",
         query: Sequence[str] = ("context", "title"),
         contexts: int = 0,
-        backend: str = "numba",
+        backend: str = "numpy",
         threads: int = 1,
     ) -> None:
         """Raises InputError for an invalid value."""

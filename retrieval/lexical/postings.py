@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csc_matrix, vstack
 
-from citerec.base.packages import compiled
 from citerec.datasets.columns import Ragged, load_ragged, offsets_of, save_arrays, save_ragged
 from citerec.retrieval.arrays import Floats, load_arrays
 
@@ -123,13 +123,25 @@ class Postings:
         """Scores of all texts [N], or of some [K]; terms [n]: distinct; weights [n]: their query counts."""
         if texts is None:
             scores = np.zeros(self.texts, np.float32)
-            _add(self.data, self.indices, self.offsets, terms, weights * self._unit, scores)
+            for data, indices, weight in self._terms(terms, weights):
+                scores[indices] += weight * data
             return scores
         if (self.offsets[terms + 1] - self.offsets[terms]).sum() < ADDS_PER_LOOKUP * len(terms) * len(texts):
             return self.scores(terms, weights)[texts]
         scores = np.zeros(len(texts), np.float32)
-        _look_up(self.data, self.indices, self.offsets, terms, weights * self._unit, texts, scores)
+        for data, indices, weight in self._terms(terms, weights):
+            place = np.searchsorted(indices, texts)
+            place[place == len(indices)] = 0
+            scores += np.where(indices[place] == texts, weight * data[place], np.float32(0))
         return scores
+
+    def _terms(
+        self, terms: NDArray[np.int32], weights: Floats
+    ) -> Iterator[tuple[Floats, NDArray[np.int32], np.float32]]:
+        """Yield the contributions, texts and weight of each term that is in a text."""
+        for term, weight in zip(terms.tolist(), (weights * self._unit).astype(np.float32), strict=True):
+            if (start := self.offsets[term]) < (end := self.offsets[term + 1]):
+                yield self.data[start:end].astype(np.float32, copy=False), self.indices[start:end], weight
 
     def save(self, folder: Path) -> None:
         arrays: tuple[NDArray[Any], ...] = self.data, self.indices, self.offsets
@@ -152,25 +164,6 @@ def _rounded(contributions: Floats, dtype: np.dtype[Any]) -> Floats | NDArray[np
 def _text_lengths(counts: csc_matrix) -> Floats:
     """Terms of each text: [texts, T] -> [texts]."""
     return np.asarray(counts.sum(axis=1)).ravel().astype(np.float32)
-
-
-@compiled(nogil=True)
-def _add(data: Any, indices: Any, offsets: Any, terms: Any, weights: Any, scores: Any) -> None:
-    for term, weight in zip(terms, weights):  # noqa: B905 (Numba has no `strict`)
-        for i in range(offsets[term], offsets[term + 1]):
-            scores[indices[i]] += weight * np.float32(data[i])
-
-
-@compiled(nogil=True)
-def _look_up(
-    data: Any, indices: Any, offsets: Any, terms: Any, weights: Any, texts: Any, scores: Any
-) -> None:
-    for term, weight in zip(terms, weights):  # noqa: B905
-        start, end = offsets[term], offsets[term + 1]
-        for k in range(len(texts)):
-            i = start + np.searchsorted(indices[start:end], texts[k])
-            if i < end and indices[i] == texts[k]:
-                scores[k] += weight * np.float32(data[i])
 
 
 class RankBM25:

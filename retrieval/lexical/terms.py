@@ -18,7 +18,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged, load_ragged, save_ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
-from citerec.formats.letters import fold
+from citerec.formats.letters import fold, with_pairs
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.queries import Queries
 
@@ -69,7 +69,8 @@ _TOKEN = re.compile(r"\b\w\w+\b")
 
 
 class Tokenizer:
-    """Splits texts into runs of at least two letters or digits, without stop words, stemmed.
+    """Splits texts into runs of at least two letters or digits, without stop words, stemmed; scripts without
+    spaces between words into pairs of letters.
 
     stemmer: a language of PyStemmer, or BEGINNINGS; stopwords: one of STOP_WORDS, "english" or EUROPEAN; None
     for neither. Raises InputError for unknown languages.
@@ -88,7 +89,9 @@ class Tokenizer:
 
     def terms(self, text: str) -> list[str]:
         """Return the terms of a text, in order."""
-        return [self._stem(word) for word in _TOKEN.findall(text.lower()) if word not in self._ignored]
+        return [
+            self._stem(word) for word in _TOKEN.findall(with_pairs(text.lower())) if word not in self._ignored
+        ]
 
 
 class Terms:

@@ -17,6 +17,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.indexes.cpu import FlatIndex
+from citerec.retrieval.lexical.terms import strip_markers
 from citerec.retrieval.networks.inputs import Subwords, names_of
 from citerec.retrieval.networks.late_interaction import score_titles, word_weights
 from citerec.retrieval.networks.networks import Networks
@@ -27,6 +28,8 @@ ENCODER = "encoder"
 """Name of the retriever, also among the parts of a ranker."""
 KEPT = 64
 """Queries whose vectors and scores are kept."""
+LEAST_SUBWORD = 1.3
+"""Letters of an encoder's subwords, on average, from which on it reads a script."""
 PART = 128
 """Papers that are encoded between two writes: a kill loses some seconds of work."""
 
@@ -177,6 +180,13 @@ class NetworkRetriever(Retriever):
             read = {**read, **dict(zip(new, states, strict=True))}
             self._asked = dict(list(read.items())[-max(KEPT, len(new)) :])
         return [read[text] for text in texts]
+
+    def reads(self, queries: Queries) -> NDArray[np.bool_]:
+        """Whether the encoder knows the scripts of queries [Q]: its subwords are more than single letters."""
+        texts = [strip_markers(text) for text in queries.texts("context")]
+        counts = (0 if text.isascii() else len(self.networks.reader.subwords([text])[0]) for text in texts)
+        letters = (sum(not letter.isspace() for letter in text) for text in texts)
+        return np.array([LEAST_SUBWORD * count <= size for count, size in zip(counts, letters, strict=True)])
 
     def cosines(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
         """Cosines of queries [Q] with papers [Q, K]; NaN for papers without a vector."""

@@ -4,7 +4,8 @@ A graph takes `ids` [B, L] int32, and in a cross-encoder `types` [B, L], of text
 no padding and no mask, so a result never depends on what else is in a batch. It returns `hidden`, the last
 hidden states [B, L, H], or `logit` [B], of the first token.
 
-In 8 bits, word vectors have a scale for each row. Linear layers multiply 8-bit inputs, quantised over the
+In 8 bits, word vectors have a scale for each row; with `word_bits=4`, a scale for each BLOCK of a row, which
+loses nothing where they were kept like this before. Linear layers multiply 8-bit inputs, quantised over the
 range of a text (DynamicQuantizeMatMul of ONNX Runtime), by weights with a scale for each output. These have 7
 bits: without VNNI, sums of two products saturate at 16 bits. A few channels of BERT's hidden states are ten
 times as large as the others (Kovaleva et al. 2021); such inputs are divided by a factor, and their weights
@@ -31,6 +32,8 @@ BITS = 7
 """Bits of weights of linear layers in 8-bit graphs."""
 LARGE = 2.0
 """Inputs above this multiple of the typical channel's range are made smaller."""
+BLOCK = 32
+"""Numbers of a word vector of 4 bits that share a scale."""
 SAMPLE, SAMPLE_LENGTH = 8, 96
 """Random texts that show which inputs are large, and their tokens."""
 
@@ -46,12 +49,15 @@ class Head:
 
 @dataclass(frozen=True)
 class Bert:
-    """Weights by their names in transformers' BertModel, without pooler; a cross-encoder has a head."""
+    """Weights by their names in transformers' BertModel, without pooler; a cross-encoder has a head.
+
+    word_bits: 8 or 4, of word vectors in graphs of 8 bits."""
 
     weights: Mapping[str, Floats]
     heads: int
     epsilon: float = 1e-12
     head: Head | None = None
+    word_bits: int = 8
 
     @property
     def layers(self) -> int:
@@ -154,7 +160,9 @@ class _Graph:
             self.bert.weights[f"embeddings.{name}_embeddings.weight"]
             for name in ("word", "position", "token_type")
         )
-        if self.int8:
+        if self.int8 and self.bert.word_bits == 4:
+            summed = self.blocks(words)
+        elif self.int8:
             table, scales = _quantise(words.T, 8)
             rows = self.node("Gather", [self.constant("words", np.ascontiguousarray(table.T)), "ids"])
             scale = self.node("Gather", [self.constant("word_scales", scales[:, None]), "ids"])
@@ -169,6 +177,19 @@ class _Graph:
             segments = self.node("Gather", [self.constant("segments", types), "types"])
             summed = self.node("Add", [summed, segments])
         return self.normalised(summed, "embeddings.LayerNorm")
+
+    def blocks(self, words: Floats) -> str:
+        """Word vectors of 4 bits: [B, L, H]."""
+        numbers, scales = _quantise_blocks(words)
+        packed = (numbers[:, ::2] & 15) | (numbers[:, 1::2] << 4)
+        table = self.onnx.make_tensor(
+            "words", self.kinds.INT4, words.shape, packed.astype(np.uint8).tobytes(), raw=True
+        )
+        self.constants["words"] = table
+        self.constants["word_scales"] = self.tensors.from_array(scales, "word_scales")
+        options = {"block_size": BLOCK, "gather_axis": 0, "quantize_axis": 1}
+        rows = self.node("GatherBlockQuantized", ["words", "ids", "word_scales"], domain=MICROSOFT, **options)
+        return self.node("Cast", [rows], to=self.kinds.FLOAT)
 
     def layer(self, number: int, hidden: str, first: bool) -> str:
         """A transformer layer: [B, L, H] -> [B, L, H], or of the first token alone, [B, 1, H]."""
@@ -260,3 +281,13 @@ def _quantise(values: Floats, bits: int) -> tuple[NDArray[np.int8], Floats]:
     top = 2 ** (bits - 1) - 1
     scales = np.maximum(np.abs(values).max(axis=0), 1e-12) / np.float32(top)
     return np.rint(values / scales).astype(np.int8), scales.astype(np.float32)
+
+
+def _quantise_blocks(words: Floats) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
+    """Round to integers from -8 to 7 with a scale for each BLOCK, whose largest number becomes -8: [V, H] ->
+    [V, H], [V, H / BLOCK]."""
+    blocks = words.reshape(len(words), -1, BLOCK)
+    place = np.abs(blocks).argmax(axis=2)[..., None]
+    scales = (np.take_along_axis(blocks, place, axis=2)[..., 0] / -8).astype(np.float16)
+    divisors = np.where(scales == 0, 1, scales).astype(np.float32)[..., None]
+    return np.rint(blocks / divisors).clip(-8, 7).astype(np.int8).reshape(words.shape), scales

@@ -3,18 +3,20 @@
     query   60 before the citation, [MASK], 44 after it; where known [SEP] and 22 of the citing title
     paper   40 of the title, ".", 10 of first authors and year; where known [SEP] and 130 of the abstract
 
-The encoder reads `[CLS] text [SEP]`, the cross-encoder `[CLS] query [SEP] paper [SEP]`, with
+The encoder reads `[CLS] text [SEP]`, where some have a prefix before queries and another one before papers
+(E5: Wang et al. 2022); the cross-encoder `[CLS] query [SEP] paper [SEP]`, with
 PAIR_ABSTRACT of the abstract. Subwords nearest to the citation are kept, and the first of the other fields.
 Other citations' marks are left out.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -37,6 +39,9 @@ PAIR_ABSTRACT = 64
 (library/builtin/README.md)."""
 SPECIAL = {"start": "[CLS]", "separator": "[SEP]", "mask": "[MASK]", "padding": "[PAD]"}
 
+QUERY, PAPER = "query", "paper"
+"""Kinds of texts that have a prefix."""
+
 Subwords = list[int]
 
 
@@ -57,33 +62,40 @@ def _tokenizer(content: bytes) -> Tokenizer:
 
 @dataclass(frozen=True)
 class InputReader:
-    """Turns texts into subwords."""
+    """Turns texts into subwords. prefixes: of QUERY and PAPER, by kind."""
 
     tokenizer: Tokenizer
     lengths: Lengths = field(default_factory=Lengths)
+    prefixes: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, path: Path, lengths: Lengths) -> Self:
+    def open(cls, path: Path, lengths: Lengths, prefixes: Mapping[str, str] = MappingProxyType({})) -> Self:
         """Read a tokeniser in Hugging Face's format. InputError if it is damaged or lacks a token."""
         try:
             tokenizer = _tokenizer(path.read_bytes())
         except Exception as error:  # tokenizers raises nothing more specific
             raise InputError(f"{path}: not a tokeniser ({error_text(error)})") from None
-        return cls.of(tokenizer, lengths, str(path))
+        return cls.of(tokenizer, lengths, str(path), prefixes)
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, lengths: Lengths, name: str) -> Self:
+    def of(
+        cls,
+        tokenizer: Tokenizer,
+        lengths: Lengths,
+        name: str,
+        prefixes: Mapping[str, str] = MappingProxyType({}),
+    ) -> Self:
         """Prepare a tokeniser, in place. InputError with its name if it lacks a token."""
         if missing := [token for token in (*SPECIAL.values(), ".") if tokenizer.token_to_id(token) is None]:
             raise InputError(f"{name}: the tokeniser has no {missing[0]}")
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
-        return cls(tokenizer, lengths)
+        return cls(tokenizer, lengths, prefixes)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return all that inputs depend on besides texts and tokeniser, as plain values."""
-        return asdict(self.lengths)
+        return asdict(self.lengths) | dict(self.prefixes)
 
     @cached_property
     def special(self) -> dict[str, int]:
@@ -143,8 +155,8 @@ class InputReader:
             subwords, bounds = [*title, self.special["stop"], *name], list[int]()
             if text and self.lengths.abstract:
                 kept = encoding.ids[: self.lengths.abstract]
-                starts = [start for start, _ in encoding.offsets[: len(kept)]]
-                inside = [bisect_left(starts, start) for start in sentence_starts(text)]
+                ends = [end for _, end in encoding.offsets[: len(kept)]]
+                inside = [bisect_right(ends, start) for start in sentence_starts(text)]
                 places = [0, *(place for place in inside if place < len(kept)), len(kept)]
                 subwords.append(self.special["separator"])
                 bounds = [len(subwords) + place for place in places]
@@ -152,13 +164,22 @@ class InputReader:
             texts.append(PaperText(subwords, len(title), bounds))
         return texts
 
-    def alone(self, subwords: Subwords) -> Subwords:
-        """`[CLS] text [SEP]`"""
-        return [self.special["start"], *subwords, self.special["separator"]]
+    @cached_property
+    def _prefixes(self) -> dict[str, Subwords]:
+        return {kind: self.subwords([text])[0] for kind, text in self.prefixes.items()}
+
+    def start(self, kind: str = QUERY) -> Subwords:
+        """What comes before a text that is read alone: `[CLS]` and the prefix of its kind."""
+        return [self.special["start"], *self._prefixes.get(kind, ())]
+
+    def alone(self, subwords: Subwords, kind: str = QUERY) -> Subwords:
+        """`[CLS] text [SEP]`, the text after its prefix, if it has one."""
+        return [*self.start(kind), *subwords, self.special["separator"]]
 
     def pair(self, query: Subwords, paper: Subwords) -> tuple[Subwords, list[int]]:
         """`[CLS] query [SEP] paper [SEP]` and its segments."""
-        first, second = self.alone(query), [*paper, self.special["separator"]]
+        first = [self.special["start"], *query, self.special["separator"]]
+        second = [*paper, self.special["separator"]]
         return first + second, [0] * len(first) + [1] * len(second)
 
     def shortened(self, paper: Subwords) -> Subwords:

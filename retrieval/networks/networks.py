@@ -1,7 +1,9 @@
 """The networks of a model: a folder with an encoder, perhaps a cross-encoder, and their tokeniser.
 
-networks.json   lengths of the inputs, and a hash of each file
+networks.json   lengths and prefixes of the inputs, and a hash of each file
 encoder.onnx  cross-encoder.onnx  tokenizer.json
+means.safetensors   of the outputs for texts of each kind in L languages, [L, D], if there are several: the
+                    nearest one is taken away, which leaves what a text is about
 """
 
 from __future__ import annotations
@@ -10,20 +12,23 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
 
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import digest_file, write_text
 from citerec.retrieval.arrays import Floats
-from citerec.retrieval.networks.inputs import InputReader, Lengths, PaperText, Subwords
+from citerec.retrieval.networks.inputs import PAPER, QUERY, InputReader, Lengths, PaperText, Subwords
 from citerec.retrieval.networks.session import Network
 from citerec.retrieval.networks.store import Encoded, Keys
 
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
     from citerec.retrieval.networks.graph import Bert
 
 MANIFEST, TOKENIZER = "networks.json", "tokenizer.json"
-ENCODER, CROSS_ENCODER = "encoder.onnx", "cross-encoder.onnx"
+ENCODER, CROSS_ENCODER, MEANS = "encoder.onnx", "cross-encoder.onnx", "means.safetensors"
 FORMAT = 1
 ENCODED = 2
 """Version of what is kept of papers (store.Encoded)."""
@@ -49,6 +54,7 @@ class Networks:
     dim: int
     reader: InputReader
     hashes: dict[str, str]
+    means: Mapping[str, Floats] = field(default_factory=dict)
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -59,13 +65,29 @@ class Networks:
             if content["format"] != FORMAT:
                 raise InputError(f"{path}: networks of another version")
             lengths, hashes = Lengths(**content["lengths"]), dict(content["files"])
-            dim = int(content["dim"])
-        except (OSError, ValueError, LookupError, TypeError) as error:
+            dim, prefixes = int(content["dim"]), dict(content.get("prefixes", {}))
+            means = load_file(folder / MEANS) if MEANS in hashes else {}
+        except (OSError, ValueError, LookupError, TypeError, SafetensorError) as error:
             raise InputError(f"{path}: damaged ({error_text(error)})") from None
-        return cls(folder, dim, InputReader.open(folder / TOKENIZER, lengths), hashes)
+        return cls(folder, dim, InputReader.open(folder / TOKENIZER, lengths, prefixes), hashes, means)
+
+    def check(self) -> None:
+        """Raise InputError if a file is not the one that was written with its manifest."""
+        for name, digest in self.hashes.items():
+            if digest_file(self.folder / name) != digest:
+                raise InputError(f"{self.folder / name}: is not the file that {MANIFEST} names; get it again")
+        if (dim := self.encoder.open().get_outputs()[0].shape[-1]) != self.dim:
+            raise InputError(f"{self.folder / MANIFEST}: dim is {self.dim}, but the encoder's is {dim}")
 
     @staticmethod
-    def write(folder: Path, graphs: Mapping[str, Bert], tokenizer: str, lengths: Lengths) -> None:
+    def write(
+        folder: Path,
+        graphs: Mapping[str, Bert],
+        tokenizer: str,
+        lengths: Lengths,
+        prefixes: Mapping[str, str] = MappingProxyType({}),
+        means: Mapping[str, Floats] = MappingProxyType({}),
+    ) -> None:
         """Write networks to a folder: ENCODER and perhaps CROSS_ENCODER by name, and their tokenizer.json.
 
         InputError for other weights than a BERT's.
@@ -75,8 +97,11 @@ class Networks:
         for name, bert in graphs.items():
             write_graph(bert, folder / name)
         write_text(folder / TOKENIZER, tokenizer)
-        hashes = {name: digest_file(folder / name) for name in (*graphs, TOKENIZER)}
-        _write_manifest(folder, graphs[ENCODER].shape[1], lengths, hashes)
+        if means:
+            save_file(dict(means), folder / MEANS)
+        names = (*graphs, TOKENIZER, *([MEANS] if means else []))
+        hashes = {name: digest_file(folder / name) for name in names}
+        _write_manifest(folder, graphs[ENCODER].shape[1], lengths, hashes, prefixes)
 
     def with_cross_encoder(self, bert: Bert) -> Self:
         """Write a cross-encoder to the folder; returns the networks with it."""
@@ -84,7 +109,7 @@ class Networks:
 
         write_graph(bert, self.folder / CROSS_ENCODER)
         hashes = {**self.hashes, CROSS_ENCODER: digest_file(self.folder / CROSS_ENCODER)}
-        _write_manifest(self.folder, self.dim, self.reader.lengths, hashes)
+        _write_manifest(self.folder, self.dim, self.reader.lengths, hashes, self.reader.prefixes)
         return replace(self, hashes=hashes)
 
     @property
@@ -112,7 +137,7 @@ class Networks:
 
     def fingerprint(self) -> dict[str, Any]:
         """All that vectors depend on besides the texts, as plain values."""
-        files = {name: self.hashes[name] for name in (ENCODER, TOKENIZER)}
+        files = {name: self.hashes[name] for name in (ENCODER, TOKENIZER, MEANS) if name in self.hashes}
         return files | self.reader.fingerprint()
 
     @property
@@ -121,17 +146,29 @@ class Networks:
         content = json.dumps([self.fingerprint(), ENCODED])
         return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
-    def vectors(self, texts: list[Subwords], pool: Executor | None = None) -> Floats:
-        """Vectors [n, D] of unit length."""
-        inputs = [(self.reader.alone(text), None) for text in texts]
-        vectors = self.encoder.map(inputs, lambda _, hidden: _unit(hidden.mean(axis=0)), pool=pool)
+    def _less_mean(self, hidden: Floats, kind: str) -> Floats:
+        """Hidden states [L, D] of a text of a kind, less the nearest of its means."""
+        if (means := self.means.get(kind)) is None:
+            return hidden
+        return hidden - means[np.square(means - hidden.mean(axis=0)).sum(axis=1).argmin()]
+
+    def vectors(self, texts: list[Subwords], pool: Executor | None = None, kind: str = QUERY) -> Floats:
+        """Vectors [n, D] of unit length, of texts of one kind."""
+        inputs = [(self.reader.alone(text, kind), None) for text in texts]
+
+        def one(_: int, hidden: Floats) -> Floats:
+            return _unit(self._less_mean(hidden, kind).mean(axis=0))
+
+        vectors = self.encoder.map(inputs, one, pool=pool)
         return np.stack(vectors) if vectors else np.empty((0, self.dim), np.float32)
 
     def read(self, texts: list[Subwords]) -> list[tuple[Floats, Floats]]:
-        """Read texts of L subwords: a vector [D], and hidden states [L, D], all of unit length."""
+        """Read queries of L subwords: a vector [D], and hidden states [L, D], all of unit length."""
+        before = len(self.reader.start())
 
         def one(_: int, hidden: Floats) -> tuple[Floats, Floats]:
-            return _unit(hidden.mean(axis=0)), _units(hidden[1:-1])
+            hidden = self._less_mean(hidden, QUERY)
+            return _unit(hidden.mean(axis=0)), _units(hidden[before:-1])
 
         return self.encoder.map([(self.reader.alone(text), None) for text in texts], one)
 
@@ -144,14 +181,16 @@ class Networks:
     ) -> Encoded:
         """Encode papers [n], the sentences of their abstracts, means of the same hidden states, and the words
         of their titles."""
+        before = len(self.reader.start(PAPER))
 
         def one(number: int, hidden: Floats) -> tuple[Floats, list[Floats], Floats]:
-            inside = hidden[1:]  # after [CLS]
+            hidden = self._less_mean(hidden, PAPER)
+            inside = hidden[before:]
             parts = [inside[start:end] for start, end in pairwise(papers[number].bounds)]
             sentences = [_unit(part.sum(axis=0)) for part in parts]
             return _unit(hidden.mean(axis=0)), sentences, _units(inside[: papers[number].title])
 
-        inputs = [(self.reader.alone(paper.subwords), None) for paper in papers]
+        inputs = [(self.reader.alone(paper.subwords, PAPER), None) for paper in papers]
         encoded = self.encoder.map(inputs, one, advance, pool)
         dim = self.dim
         return Encoded(
@@ -169,7 +208,7 @@ class Networks:
         """Encode full texts [n] of one passage or more: the beginning of each, as a sentence of Encoded."""
         counts = np.array([len(passages) for passages in texts], np.int32)
         read = self.reader.subwords([passage for passages in texts for passage in passages], PASSAGE)
-        vectors = self.vectors(read, pool)
+        vectors = self.vectors(read, pool, PAPER)
         means = [_unit(part.mean(axis=0)) for part in np.split(vectors, np.cumsum(counts)[:-1])]
         sentences, none = _bytes(vectors, self.dim), np.zeros_like(counts)
         empty = np.empty(0, np.int32), none, sentences, counts, _bytes([], self.dim), none
@@ -180,8 +219,11 @@ class Networks:
         return np.array(self.cross_encoder.map(pairs, lambda _, score: float(score)), np.float32)
 
 
-def _write_manifest(folder: Path, dim: int, lengths: Lengths, hashes: Mapping[str, str]) -> None:
+def _write_manifest(
+    folder: Path, dim: int, lengths: Lengths, hashes: Mapping[str, str], prefixes: Mapping[str, str]
+) -> None:
     content = {"format": FORMAT, "dim": dim, "lengths": asdict(lengths), "files": dict(hashes)}
+    content |= {"prefixes": dict(prefixes)} if prefixes else {}
     write_text(folder / MANIFEST, json.dumps(content, indent=1) + "\n")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from citerec.base.errors import InputError, error_text
-from citerec.base.packages import disable_telemetry
+from citerec.base.packages import cores, disable_telemetry
 from citerec.retrieval.arrays import Floats
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def shared_pool() -> ThreadPoolExecutor:
     global _pool
     with _lock:
         if _pool is None:
-            _pool = ThreadPoolExecutor(min(THREADS, len(os.sched_getaffinity(0))), "network")
+            _pool = ThreadPoolExecutor(min(THREADS, cores()), "network")
         return _pool
 
 
@@ -45,7 +45,8 @@ def _forget_pool() -> None:
     _pool, _lock = None, threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forget_pool)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_forget_pool)
 
 
 class Network:

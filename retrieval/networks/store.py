@@ -4,7 +4,7 @@ A paper whose text stays is never encoded again, whatever else changes. Every `a
 own, atomically: a killed process loses at most the papers of one file, and several may write at once.
 
     RANDOM.safetensors   keys [n]; vectors [n, D]; subwords, sentences [s, D], words of titles [w, D],
-                         and how many of each paper [n]; a checksum of them
+                         and how many of each paper [n]; checksums of them and of the header
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,7 +33,7 @@ from citerec.retrieval.arrays import Floats, Mask
 log = logging.getLogger(__name__)
 
 Keys = NDArray[np.uint64]
-SUFFIX, NETWORK, CHECKSUM = ".safetensors", "network", "checksum"
+SUFFIX, NETWORK, CHECKSUM, HEADER = ".safetensors", "network", "checksum", "header"
 MANY = 16
 """Files that `keep` writes as one."""
 MOST = 20_000
@@ -158,7 +159,8 @@ class VectorStore:
                 self._remember(Encoded.concat(parts))
                 self._write(self.folder, self._parts[0])
             for path in files:  # one that was written meanwhile has not been read, and stays
-                path.unlink(missing_ok=True)
+                with suppress(PermissionError):  # Windows: another process reads it; the next call removes it
+                    path.unlink(missing_ok=True)
                 self._files.discard(path.name)
                 self._own.discard(path.name)
 
@@ -233,7 +235,8 @@ class VectorStore:
         small = np.uint16 if part.subwords.max(initial=0) < 1 << 16 else np.int32
         arrays = {**part.arrays, "subwords": part.subwords.astype(small)}
         with atomic_write(path) as temporary:
-            temporary.write_bytes(save(arrays, {NETWORK: self.network, CHECKSUM: _checksum(arrays)}))
+            about = {NETWORK: self.network, CHECKSUM: _checksum(arrays)}
+            temporary.write_bytes(save(arrays, about | {HEADER: _header(about)}))
         self._files.add(path.name)
         self._own.add(path.name)
 
@@ -244,7 +247,7 @@ class VectorStore:
             if part is not None and part.vectors.shape[1] != self.dim:
                 raise DamagedFile(f"{path}: damaged (its vectors have another length)")
         except DamagedFile as error:
-            log.warning("%s; its papers are encoded again", error)
+            log.warning("%s; it is not read", error)
             return None
         if part is not None:
             self._own.add(path.name)
@@ -261,11 +264,13 @@ def read_encoded(path: Path, network: str | None = None) -> Encoded | None:
     """Read a file; None if it is gone, or another network's than this. DamagedFile if damaged."""
     try:
         with safe_open(path, "np") as file:
-            about = file.metadata() or {}
-            if network not in (None, about.get(NETWORK)):
+            metadata = file.metadata() or {}
+            if metadata.get(HEADER) != _header(metadata):
+                raise ValueError("its header has changed")
+            if network not in (None, metadata.get(NETWORK)):
                 return None
             part = Encoded(**{name: file.get_tensor(name) for name in Encoded.__dataclass_fields__})
-        if _checksum(part.arrays) != about.get(CHECKSUM):
+        if _checksum(part.arrays) != metadata.get(CHECKSUM):
             raise ValueError("its content has changed")
         _check(part)
     except FileNotFoundError:
@@ -273,6 +278,11 @@ def read_encoded(path: Path, network: str | None = None) -> Encoded | None:
     except (SafetensorError, OSError, ValueError, TypeError) as error:
         raise DamagedFile(f"{path}: damaged ({error_text(error)})") from None
     return replace(part, subwords=part.subwords.astype(np.int32))
+
+
+def _header(about: Mapping[str, str]) -> str:
+    """Return the checksum of a header, without which a damaged file looks like another network's."""
+    return xxhash.xxh3_64_hexdigest(f"{about.get(NETWORK)} {about.get(CHECKSUM)}".encode())
 
 
 def _checksum(arrays: Mapping[str, NDArray[Any]]) -> str:

@@ -111,7 +111,8 @@ def test_a_text_is_kept_verbatim(text: str) -> None:
         (["library=x", "format=xml"], "format=xml: choose table or json"),
         (["library=x", "library=y"], "library: given twice"),
         (["library=x", "one", "two"], "text: given twice"),
-        (["--library"], "--library: give a value, as library=..."),
+        (["--library"], "--library: write library=..."),
+        (["-library", "x"], "-library: write library=x"),
         (["library=x", "weight=nan"], "weight=nan: must not be below 0"),
     ],
 )
@@ -188,7 +189,7 @@ def test_options_are_parsed_before_slow_imports() -> None:
     code = (
         "import sys\nfrom citerec import recommend\nsys.argv = ['recommend.py', 'build', 'library=x']\n"
         "try: recommend.main()\n"
-        "except SystemExit: print(sorted({'torch', 'faiss', 'numba', 'pyarrow'} & set(sys.modules)))"
+        "except SystemExit: print(sorted({'torch', 'faiss', 'numpy', 'pyarrow'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.stdout == "[]\n" and done.stderr.startswith(

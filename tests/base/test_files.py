@@ -19,6 +19,7 @@ from citerec.base.files import (
     atomic_write,
     cache_folder,
     files_below,
+    read_limited,
     user_cache,
 )
 from citerec.datasets.generate import open_demo
@@ -133,3 +134,10 @@ def test_downloads_and_prepared_data_are_in_the_users_cache(
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "chosen"))
     open_demo(papers=120, contexts=300)
     assert [path.name for path in tmp_path.iterdir()] == ["chosen"]
+
+
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.tex")
+    for path in (tmp_path / "a.tex", Path("/dev/zero"), tmp_path):
+        with pytest.raises(InputError, match=r"cannot be read: is a .*, not a file"):
+            read_limited(path, 10)

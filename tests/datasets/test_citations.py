@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import tempfile
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
-from citerec.datasets.citations.count import count_collection
 from citerec.datasets.citations.graph import CitationGraph, open_graph, read_paper_lines
 from citerec.datasets.citations.queries import (
     GraphQueries,
@@ -30,7 +28,6 @@ from citerec.datasets.citations.queries import (
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.splitting import RandomSplitting, YearShares, YearSplitting
-from citerec.tests.conftest import Done
 from citerec.tests.datasets.conftest import write_lines
 
 ABOUT = {"b": {"title": "On B", "abstract": " "}, "d": {"title": "On D", "abstract": "About d."}}
@@ -184,11 +181,12 @@ def test_splits_are_by_year_or_by_a_list(write: Write, tmp_path: Path) -> None:
 def test_ranges_of_years_and_files_come_from_the_command_line(write: Write, tmp_path: Path) -> None:
     options = ["splitting@data.splitting=year", "data.splitting.train=[null,2001]", "data.splitting.val=null"]
     options += ["data.splitting.test=[2002,null]", f"data.papers=[{write()}]", f"data.cache_dir={tmp_path}"]
-    options += ["data.near_duplicates=0.5", f"data.held_out=[{write(PAPERS[1:2], 'other.jsonl')}]"]
     with initialize_config_dir(str(Path(__file__).parents[2] / "conf"), version_base="1.3"):
-        found = instantiate(compose("count", options).data)
-    queries = {split: some.papers.tolist() for split, some in found.queries.items()}
-    assert queries == {"train": [], "val": [], "test": [3]} and found.removed.tolist() == [1]
+        corpus = instantiate(compose("evaluate", ["data=papers", "retriever=bm25", *options]).data)
+    assert {split: list(queries) for split, queries in queries_of(corpus).items()} == {
+        "train": ["b"],
+        "test": ["d"],
+    }
 
 
 @pytest.mark.parametrize(
@@ -267,7 +265,7 @@ def test_queries_by_shares_of_the_years(find: Callable[..., GraphQueries]) -> No
     # By year, then position: 1 3 6 10 5 7 | 0 9 | 4 8. Papers without citations are not queries.
     train = {3: [6], 5: [1], 6: [1], 7: [3]}
     expected = {"train": train, "val": {0: [1], 9: [6]}, "test": {4: [0, 5], 8: [0, 4]}}
-    assert rows(found.queries) == rows(found.eligible) == expected and not len(found.removed)
+    assert rows(found.queries) == expected and not len(found.removed)
     everything = rows(find(RandomSplitting(0.0, 0.0, 1.0, seed=0), near_duplicates=0.7).queries)
     assert everything["test"].keys() == {0, 2, 3, 4, 5, 6, 7, 8, 9} and not everything["train"]
 
@@ -294,17 +292,8 @@ def test_near_duplicates_of_held_out_papers_are_dropped_from_training(
     plain, held = find(), find(near_duplicates=0.7)
     assert held.removed.tolist() == [6]  # like 8, a query of test
     assert rows(held.queries)["train"] == {3: [6], 5: [1], 7: [3]}
-    assert rows(held.eligible) == rows(plain.eligible) and held.papers.tolist() == plain.papers.tolist()
+    assert held.papers.tolist() == plain.papers.tolist()
     assert "dropped 1 of 4 training queries whose title is a near-duplicate of a held-out one" in caplog.text
-    other = write(dated(["speech on SOUNDS", "Pictures: of"], {}), "other.jsonl")
-    for files in (other, [str(other)]):  # the second from the cache
-        assert find(near_duplicates=0.7, held_out=files).removed.tolist() == [5, 6, 7]
-    lists = tmp_path / "queries.json"
-    lists.write_text(json.dumps({"val": {"cs": ["p1"]}, "test": {"cs": ["p2"]}}))
-    with pytest.raises(
-        InputError, match=r"^data\.held_out: \S+queries\.json: no paper has a title; name a file"
-    ):
-        find(near_duplicates=0.7, held_out=lists)
     # Titles in batches; the result is cached.
     monkeypatch.setattr("citerec.datasets.citations.queries.TITLE_BATCH", 2)
     assert find(near_duplicates=0.5).removed.tolist() == [6, 7]  # speech, sounds, on: and `of` in 4
@@ -329,8 +318,6 @@ def test_listed_queries_are_held_out_as_well(write: Write, tmp_path: Path) -> No
     ("options", "said"),
     [
         ({"near_duplicates": 1.5}, r"data\.near_duplicates=1\.5: must be"),
-        ({"held_out": "x.jsonl"}, r"data\.held_out: needs data\.near_duplicates"),
-        ({"held_out": "nowhere.jsonl", "near_duplicates": 0.7}, r"nowhere\.jsonl: no such file"),
         ({"min_cited": 0}, r"data\.min_cited=0: must be at least 1"),
         ({"found": "test"}, r"data\.found=test: choose all or train"),
     ],
@@ -338,37 +325,3 @@ def test_listed_queries_are_held_out_as_well(write: Write, tmp_path: Path) -> No
 def test_invalid_options(find: Callable[..., GraphQueries], options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         find(**options)
-
-
-def test_counts_match_the_queries(find: Callable[..., GraphQueries], tmp_path: Path) -> None:
-    found = find(YearShares(0.6, 0.2, 0.2, 1, 0), near_duplicates=0.0)  # any shared word
-    out = tmp_path / "out"
-    table = count_collection(found, out)
-    counts = json.loads((out / "counts.json").read_text())
-    assert (counts["documents"], counts["left_out"], counts["citations"]) == (10, 1, 10)
-    assert counts["citations_per_document"] == 1.0 and (counts["unknown"], counts["passed_over"]) == (1, 3)
-    characters = sum(len(title) + len(f"Abstract {row}.") for row, title in enumerate(TITLES) if row != 2)
-    assert counts["characters_per_document"] == characters / 10
-    assert counts["splits"]["train"]["years"] == [2001, 2002]
-    assert [counts["splits"]["test"][key] for key in ("queries", "pairs", "asked")] == [2, 4, 1]
-    assert counts["near_duplicates"] == len(found.removed) > 0
-    assert "| queries, test (2004–2005) | 2 |" in table and "| queries used, test | 1 |" in table
-    queries = json.loads((out / "queries.json").read_text())
-    held_out = gzip.decompress((out / "held_out.jsonl.gz").read_bytes()).splitlines()
-    ids = sorted(queries["val"] + queries["test"])
-    assert [json.loads(line)["paper_id"] for line in held_out] == ids and len(ids) == 2
-    # The files work as input: the same queries, and held-out papers of another collection.
-    assert rows(find(queries=out / "queries.json").queries)["test"] == rows(found.queries)["test"]
-    like = find(YearShares(1, 0, 0, None, 0), near_duplicates=0.9, held_out=out / "held_out.jsonl.gz")
-    same_title = {"p6", "p8"} if "p8" in ids else set()
-    assert {like.graph.ids[row] for row in like.removed.tolist()} == {*ids} | same_title
-
-
-@pytest.mark.slow
-def test_the_command(write: Write, tmp_path: Path, script: Callable[..., Done]) -> None:
-    options = [f"data.papers={write(dated())}", f"data.cache_dir={tmp_path}/c", f"output_dir={tmp_path}/out"]
-    done = script("data", "count", *options, "data.near_duplicates=0.7")
-    assert done.code == 0 and "| documents | 10 |" in done.out, done.err
-    assert (tmp_path / "out" / "counts.md").read_text() in done.out
-    done = script("data", "count", *options, "data.near_duplicates=2")
-    assert done.code == 2 and done.err.startswith("error: data.near_duplicates=2.0:"), done.err

@@ -1,7 +1,6 @@
 """The two tokenisers, and the compiled word table compared with them."""
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,16 +89,3 @@ def test_the_table_grows() -> None:
         text.split() for text in texts
     ]  # more words in one call than the table had room for
     assert len(table) == len(np.unique(numbers))
-
-
-def test_added_words_are_not_split() -> None:
-    table = WordTable(default_tokenize)
-    table.ids(["a b"])
-    words = ["b", "1.5", "state-of", "\u00e9t\u00e9", "b"]
-    assert table.add_words(pa.array(words, pa.large_string())).tolist() == [1, 2, 3, 4, 1]
-    assert table.words().to_pylist() == ["a", *words[:4]]
-
-
-def test_rules_that_are_not_compiled_are_refused() -> None:
-    with pytest.raises(ValueError, match="not compiled"):
-        WordTable(str.split)

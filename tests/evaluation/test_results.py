@@ -458,11 +458,14 @@ def test_a_plan_goes_on_after_its_runner_was_stopped_or_killed(tmp_path: Path) -
     step = read_plan(path).jobs[0].needs[0]
     command = [sys.executable, "-m", "citerec", "results", str(path)]
     for number, code in ((signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)):
-        started = time.time()
+        checkpoint = step.folder / LAST
+        before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
         runner = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
-        while not (step.folder / LAST).exists() or (step.folder / LAST).stat().st_mtime < started:
-            assert runner.poll() is None and time.time() - started < 200
+        for _ in range(4_000):
+            if runner.poll() is not None or (checkpoint.exists() and checkpoint.stat().st_mtime_ns > before):
+                break
             time.sleep(0.05)
+        assert runner.poll() is None and checkpoint.exists()
         runner.send_signal(number)
         assert runner.wait(60) == code and why_step_missing(step) == "missing"
     subprocess.run(command, cwd=tmp_path, check=True)  # waits for the training that the killed one left
@@ -678,11 +681,6 @@ def test_a_page_of_query_papers_in_two_stages(
             "retrievers": stages,
             "published": "rerankers",
         },
-        "tokens": {
-            "title": "Tokens",
-            "overrides": [*own, *rerank],
-            "retrievers": {str(q): [f"benchmark.query_tokens={q}"] for q in (10, 20)},
-        },
     }
     compare = [["context", "key_terms"], ["fused", "alone"]]
     plan = read_plan(write_plan(tmp_path, data=data, retrievers={}, training={}, compare=compare))
@@ -702,8 +700,6 @@ def test_a_page_of_query_papers_in_two_stages(
     assert 'p,"p, Holm"' in files["reranked"]
     terms = measured["forms/key_terms"]
     assert f"| key_terms | {terms['f1@20']:.3f} | {terms['mrr']:.3f} |" in page.replace("*", "")
-    longest = json.loads((tiny_reranker / "reranker.json").read_text())["pairs"]["max_tokens"]
-    assert any(f"\n10,{longest - 10}," in text for text in files.values())
     assert plan.page.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert "fused,alone,f1@20," in files["reranked-differences"]
     assert "context,key_terms,mrr," in files["forms-differences"]
@@ -750,8 +746,7 @@ def test_published_tables_are_complete_and_name_their_data() -> None:
             rows = table.get("rows", {}).values()
             assert {len(row) for row in rows} <= {len(table.get("columns", []))} and table["source"], name
             same = table.get("same_data", False)
-            assert same or "quote" in table or "Other data: not comparable" in published_tables(name)[0]
-    assert "increases F1@20 by 2 points" in published_tables("query-tokens")[0]
+            assert same or "Other data: not comparable" in published_tables(name)[0]
     with pytest.raises(InputError, match="no figures named 'ACL'; choose from ACL-200, "):
         published_tables("ACL")
 

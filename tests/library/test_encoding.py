@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from citerec.library.commands.change import add, build, remove
 from citerec.library.papers import encoding
 from citerec.library.papers.encoding import encode, state
 from citerec.library.papers.library import Library
-from citerec.library.papers.models import ENCODED
+from citerec.library.papers.models import ENCODED, ENCODED_LANGUAGES, LANGUAGES, NETWORKS
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources.readers import read_source
 from citerec.retrieval.networks import encoder as module
@@ -34,8 +35,8 @@ def library(tmp_path: Path) -> Library:
     return Library.create(tmp_path / "mine", list(read_source(EXAMPLES, print)))
 
 
-def answers(path: Path) -> list[tuple[str, float | None]]:
-    found = Recommender.open(path).recommend(QUESTION, k=50)
+def answers(path: Path, question: str = QUESTION) -> list[tuple[str, float | None]]:
+    found = Recommender.open(path).recommend(question, k=50)
     return [(paper.id, paper.probability) for paper in found]
 
 
@@ -60,6 +61,38 @@ def test_the_first_answers_come_without_and_with_what_was_read(library: Library)
     assert [paper.probability for paper in before] != [paper.probability for paper in after]
     again = encode(library)
     assert again is not None and again.new == 0
+
+
+def test_passages_in_other_languages_are_read_by_an_encoder_of_their_own(
+    library: Library, tmp_path: Path, tiny_networks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    german = "Das übliche Verfahren passt die Schrittweite für jeden Parameter eigens an [CITE]."
+    encode(library)
+    before = answers(library.path), answers(library.path, german)
+    package = tmp_path / LANGUAGES
+    shutil.copytree(tiny_networks, package / NETWORKS)
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    installed = Library.open(library.path)
+    reading = state(installed)
+    assert reading is not None and not reading.complete and reading.languages is not None
+    assert reading.languages.read == 0
+    done = encode(installed)
+    assert done is not None and done.complete and done.new == 0
+    assert done.languages is not None and done.languages.new == len(library)
+    assert str(done).endswith(
+        f"all {len(library)} papers for other languages read by the encoder, "
+        f"{len(library)} now in {done.languages.seconds:.1f} s"
+    )
+    assert [*(library.path / ENCODED_LANGUAGES).iterdir()]
+    after = answers(library.path), answers(library.path, german)
+    assert after[0] == before[0]
+    assert after[1] != before[1]
+    networks = installed.languages
+    assert networks is not None and networks.complete
+    assert networks.store.network == Networks.open(tiny_networks).identity
+    [best] = Recommender.open(library.path).recommend(german, k=1)
+    assert best.why
 
 
 def test_a_killed_encoding_goes_on_where_it_was(

@@ -71,6 +71,28 @@ def test_papers_survive_a_round_trip(path: Path) -> None:
         library.paper(9)
 
 
+SCRIPTS = {
+    "基于BERT模型的文本分类": ("BERT", "文本分类", "模型"),
+    "COVID-19疫情下的在线教学": ("在线教学", "疫情 COVID"),
+    "海藻の森林における魚類の多様性": ("魚類", "海藻の森林"),
+    "ป่าสาหร่ายทะเลชายฝั่งเย็น": ("สาหร่าย", "ชายฝั่ง"),
+    "ការស្រាវជ្រាវព្រៃសមុទ្រ": ("ព្រៃសមុទ្រ",),
+    "Birds of inland lakes": ("lakes",),
+}
+
+
+@pytest.mark.parametrize("model", ["bm25", "builtin"])
+def test_words_of_scripts_without_spaces(model: str, tmp_path: Path) -> None:
+    papers = [LibraryPaper(f"key:{row}", str(row), title) for row, title in enumerate(SCRIPTS)]
+    recommender = Recommender(Library.create(tmp_path / "mine", papers, model=model))
+    for title, questions in SCRIPTS.items():
+        for words in questions:
+            assert [paper.title for paper in recommender.search(words)] == [title]
+            [first] = recommender.recommend(words, k=1)
+            assert first.title == title
+            assert f"“{words.split()[0]}" in first.why
+
+
 def surnames(library: Library) -> list[list[str]]:
     """The fields of each paper."""
     corpus = library.corpus
@@ -232,7 +254,7 @@ WITHOUT = "a library without a version"
         (
             "library.json",
             {"version": 1},
-            "a library of version 1, but this program reads version 3",
+            "a library of version 1, but this program reads version 4",
         ),
         ("library.json", {"version": None}, WITHOUT),
         ("library.json", b"[]", WITHOUT),

@@ -44,6 +44,7 @@ def leaders_of(*papers: LibraryPaper) -> list[int]:
             [paper(year=2010, arxiv="1"), paper("y", year=2012, venue="ICML"), paper("z", year=2015)],
             [0, 0, 2],
         ),
+        ([paper(year=2010, arxiv="1"), paper("y", year=2013, venue="ICML")], [0, 1]),
         (
             [entry("pages = {1--9}", 2010), entry("pages = 1-9", 2011), entry("pages = {2--9}", 2010)],
             [0, 0, 2],
@@ -172,6 +173,20 @@ def test_merged_records_keep_the_fuller_fields() -> None:
         collections=("A", "B"), tags=("t",), aliases=("b", "k2"),
     )  # fmt: skip
     assert merge_records([merge_records([one, two]), two]) == merge_records([one, two])
+
+
+def test_a_published_version_comes_first_and_keeps_the_ids_of_its_preprint() -> None:
+    preprint = paper(
+        "doi:10.1101/1", key="lee20", year=2020, venue="bioRxiv", doi="10.1101/1", arxiv="2001.1"
+    )
+    published = paper(
+        "doi:10.1/a", key="lee21", year=2021, venue="Nature", doi="10.1/a", bibtex="@article{lee21}"
+    )
+    merged = merge_records([preprint, published])
+    assert merged == published._replace(id=preprint.id, arxiv="2001.1", aliases=("doi:10.1/a", "lee20"))
+    assert merge_records([published, preprint]) == merged._replace(
+        id=published.id, aliases=("doi:10.1101/1", "lee20")
+    )
 
 
 def test_papers_keep_their_order_and_get_unique_ids(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 from citerec.base.configuration import read_settings
 from citerec.base.errors import InputError
 from citerec.rerank.settings import (
-    NegativesSettings,
     PairSettings,
     RerankerSettings,
     RerankingValidationSettings,
@@ -25,7 +24,6 @@ from citerec.rerank.settings import (
         (PairSettings, {"query": "paper", "citing_words": 0}, r"pairs\.query=paper: the citing text is the"),
         (PairSettings, {"query_tokens": 7}, r"pairs\.query_tokens=7: must be null or a whole number that"),
         (PairSettings, {"query_tokens": 505}, r"candidate at least 8 of max_tokens=512"),
-        (NegativesSettings, {"depth": 50, "skip": 50}, r"skip=50: must be below model.negatives.depth=50"),
         (
             RerankingValidationSettings,
             {"monitor": "recall@7"},

@@ -171,7 +171,7 @@ def test_scores_are_those_of_the_formula(
 @pytest.mark.parametrize("method", METHODS)
 def test_the_back_ends_rank_alike(tiny_corpus: Corpus, method: str) -> None:
     options = {"method": method, "contexts": 2, "query": ("context", "title", "context")}
-    retrievers = [indexed(tiny_corpus, backend=backend, **options) for backend in ("numba", "rank_bm25")]
+    retrievers = [indexed(tiny_corpus, backend=backend, **options) for backend in ("numpy", "rank_bm25")]
     assert all(retriever.index_bytes > 0 for retriever in retrievers)
     first, *others = (retriever.search(CONTEXTS, 11) for retriever in retrievers)
     for other in others:

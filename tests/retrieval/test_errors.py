@@ -36,7 +36,7 @@ OPTIONS: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (BM25, {"query": []}, "retriever.query: '' is not one of"),
     (BM25, {"stemmer": "klingon"}, "retriever.stemmer: 'klingon' is not one of"),
     (BM25, {"method": "bm42"}, "retriever.method: 'bm42' is not one of"),
-    (BM25, {"backend": "numpy"}, "retriever.backend: 'numpy' is not one of numba, rank_bm25"),
+    (BM25, {"backend": "numba"}, "retriever.backend: 'numba' is not one of numpy, rank_bm25"),
     (BM25, {"stopwords": "tlh"}, "retriever.stopwords: 'tlh' is not one of en, "),
     (BM25, {"k1": -1}, "retriever.k1: -1 is not a number from 0"),
     (BM25, {"b": 1.5}, "retriever.b: 1.5 is not a number from 0 to 1"),

@@ -9,12 +9,13 @@ import pytest
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import SURROUNDINGS
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.model import HAttenRetriever
 from citerec.library.papers.library import Library
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.retrieval.lexical.bm25 import BM25
-from citerec.retrieval.queries import SURROUNDINGS, Queries, Query, cut_around_mark, target_marker_id
+from citerec.retrieval.queries import Queries, Query, cut_around_mark, target_marker_id
 from citerec.retrieval.run import CachedRun
 from citerec.tests.hatten.made import random_model
 

@@ -64,14 +64,14 @@ def _records(papers: dict[str, Path]) -> Iterator[dict[str, Any]]:
             for number, (text, spans) in enumerate(texts.items())
         ]
         cited = {id: {"paper": id} for spans in texts.values() for *_, id in spans}
-        about = {"id": f"{citing}:citing", "title": citing, "year": _year(citing)}
-        yield about | {"body": body, "bibliography": cited}
+        heading = {"id": f"{citing}:citing", "title": citing, "year": _year(citing)}
+        yield heading | {"body": body, "bibliography": cited}
 
 
 def _year(id: str) -> int:
     """Return the year of an Anthology id (to 2020); 0 for another id."""
-    found = _ID.fullmatch(id)
-    return 0 if found is None else int(found[1]) + (1900 if int(found[1]) > 20 else 2000)
+    match = _ID.fullmatch(id)
+    return 0 if match is None else int(match[1]) + (1900 if int(match[1]) > 20 else 2000)
 
 
 def _citing(id: str, file: Path) -> Iterator[tuple[str, str, int, int]]:
@@ -79,13 +79,15 @@ def _citing(id: str, file: Path) -> Iterator[tuple[str, str, int, int]]:
     if not file.is_file() or not (year := _year(id)):
         return
     read = msgspec.json.decode(file.read_bytes())
-    sentences = [(one["citing_paper_id"], " ".join(one["clean_text"].split())) for one in read]
+    sentences = [(line["citing_paper_id"], " ".join(line["clean_text"].split())) for line in read]
     sentences = [(citing, text) for citing, text in dict.fromkeys(sentences) if text and citing != id]
-    markers = [[one for one in _MARKER.finditer(text) if int(one["year"]) == year] for _, text in sentences]
-    names = Counter(name for of in markers for name in {one["name"].casefold() for one in of})
+    markers = [
+        [marker for marker in _MARKER.finditer(text) if int(marker["year"]) == year] for _, text in sentences
+    ]
+    names = Counter(name for own in markers for name in {marker["name"].casefold() for marker in own})
     if not names or names.most_common(1)[0][1] < SHARE * len(sentences):
         return
     name = names.most_common(1)[0][0]
-    for (citing, text), of in zip(sentences, markers, strict=True):
-        if found := next((one for one in of if one["name"].casefold() == name), None):
-            yield citing, text, *found.span()
+    for (citing, text), own in zip(sentences, markers, strict=True):
+        if match := next((marker for marker in own if marker["name"].casefold() == name), None):
+            yield citing, text, *match.span()

@@ -90,37 +90,39 @@ class Pipeline(CorpusBenchmark):
             raise InputError(f"benchmark={self.name}: reranker=llm orders lists; use benchmark=pipeline")
 
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
-        given, retriever, corpus = self.settings, task.retriever, task.corpus
+        settings, retriever, corpus = self.settings, task.retriever, task.corpus
         scores = self._scores(corpus)
         index = open_index(task)
         score = partial(self._score_candidates, retriever, scores)
         pool = int(task.filters.allowed(corpus).sum())
-        weight = reranker_weight(given, corpus, lambda split: score(split, task.filters, pool))
+        weight = reranker_weight(settings, corpus, lambda split: score(split, task.filters, pool))
         stages = []
-        for one in task.protocols:
-            candidates = score(one.queries, one.filters, one.candidates, one.retriever_queries(corpus))
+        for protocol in task.protocols:
+            candidates = score(
+                protocol.queries, protocol.filters, protocol.candidates, protocol.retriever_queries(corpus)
+            )
             stages.append(
-                self._measure_stages(one, corpus, candidates, weight, retriever, scores.scorer.name)
+                self._measure_stages(protocol, corpus, candidates, weight, retriever, scores.scorer.name)
             )
         metrics: dict[str, Any] = {}
         for of_protocol in stages:
-            metrics |= of_protocol.metrics(given.seed)
-        pairs = sum(len(of.scored.scores) for of in stages)
-        seconds = sum(of.scored.seconds for of in stages)
+            metrics |= of_protocol.metrics(settings.seed)
+        pairs = sum(len(stage.scored.scores) for stage in stages)
+        seconds = sum(stage.scored.seconds for stage in stages)
         metrics |= {
             "reranked": stages[0].depth,
             "pairs": pairs,
-            "pairs_new": sum(of.scored.new for of in stages),
+            "pairs_new": sum(stage.scored.new for stage in stages),
             "pairs_per_second": pairs / seconds if seconds else 0.0,
-            "fuse": given.fuse,
+            "fuse": settings.fuse,
         }
-        if given.fuse != "none":
+        if settings.fuse != "none":
             metrics["weight"] = weight(stages[0].depth)
         metrics |= self.scorer_facts(scores) | index
         metrics |= {"reranker": scores.scorer.name, "benchmark": self.name}
         if isinstance(scores.scorer, Reranker):
             metrics["arithmetic"] = scores.scorer.backend.arithmetic
-        return metrics, {BASE_FILES: [of.base for of in stages], "": [of.final for of in stages]}
+        return metrics, {BASE_FILES: [stage.base for stage in stages], "": [stage.final for stage in stages]}
 
     def serve(self, corpus: Callable[[], Corpus]) -> None:
         """Score the pairs that the first process announces, until it ends."""
@@ -134,13 +136,13 @@ class Pipeline(CorpusBenchmark):
         self.processes.broadcast(None)
 
     def _scores(self, corpus: Corpus) -> PairScores | LlmReranker:
-        given = self.settings
-        if given.reranker == LLM:
+        settings = self.settings
+        if settings.reranker == LLM:
             from citerec.rerank.llm import LlmReranker
 
-            return LlmReranker(given.llm, corpus, given.llm_dir)
-        reranker = Reranker.open(given.reranker or "", self.scoring)
-        return PairScores(given.scores_dir, reranker, corpus, given.chunk, processes=self.processes)
+            return LlmReranker(settings.llm, corpus, settings.llm_dir)
+        reranker = Reranker.open(settings.reranker or "", self.scoring)
+        return PairScores(settings.scores_dir, reranker, corpus, settings.chunk, processes=self.processes)
 
     def scorer_facts(self, scores: PairScores | LlmReranker) -> dict[str, Any]:
         """Return more entries for metrics.json."""
@@ -245,7 +247,9 @@ class Pipeline(CorpusBenchmark):
             "seconds": ("seconds_per_query",),
         }.items():
             labels = {DEPTH_MEASURES[key]: key for key in measures}
-            curves = {label: {k: of[key] for k, of in by_depth.items()} for label, key in labels.items()}
+            curves = {
+                label: {k: measured[key] for k, measured in by_depth.items()} for label, key in labels.items()
+            }
             y, alt = next(iter(labels)), f"{next(iter(labels))} by reranked candidates"
             base = {"not reranked": metrics[BASE + metric_key("recall@10", first)]} if len(labels) > 1 else {}
             parts.append(Curves(name, title, "reranked candidates", y, curves, alt, lines=base))
@@ -281,7 +285,7 @@ class Pipeline(CorpusBenchmark):
         curves: dict[str, dict[int, float]] = {}
         intervals: dict[str, dict[int, tuple[float, float]]] = {}
         for name, metrics in results.items():
-            curve = {depth: of["recall@10"] for depth, of in depth_metrics(metrics).items()}
+            curve = {depth: measured["recall@10"] for depth, measured in depth_metrics(metrics).items()}
             # Evaluations that differ in candidates only have one curve.
             alike = [old for old in curves if results[old]["stages"] == metrics["stages"]]
             same = (old for old in alike if all(curve.get(x, y) == y for x, y in curves[old].items()))
@@ -296,7 +300,9 @@ class Pipeline(CorpusBenchmark):
             data = f"{metrics['data']}, split {metrics['split']}, {metrics['queries']:,} queries"
             title = f"{metrics['stages']} on {data}"
             ceiling = {
-                depth: of["ceiling"] for m in results.values() for depth, of in depth_metrics(m).items()
+                depth: measured["ceiling"]
+                for m in results.values()
+                for depth, measured in depth_metrics(m).items()
             }
             curves = {"reranked": next(iter(curves.values())), "ceiling: cited papers among them": ceiling}
             intervals = {"reranked": next(iter(intervals.values()), {})}
@@ -380,7 +386,7 @@ def append_missing(ranking: Ranking, papers: Sequence[NDArray[np.integer]]) -> R
     Their scores continue from the last one, each 1 less than the one before.
     """
     missing = [
-        np.setdiff1d(more, found[found >= 0]) for more, found in zip(papers, ranking.papers, strict=True)
+        np.setdiff1d(more, ranked[ranked >= 0]) for more, ranked in zip(papers, ranking.papers, strict=True)
     ]
     counts = np.count_nonzero(ranking.papers >= 0, axis=1)
     lengths = counts + np.array([len(more) for more in missing], np.int64)

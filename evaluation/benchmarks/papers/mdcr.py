@@ -159,8 +159,8 @@ def field_values(pools: MDCRPools, scores: Scores, kind: str | None = None) -> d
 def field_table(values: Mapping[str, Values]) -> Percent:
     """Average over queries per field, in percent, and over the rounded fields under AVG, as published."""
     fields = {
-        field: {name: _round(100 * found[name].mean()) for name in MEASURES}
-        for field, found in values.items()
+        field: {name: _round(100 * measured[name].mean()) for name in MEASURES}
+        for field, measured in values.items()
     }
     average = {name: _round(np.mean([row[name] for row in fields.values()])) for name in MEASURES}
     return fields | {AVERAGE: average}
@@ -171,7 +171,7 @@ def type_table(pools: MDCRPools, scores: Scores) -> tuple[Percent, dict[str, int
     table, queries = {}, {}
     for kind in pools.types:
         values = field_values(pools, scores, kind)
-        queries[kind] = sum(len(found["map"]) for found in values.values())
+        queries[kind] = sum(len(measured["map"]) for measured in values.values())
         if values:
             table[kind] = field_table(values)[AVERAGE]
     return table, queries

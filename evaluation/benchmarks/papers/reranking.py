@@ -1,22 +1,17 @@
-"""Papers as queries, in one stage and in two (Nogueira et al. 2020, tables 2 and 4, figure 1)."""
+"""Papers as queries, in one stage and in two (Nogueira et al. 2020, tables 2 and 4)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any, ClassVar
-
-import yaml
+from collections.abc import Mapping
+from typing import ClassVar
 
 from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.contexts.pipeline import Pipeline, depth_columns
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.contexts.stages import BASE, GAIN, pipeline_name
-from citerec.evaluation.published import published_tables
-from citerec.evaluation.report import Column, Curves, Metrics, Part, Table, align_columns
-from citerec.evaluation.settings import ContextSettings, GlobalRerankSettings
+from citerec.evaluation.report import Column, Metrics, Part, Table
+from citerec.evaluation.settings import ContextSettings
 from citerec.evaluation.significance import format_p, holm
-from citerec.rerank.cross_encoder.reranker import Reranker
 
 F1 = "f1@20"
 MEASURES = {F1: "F1@20", "mrr": "MRR", "recall@100": "R@100", "recall@1000": "R@1000"}
@@ -44,43 +39,16 @@ class GlobalReranking(Pipeline):
     The paper's measures are F1@20 (`f1`), MRR over the top 1,000 papers (the largest cutoff), and R@1000.
     """
 
-    settings: GlobalRerankSettings
-    settings_class = GlobalRerankSettings
     name, heading = "global_rerank", "Global reranking"
     columns = (F1, f"{BASE}{F1}", *Pipeline.columns)
     compared: ClassVar = GlobalPrefetch.compared
     headline = (Column(f"{BASE}{F1}", "F1@20 before"), *GlobalPrefetch.headline)
     published = ("rerankers",)
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.scoring = replace(self.scoring, query_tokens=self.settings.query_tokens)
-
-    def scorer_facts(self, scores: Any) -> dict[str, Any]:
-        assert isinstance(scores.scorer, Reranker)
-        pairs = scores.scorer.model.config
-        if pairs.query_tokens is None:
-            return {}
-        return {"query_tokens": pairs.query_tokens, "candidate_tokens": pairs.max_tokens - pairs.query_tokens}
-
-    def candidate_lines(self, metrics: Metrics) -> list[str]:
-        lines = super().candidate_lines(metrics)
-        if "query_tokens" not in metrics:
-            return lines
-        query, candidate = metrics["query_tokens"], metrics["candidate_tokens"]
-        return [f"Pairs have at most {query:,} query tokens and {candidate:,} candidate tokens.", *lines]
-
     @classmethod
     def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
-        """Return results after those of their first stages (table 2), and by tokens if varied (figure 1)."""
-        evaluated = {
-            name: output.metrics for name, output in outputs.items() if f"{BASE}{F1}" in output.metrics
-        }
-        parts = cls.stage_parts(evaluated) if evaluated else []
-        return [*parts, *token_parts(outputs.values(), title)]
-
-    @staticmethod
-    def stage_parts(results: Mapping[str, Metrics]) -> list[Part]:
+        """Return results after those of their first stages (table 2)."""
+        results = {name: output.metrics for name, output in outputs.items()}
         rows: dict[str, Metrics] = {}
         for metrics in results.values():
             rows[metrics["retriever"]] = {key: metrics.get(f"{BASE}{key}") for key in MEASURES}
@@ -119,54 +87,3 @@ def size_line(results: Mapping[str, Metrics]) -> str:
         for metrics in results.values()
     }
     return f"{'; '.join(sorted(sizes))}. Shares, not percent, as in the paper."
-
-
-def token_metrics(output: Output) -> Metrics:
-    """Return the metrics of an evaluation, or the validation metrics of a training with its tokens."""
-    if f"val/{F1}" not in output.metrics:
-        return output.metrics
-    config = yaml.safe_load((output.folder / ".hydra" / "config.yaml").read_text("utf-8"))
-    pairs = config["model"].get("pairs", {})
-    if not (query := pairs.get("query_tokens")):
-        return {}
-    tokens = {"query_tokens": query, "candidate_tokens": pairs["max_tokens"] - query}
-    return tokens | {name: output.metrics[f"val/{name}"] for name in (F1, "mrr")}
-
-
-def token_parts(outputs: Iterable[Output], title: str) -> list[Part]:
-    """Return figure 1 and its numbers as a table; empty if all token limits are the same."""
-    keys = ("query_tokens", "candidate_tokens", F1, "mrr")
-    shown = [
-        metrics for metrics in map(token_metrics, outputs) if "query_tokens" in metrics and F1 in metrics
-    ]
-    points = sorted(tuple(metrics[key] for key in keys) for metrics in shown)
-    if len({point[:2] for point in points}) < 2:
-        return []
-    curves: dict[str, dict[int, float]] = {}
-    intervals: dict[str, dict[int, tuple[float, float]]] = {}
-    for metrics in shown:
-        name, query = (
-            f"{metrics['query_tokens'] + metrics['candidate_tokens']} tokens per pair",
-            metrics["query_tokens"],
-        )
-        curves.setdefault(name, {})[query] = metrics[F1]
-        if f"{F1}/low" in metrics:
-            intervals.setdefault(name, {})[query] = metrics[f"{F1}/low"], metrics[f"{F1}/high"]
-    bases = {
-        f"{metrics['retriever']}, not reranked": metrics[f"{BASE}{F1}"]
-        for metrics in shown
-        if f"{BASE}{F1}" in metrics
-    }
-    text, alt = f"{title}: F1@20 by query tokens", "F1@20 by query tokens"
-    return [
-        "### F1@20 by tokens of query and candidate",
-        "Trainings: the best round, on validation queries; evaluations: on their own queries.",
-        Curves(
-            "query-tokens", text, "query tokens", F1.upper(), curves, alt, intervals=intervals, lines=bases
-        ),
-        *published_tables("query-tokens"),
-        Table(
-            ["query tokens", "candidate tokens", "F1@20", "MRR"],
-            align_columns(list(zip(*points, strict=True))),
-        ),
-    ]

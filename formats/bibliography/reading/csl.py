@@ -12,7 +12,7 @@ import yaml
 from citerec.base.errors import InputError, error_text
 from citerec.formats.bibliography.bibtex import entry_paper
 from citerec.formats.bibliography.csl import read_csl
-from citerec.formats.bibliography.item import Item, iso_date
+from citerec.formats.bibliography.item import CONTAINED, Item, iso_date
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.fields import Fields, parse_records
 from citerec.formats.bibliography.tables import Names
@@ -66,10 +66,38 @@ def csl_item(fields: Fields) -> Item:
 def parse_yaml(text: str, name: str) -> Any:
     """Return the first document of a YAML text that is not empty. Raises InputError for another text."""
     try:
-        documents = yaml.load_all(text, _Loader)
+        documents = load_yaml(text, _Loader)
         return next((document for document in documents if document not in (None, "")), None)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise InputError(f"{name}: malformed YAML: {error_text(error)}") from None
+
+
+def load_yaml(text: str, kind: Any) -> Iterator[Any]:
+    """Yield the documents of a YAML text. kind: a loader of PyYAML. Raises YAMLError, also for aliases that
+    stand for themselves or for many times as much as was written."""
+    loader = kind(text)
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            sizes: dict[yaml.Node, int] = {}
+            if _expanded(node, sizes) > LEAST_EXPANDED + MOST_EXPANDED * len(sizes):
+                raise yaml.YAMLError("its aliases stand for too much")
+            yield loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _expanded(node: yaml.Node, sizes: dict[yaml.Node, int]) -> int:
+    """Return the nodes that a node has when its aliases are written out. sizes: of nodes; 0 for open ones."""
+    if node in sizes:
+        if not sizes[node]:
+            raise yaml.YAMLError("an alias stands for itself")
+        return sizes[node]
+    sizes[node] = 0
+    values = [] if isinstance(node, yaml.ScalarNode) else node.value
+    inner = (part for value in values for part in (value if isinstance(value, tuple) else (value,)))
+    sizes[node] = 1 + sum(_expanded(part, sizes) for part in inner)
+    return sizes[node]
 
 
 def read_yaml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
@@ -89,6 +117,8 @@ def read_yaml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     yield from parse_records(path, records, parse, on_bad)
 
 
+LEAST_EXPANDED, MOST_EXPANDED = 10_000, 10
+"""Nodes of a YAML text when its aliases are written out: so many, and as many times as are written."""
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 """Every value is a text: years are no numbers, "no" is no boolean, and dates stay as they are."""
 _HAYAGRIVA_TYPES, _HAYAGRIVA = Names("types", "hayagriva"), Names("variables", "hayagriva")
@@ -121,17 +151,24 @@ def hayagriva_item(record: Mapping[str, Any]) -> Item:
     for parent in parents:
         above_it = _hayagriva_texts(parent)
         texts |= {name: above_it[name] for name in (_INHERITED & above_it.keys()) - texts.keys()}
-    texts["title"] = _value(record.get("title"))
-    texts["container-title"] = _value(parents[0].get("title")) if parents else ""
+    texts["title"] = _title(record)
+    texts["container-title"] = _title(parents[0]) if parents else ""
+    if not texts["title"] and csl in CONTAINED:  # a chapter that is named by its pages
+        texts["title"] = texts["container-title"]
     if len(parents) > 1:
         is_event = str(parents[1].get("type", "")).lower() == "conference"
-        texts["event-title" if is_event else "collection-title"] = _value(parents[1].get("title"))
+        texts["event-title" if is_event else "collection-title"] = _title(parents[1])
     if isinstance(url := record.get("url"), dict):
         texts["accessed"] = iso_date(_value(url.get("date")))
     names = {"author": _names(record.get("author")), "editor": _names(record.get("editor"))}
     if parents and not names["editor"]:
         names["editor"] = _names(parents[0].get("editor"))
     return Item.of(csl, texts, names)
+
+
+def _title(record: Mapping[str, Any]) -> str:
+    """Return the title of an entry or a parent, without the braces that keep its capitals."""
+    return _value(record.get("title")).replace("{", "").replace("}", "")
 
 
 def _hayagriva_texts(record: Mapping[str, Any]) -> dict[str, str]:
@@ -151,7 +188,7 @@ def _value(value: Any) -> str:
     """Return a text, or the `value` or `name` of an object with more about it."""
     if isinstance(value, dict):
         value = value.get("value", value.get("name"))
-    return value if isinstance(value, str) else ""
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 
 def _names(value: Any) -> list[Name]:
@@ -163,5 +200,6 @@ def _names(value: Any) -> list[Name]:
             is_whole = " " in family and not (given or prefix or suffix)
             names.append(Name(literal=family) if is_whole else Name(family, given, prefix, suffix))
         elif isinstance(person, str):
-            names += parse_all_inverted([person])
+            whole = person.startswith("{") and person.endswith("}")
+            names += [Name(literal=person.strip("{}"))] if whole else parse_all_inverted([person])
     return [name for name in names if name.full]

@@ -17,6 +17,7 @@ from citerec.formats.bibliography.paper import LibraryPaper, split_names, usable
 from citerec.formats.bibliography.ris import add_places, edited, read_record
 from citerec.formats.bibliography.tables import Names
 from citerec.formats.drafts.inputs import MAX_FILE_BYTES, decode_text
+from citerec.formats.identifiers import doi_in_note
 from citerec.formats.json_lines import OnBadRecord
 from citerec.formats.names import Name, parse_all_inverted, parse_inverted
 
@@ -40,11 +41,26 @@ _RIS_FIELDS = {
     for spaces, tag in _RIS_TAGS.items()
 }
 _NBIB_START = re.compile(r"^PMID *-", re.MULTILINE)
+_ERIC_START = re.compile(r"^OWN *- *ERIC", re.MULTILINE)
 _NBIB_FIELD = re.compile(r"^([A-Z]{2,4} *-) (.*(?:\n {6}.*)*)", re.MULTILINE)
 _ENW_START = re.compile(r"^%0 ", re.MULTILINE)
+_REFER_START = re.compile(r"(?:\A|(?<=\n\n))\s*(?=%[A-Z] )")
+"""Of refer's files, which have no types and empty lines between records."""
 _ENW_FIELD = re.compile(r"^%(\S) (.*(?:\n(?!%\S ).*)*)", re.MULTILINE)
 _WOS_START = re.compile(r"^PT (?=[A-Z][ \t]*$)", re.MULTILINE)
-_WOS_FIELD = re.compile(r"^([A-Z][A-Z0-9]) (.*(?:\n {2,}.*)*)", re.MULTILINE)
+_WOS_TAGS = (
+    "PT|AU|AF|BA|BF|CA|GP|BE|ED|TI|SO|SE|BS|LA|DT|CT|CY|CL|SP|HO|DE|ID|AB|C1|C3|RP|EM|RI|OI|FU|FP|FX|CR|NR|TC|Z9"
+    "|U1|U2|PU|PI|PA|SN|EI|BN|J9|JI|PD|PY|VL|IS|PN|SU|SI|MA|BP|EP|AR|DI|D2|EA|PG|P2|WC|WE|SC|GA|PM|UT|OA|HC|HP|DA"
+)
+_WOS_FIELD = re.compile(
+    rf"^({_WOS_TAGS}|[A-Z][A-Z0-9](?=[^\n]*(?:\n {{2}}|\n(?:{_WOS_TAGS}|ER)\b)))"
+    rf" (.*(?:\n(?: {{2,}}|(?!(?:{_WOS_TAGS}) |E[RF][ \t]*$)(?=\S)).*)*)",
+    re.MULTILINE,
+)
+"""Lines that go on may be without their indent."""
+
+_OTHER_STARTS = {_NBIB_START: _ERIC_START, _ENW_START: _REFER_START}
+"""Of the records of files without the usual ones."""
 
 _WEB = re.compile(r"https?:", re.IGNORECASE)
 
@@ -58,6 +74,8 @@ def _read_tagged(
     """Yield the papers of records that begin with `start`. field: a tag and its value, also over lines."""
     text = decode_text(path)
     starts = [*start.finditer(text)]
+    if not starts and start in _OTHER_STARTS:
+        starts = [*_OTHER_STARTS[start].finditer(text)]
     if not starts:
         raise InputError(f"{path}: has no records ({example})")
     outside = partial(_report_outside, path, text, example, on_bad)
@@ -70,14 +88,18 @@ def _read_tagged(
             if closed := _RIS_END.search(text, begin.end(), end):
                 outside(closed.end(), end)
                 end = closed.start()
-        tags = dict[str, list[str]]()
+        tags, both = dict[str, list[str]](), False
         for tag, value in field.findall(text, begin.start(), end):
             tag = tag.rstrip("- ").upper() if len(tag) > 1 else tag
             glued = start is _RIS_START and "  - " in value and tag not in _WHOLE
             value, *more = _GLUED.split(value) if glued else [value]
             for name, part in [(tag, value), *zip(more[::2], more[1::2], strict=True)]:
+                if start is _RIS_START and name == "A1":
+                    name, both = "AU", True
                 if (part := part.strip()) != _NONE:
                     tags.setdefault(name, []).append(part)
+        if both:  # the same people may be in A1 and AU
+            tags["AU"] = [*dict.fromkeys(tags.get("AU", ()))]
         where = f"{path}, line {text.count(chr(10), 0, begin.start()) + 1}"
         yield from usable_paper(partial(parse, tags), where, on_bad)
 
@@ -151,7 +173,11 @@ def _parse_enw(tags: Tags) -> LibraryPaper:
     kind = next(iter(tags.get("0", ())), "")
     fields = _ENDNOTE.first(tags)
     dates = [value for tag in ("8", "D") for value in tags.get(tag, ())]
-    by_tag = {"SN": tags.get("@", ()), "UR": tags.get("U", ())}
+    by_tag = {
+        "SN": tags.get("@", ()),
+        "UR": tags.get("U", ()),
+        **{tag: tags[tag] for tag in "JBR" if tag in tags},
+    }
     fields["issued"] = max(
         map(iso_date, dates), key=lambda date: (date[:4].isdecimal(), date.count("-")), default=""
     )
@@ -168,7 +194,7 @@ def _parse_enw(tags: Tags) -> LibraryPaper:
 
 def _endnote_item(kind: str, fields: dict[str, str], names: Mapping[str, Sequence[Name]], tags: Tags) -> Item:
     """Return an item of one of EndNote's formats. tags: pages, numbers and addresses, by RIS's tags."""
-    csl = _ENDNOTE_TYPES.csl.get(kind, "document")
+    csl = _ENDNOTE_TYPES.csl.get(kind) or ("document" if kind else _refer_type(fields, tags))
     page = fields.get("page", "")
     add_places(tags, fields, csl)
     fields["page"] = page or fields["page"]
@@ -179,6 +205,15 @@ def _endnote_item(kind: str, fields: dict[str, str], names: Mapping[str, Sequenc
     if kind == "Edited Book":
         names = edited(names)
     return Item.of(csl, fields, names)
+
+
+def _refer_type(fields: Mapping[str, str], tags: Tags) -> str:
+    """Return the type of a record of refer, which names none."""
+    if "J" in tags:
+        return "article-journal"
+    if "B" in tags:
+        return "chapter"
+    return "report" if "R" in tags else "book" if fields.get("publisher") else "document"
 
 
 def _literals(texts: Sequence[str]) -> list[Name]:
@@ -253,12 +288,15 @@ def read_wos(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
                 where = f"{path}, line {number}"
                 yield from usable_paper(partial(_parse_wos, tags, _split_people), where, on_bad)
     else:
-        parse = partial(_parse_wos, people=str.splitlines)
+        parse = partial(_parse_wos, people=_split_people)
         yield from _read_tagged(path, _WOS_START, _WOS_FIELD, parse, "PT J ... ER", on_bad)
 
 
+_EMAIL = re.compile(r"\s*\([^()\s]*@[^()\s]*\)")
+
+
 def _split_people(text: str) -> list[str]:
-    return text.split(";")
+    return [_EMAIL.sub("", name).strip() for name in re.split(r"[;\n]", text)]
 
 
 def _parse_wos(tags: Tags, people: Callable[[str], list[str]]) -> LibraryPaper:
@@ -367,7 +405,9 @@ def _parse_row(folders: Sequence[Path], cells: Mapping[str, str]) -> LibraryPape
         "editor": names("editor", "editors"),
         "translator": names("translator"),
     }
-    match = _KEY.search(cells.get("extra", ""))
+    extra = cells.get("extra", "")
+    match = _KEY.search(extra)
+    fields.setdefault("DOI", doi_in_note(extra))
     words = [
         cells.get(name, "")
         for name in ("manual tags", "automatic tags", "author keywords", "keywords", "tags")

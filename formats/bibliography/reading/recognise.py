@@ -15,7 +15,9 @@ FORMATS = ".bib, .ris, .nbib, .enw, .ciw, .csv, EndNote's .xml, .json, .jsonl, .
 SNIFF_BYTES = 1 << 16
 """Number of bytes to recognise a format by."""
 _OBJECT_OF_OBJECTS = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
-_RIS_START, _NBIB_START, _ENW_START = map(re.compile, (rb"\s*TY  ?-", rb"\s*PMID *-", rb"\s*%0 "))
+_RIS_START, _NBIB_START, _ENW_START = map(
+    re.compile, (rb"\s*TY  ?-", rb"\s*(?:PMID *-|OWN *- *ERIC)", rb"\s*%(?:0 |[ATBJ] \S[^\n]*\n%[A-Z] )")
+)
 _WOS_START = re.compile(rb"\s*(?:FN [^\n]*\s+(?:VR [^\n]*\s+)?)?PT(?: [A-Z]\s|\t[A-Z][A-Z0-9]\t)")
 _LIST_INSIDE = re.compile(
     rb'[\xef\xbb\xbf\s]*\{\s*(?:"(?!(?:title|\w*id)")[^"\\]*+"\s*:\s*(?:"(?:[^"\\]|\\.)*+"|[\w.+-]++)\s*,\s*)*+'
@@ -24,6 +26,17 @@ _LIST_INSIDE = re.compile(
 )
 """An object that is no paper and has a list, also after texts and numbers."""
 _BETTER_BIBTEX = re.compile(rb'[\xef\xbb\xbf\s]*\{\s*"config"\s*:\s*\{')
+
+
+_NOT_READ = (
+    (b"<PubmedArticle", "PubMed's XML", "the format PubMed (.nbib)"),
+    (b"http://www.loc.gov/mods", "MODS", "RIS or BibTeX"),
+    (b'xmlns:z="http://www.zotero.org/namespaces/export', "Zotero RDF", "BibTeX, CSL JSON or RIS"),
+    (b"<http://purl.org/", "RDF", "BibTeX or RIS"),
+    (b"<b:Sources", "a list of sources of Word", "BibTeX, e.g. with JabRef"),
+    (b"<rdf:RDF", "RDF", "BibTeX or RIS"),
+)
+"""What formats that people export have near their beginning, their names, and what to export instead."""
 
 
 def recognise(path: str | Path) -> str:
@@ -69,6 +82,9 @@ def recognise(path: str | Path) -> str:
         return "object"
     if first == b"{":
         return "document" if _LIST_INSIDE.match(start) or _ends_later(start) else "lines"
+    for mark, name, export in _NOT_READ:
+        if mark in start:
+            raise InputError(f"{path}: is {name}, which is not read; export {export}")
     raise InputError(f"{path}: has an unknown format; give {FORMATS}, also .gz")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ def read_retraction_watch(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPa
 
 def is_retraction_watch(path: Path) -> bool:
     """True for a table that tells retractions, plain or gzipped; others are tables of papers."""
-    if not path.is_file() or not path.name.lower().endswith((".csv", ".csv.gz")):
+    if not os.path.isfile(path) or not path.name.lower().endswith((".csv", ".csv.gz")):
         return False
     try:
         with _open(path) as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,13 +16,16 @@ from citerec.formats.documents import Metadata
 from citerec.formats.drafts.bibliographies import References
 from citerec.formats.drafts.entries import csl_entries
 from citerec.formats.drafts.inputs import Inputs
-from citerec.formats.drafts.language import Citation, Key, Language, Source, identified, number_keys
+from citerec.formats.drafts.language import Citation, Key, Language, Note, Source, identified, number_keys
 from citerec.formats.drafts.markdown import MARKDOWN
 from citerec.formats.drafts.office.fields import Cited, field_code, shown_text
 from citerec.formats.drafts.office.package import Package
 from citerec.formats.drafts.office.text import (
     ABSTRACT,
+    CALL,
     HEADING,
+    NOTE,
+    NUMBERS,
     SIGNS,
     TITLE,
     Edit,
@@ -38,6 +42,7 @@ _ABSTRACT = re.compile(
 _PART = re.compile(
     r"(?:\A\[|;)(?P<prefix>[^@;]*?)(?P<minus>-?)@(?:\{[^{}\n]*\}|[^\s,;\]]+)(?P<suffix>[^;]*?)(?=;|\]\Z)"
 )
+_CALLED = re.compile(f"{CALL}(\\d+){CALL}|^{NOTE}(\\d+){NOTE}([^\n]*)\n?", re.MULTILINE)
 LONGEST_TITLE = 300
 
 
@@ -65,7 +70,7 @@ class Office(Language):
 
     def open(self, path: Path) -> OfficeText:
         """Read a document. Raises InputError if it cannot be read."""
-        return _open(self, path, tuple(file_stamp(path)) if path.is_file() else ())
+        return _open(self, path, tuple(file_stamp(path)) if os.path.isfile(path) else ())
 
     def text(self, path: Path) -> str:
         return self.open(path).text
@@ -116,7 +121,17 @@ class Office(Language):
 
     def plain(self, text: str) -> str:
         """Join paragraphs, without the signs of headings."""
-        return " ".join(re.sub(f"[{SIGNS}]", "", text).split())
+        return " ".join(re.sub(f"[{SIGNS}]", "", NUMBERS.sub("", text)).split())
+
+    def notes(self, text: str) -> Iterator[Note]:
+        matches, lines = [*_CALLED.finditer(text)], dict[str, list[re.Match[str]]]()
+        for match in matches:
+            if match[2]:
+                lines.setdefault(match[2], []).append(match)
+        for match in matches:
+            if match[1] in lines:
+                note = lines[match[1]]
+                yield Note(*match.span(), " ".join(line[3] for line in note), [line.span() for line in note])
 
     def body(self, text: str, running: bool = False) -> str:
         return re.sub(rf"^{TITLE}[^\n]*$", "", text, flags=re.MULTILINE)

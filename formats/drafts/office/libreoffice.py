@@ -41,6 +41,8 @@ class LibreOfficeReader(OfficeReader):
         super().__init__(package)
         self._parents: dict[str, str] = {}
         self._places: list[Place] = []
+        self._notes: list[str] = []
+        """Signs of the notes that are open."""
 
     def known(self, name: str) -> str:
         space, _, local = name.rpartition(" ")
@@ -56,8 +58,10 @@ class LibreOfficeReader(OfficeReader):
             style = attributes.get("style-name", "")
             named = NAMED.get(style) or NAMED.get(self._parents.get(style, ""), "")
             heading = HEADING * min(int(level), 10) if name == "h" and level.isdigit() else ""
-            self.begin_paragraph(heading or named)
+            self.begin_paragraph(self._notes[-1] if self._notes else heading or named)
             self._places.append(Place((start, end), prefix))
+        elif name == "note":
+            self._notes.append(self.call_note())
         elif name == "s":
             count = attributes.get("c", "1")
             self.add(" " * (min(int(count), _MOST_SPACES) if count.isdigit() else 1))
@@ -82,6 +86,8 @@ class LibreOfficeReader(OfficeReader):
         if name in ("p", "h"):
             self.end_paragraph()
             self._places.pop()
+        elif name == "note" and self._notes:
+            self._notes.pop()
         elif name == "section":
             self.close_field(name)
 

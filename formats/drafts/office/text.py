@@ -24,6 +24,9 @@ MAX_NESTED = 100
 """Fields that are open at once."""
 HEADING, TITLE, ABSTRACT = "\x01", "\x02", "\x03"
 """What lines of headings, once per level, of the title and the abstract begin with; XML cannot contain it."""
+CALL, NOTE = "\x04", "\x05"
+"""Around the number of a note, where the text calls it and where its lines begin."""
+NUMBERS = re.compile(f"[{CALL}{NOTE}]\\d+[{CALL}{NOTE}]")
 SIGNS = f"{HEADING}{TITLE}{ABSTRACT}"
 NAMED = {"Title": TITLE, "Abstract": ABSTRACT}
 """Names of styles, and what their paragraphs begin with."""
@@ -99,6 +102,8 @@ class OfficeReader(ABC):
         self.bookmarks: dict[str, str] = {}
         """Codes of fields by the names of their bookmarks."""
         self.part, self.content = "", b""
+        self._called = 0
+        """Notes so far."""
         self._open: list[list[Piece]] = []
         self._fields: list[_Opened] = []
         self._depth = self._skips = 0
@@ -188,6 +193,16 @@ class OfficeReader(ABC):
         """Let the present paragraph be a heading or the title."""
         if self._open and mark and not any(piece.text.startswith((*SIGNS,)) for piece in self._open[-1]):
             self._open[-1].insert(0, Piece(mark))
+
+    def call_note(self, paragraphs: Iterable[list[Piece]] = ()) -> str:
+        """Call a note in the present paragraph, and put its paragraphs after that; returns their sign."""
+        self._called += 1
+        self.add(f"{CALL}{self._called}{CALL}")
+        sign = f"{NOTE}{self._called}{NOTE}"
+        for paragraph in paragraphs:
+            if any(piece.text.strip() for piece in paragraph):
+                self.paragraphs.append([Piece(sign), *paragraph])
+        return sign
 
     def end_paragraph(self) -> None:
         self._open.pop()
@@ -314,7 +329,7 @@ class OfficeText:
         paragraphs = (
             paragraph
             for paragraph in reader.paragraphs
-            if any(piece.text.strip(f" {SIGNS}") for piece in paragraph)
+            if any(piece.text.strip(f" {SIGNS}") and not NUMBERS.fullmatch(piece.text) for piece in paragraph)
         )
         pieces = [piece for paragraph in paragraphs for piece in (*paragraph, Piece("\n"))]
         document = cls(reader.package, "".join(piece.text for piece in pieces), pieces, reader.items)

@@ -73,7 +73,7 @@ class WordReader(OfficeReader):
         elif name in ("footnote", "endnote"):
             self._note, self._note_starts = f"{name} {attributes.get('id')}", len(self.paragraphs)
         elif name in ("footnoteReference", "endnoteReference"):
-            self.paragraphs += self._notes.pop(f"{name.removesuffix('Reference')} {attributes.get('id')}", ())
+            self.call_note(self._notes.pop(f"{name.removesuffix('Reference')} {attributes.get('id')}", ()))
         elif name == "style":
             self._style = self.styles[attributes.get("styleId", "")] = ["", ""]
         elif name == "name" and not self._open:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.inspect.report import draw_examples, inspect_corpus, print_summary, shorten_abstract
+from citerec.datasets.inspect.report import inspect_corpus, print_summary
 from citerec.datasets.inspect.tables import Line, Table
 from citerec.datasets.prepare import open_corpora, open_corpus
 from citerec.tests.conftest import Done
@@ -62,8 +62,6 @@ def test_from_the_command_line(folder: Path, tmp_path: Path, script: Callable[..
     assert numbers["leaks/author/train/examples"] == ["c2"]
     assert numbers["targets/seen/test"] == 1
     assert numbers["papers/no_authors/all"] == 3
-    # Text from files is not interpreted as terminal markup.
-    assert "[red]so[/red] of the graph of words" in done.out
     assert "contexts with the title of a target" in done.out
 
 
@@ -72,38 +70,9 @@ def test_the_page_shows_what_is_printed_and_has_no_scripts(
 ) -> None:
     inspect(folder, tmp_path / "out")
     text = (tmp_path / "out" / "index.html").read_text("utf-8")
-    assert not re.search(r"<(script|img|b|i)\b", text) and "charset" in text.lower()
+    assert not re.search(r"<(script|img)\b", text) and "charset" in text.lower()
     shown = html.unescape(re.sub(r"<[^>]+>", "", text.partition("<body>")[2]))
     assert capsys.readouterr().out.strip() in shown
-    assert " ".join(shown.split()).count(HOSTILE) == 3  # a context, a title and an abstract
-
-
-def test_the_same_seed_writes_the_same_files(folder: Path, tmp_path: Path) -> None:
-    outputs = [tmp_path / name for name in ("one", "two")]
-    for output in outputs:
-        inspect(folder, output, examples=2, seed=1)
-    first, second = ({path.name: path.read_bytes() for path in output.iterdir()} for output in outputs)
-    assert first == second
-
-
-def test_examples_are_drawn_from_the_splits_in_turn(demo_corpus: Corpus) -> None:
-    drawn, more = draw_examples(demo_corpus, 5, seed=0), draw_examples(demo_corpus, 9, seed=0)
-    assert [example.split for example in drawn] == ["train", "train", "val", "val", "test"]
-    shown = {example.context for example in drawn}
-    assert len(shown) == 5 and drawn == draw_examples(demo_corpus, 5, seed=0)
-    assert shown != {example.context for example in draw_examples(demo_corpus, 5, seed=1)}
-    assert shown <= {example.context for example in more}  # a larger count keeps these examples
-    for example in drawn:
-        row = list(demo_corpus.context_ids).index(example.context)
-        assert f"{example.before}TARGETCIT{example.after}" == demo_corpus.context_texts[row]
-        assert demo_corpus.paper_ids[demo_corpus.citing[row]] == example.citing.id
-    assert len(draw_examples(demo_corpus, 10_000, seed=0)) == 300 and draw_examples(demo_corpus, 0, 0) == []
-
-
-def test_long_abstracts_are_cut_between_words() -> None:
-    shown = shorten_abstract("word " * 200)
-    assert len(shown) <= 402 and shown.endswith("word …")
-    assert len(shorten_abstract("x" * 1000)) == 402 and shorten_abstract("One. Two.") == "One. Two."
 
 
 def test_all_zero_lines_are_combined() -> None:
@@ -113,7 +82,7 @@ def test_all_zero_lines_are_combined() -> None:
         Line("c", "plums", {"train": None, "test": None}),
     ]
     text = io.StringIO()
-    print_summary([Table("s", "Fruit", "", ["train", "test"], lines)], [], Console(file=text))
+    print_summary([Table("s", "Fruit", "", ["train", "test"], lines)], Console(file=text))
     rows = [line.split() for line in text.getvalue().splitlines()]
     assert ["│", "pears", "│", "0", "│", "2", "│"] in rows
     assert ["│", "plums", "│", "–", "│", "–", "│"] in rows
@@ -126,7 +95,6 @@ def test_all_zero_lines_are_combined() -> None:
         ({"near": 0.3}, "near=0.3: must be at least 0.5 and at most 1"),
         ({"near": float("nan")}, "near=nan: must be at least"),
         ({"title_words": 0}, "title_words=0: must be at least 1"),
-        ({"examples": 2.5}, "examples=2.5: must be a whole number"),
         ({"authors": None}, "authors=None: must be a word"),
     ],
 )

@@ -13,18 +13,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from omegaconf import OmegaConf
 
-from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.papers.reranking import GlobalPrefetch, GlobalReranking
 from citerec.evaluation.measures import query_values
 from citerec.evaluation.protocol import Qrels
 from citerec.evaluation.published import published_tables
-from citerec.evaluation.report import print_table, to_markdown
+from citerec.evaluation.report import print_table
 from citerec.rerank.cross_encoder.train import RerankingValidation
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.base import Ranking
@@ -132,54 +129,6 @@ def test_reports_say_which_retrievers_read_the_citation_graph(tiny_corpus: Corpu
     assert graph.name == "bm25+citation-graph"
 
 
-def trained(folder: Path, query_tokens: int | None, max_tokens: int, f1: float) -> Output:
-    (folder / ".hydra").mkdir(parents=True)
-    pairs = {"max_tokens": max_tokens, "query_tokens": query_tokens}
-    OmegaConf.save(OmegaConf.create({"model": {"pairs": pairs}}), folder / ".hydra" / "config.yaml")
-    return Output(folder, {"val/f1@20": f1, "val/mrr": 0.5}, {})
-
-
-def test_a_sweep_over_tokens_reports_figure_1(tmp_path: Path) -> None:
-    given = [(256, 512, 0.13), (64, 512, 0.11), (448, 512, 0.12), (64, 128, 0.1)]
-    jobs = {str(place): trained(tmp_path / str(place), *point) for place, point in enumerate(given)}
-    found = to_markdown(GlobalReranking.view(jobs, "tokens"), tmp_path)
-    assert found[-1].splitlines()[2:] == [
-        "| 64 | 64 | 0.1000 | 0.5000 |",
-        "| 64 | 448 | 0.1100 | 0.5000 |",
-        "| 256 | 256 | 0.1300 | 0.5000 |",
-        "| 448 | 64 | 0.1200 | 0.5000 |",
-    ]
-    assert published_tables("query-tokens")[0] in found and "(query-tokens.png)" in str(found)
-    assert (tmp_path / "query-tokens.png").read_bytes().startswith(b"\x89PNG")
-    other = trained(tmp_path / "other", None, 512, 0.3)
-    others = {"a": jobs["0"], "b": other, "c": Output(tmp_path, {}, {})}
-    assert GlobalReranking.view(others, "") == []  # nothing to compare
-
-
 def test_lists_of_fields_are_printed_verbatim(capsys: pytest.CaptureFixture[str]) -> None:
     print_table([["retriever.query", "f1@20"], ["[title,abstract]", "0.1"], ["[title]", "0.2"]], "2 jobs")
     assert {"[title,abstract]", "[title]"} <= set(capsys.readouterr().out.split())
-
-
-def test_the_division_of_tokens_may_differ_from_training(
-    tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
-) -> None:
-    """The model need not be retrained; scores of each division are cached separately."""
-    jobs: dict[str, Output] = {}
-    runs = []
-    for tokens in (None, 10, 20):
-        folder = tmp_path / str(tokens)
-        metrics = global_rerank(tiny_reranker, tmp_path, candidates=4, query_tokens=tokens)(
-            BM25(), tiny_corpus, "test", folder
-        )
-        assert metrics["pairs_new"] == metrics["pairs"]  # despite the shared scores_dir
-        jobs[str(tokens)] = Output(folder, dict(metrics), {})
-        runs.append((folder / "run.trec").read_text())
-    assert len(set(runs)) == 3 and "query_tokens" not in jobs["None"].metrics
-    longest = json.loads((tiny_reranker / "reranker.json").read_text())["pairs"]["max_tokens"]
-    assert "Pairs have at most 10 query tokens and " in (tmp_path / "10" / "report.md").read_text()
-    table = to_markdown(GlobalReranking.view(jobs, "tokens"), tmp_path)[-1]
-    rows = [line.split(" | ")[:2] for line in table.splitlines()[2:]]
-    assert rows == [[f"| {q}", str(longest - q)] for q in (10, 20)]
-    with pytest.raises(InputError, match=r"pairs.query_tokens=3: must be null or a whole number that leaves"):
-        global_rerank(tiny_reranker, tmp_path, query_tokens=3)(BM25(), tiny_corpus, "test", tmp_path)

@@ -140,4 +140,4 @@ def test_raised_numbers_of_pdfs() -> None:
         place_text(102, 560, "in rows", 10),
     ]
     [*_, last] = read_pdf(write_pdf([b"".join(drawn)])).paragraphs
-    assert "dance¹² in rows" in last.text
+    assert "dance ¹² in rows" in last.text

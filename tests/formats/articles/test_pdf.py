@@ -100,18 +100,140 @@ def test_lines_that_begin_with_high_signs_are_no_headings() -> None:
     assert drawn(*lines, font=low) == " ".join(lines)
 
 
-def test_letters_that_are_pictures_may_have_any_size() -> None:
-    lines = ["we ask for all that is known of mary and", "Jones who have found it in a field of", "Kent"]
-    letters = [*b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"]
-    pictures = b"/Subtype /Type3 /FontBBox [0 0 50 70] /FontMatrix [1 0 0 1 0 0] /FirstChar 32 /LastChar 122"
-    pictures += b" /Widths [%s] /CharProcs << %s >> /Encoding << /Differences [32 /space %s] >>" % (
-        b" ".join([b"50"] * 91),
-        b" ".join(b"/%c 9 0 R" % letter for letter in letters),
-        b" ".join(b"%d /%c" % (letter, letter) for letter in letters),
+def pictures(letters: bytes) -> tuple[bytes, bytes]:
+    """A font whose letters are pictures, and the object with them."""
+    font = b"/Subtype /Type3 /FontBBox [0 0 50 70] /FontMatrix [1 0 0 1 0 0] /FirstChar 0 /LastChar 122"
+    font += b" /Widths [%s] /CharProcs << %s >> /Encoding << /Differences [32 /space %s] >>" % (
+        b" ".join([b"50"] * 123),
+        b" ".join(b"/%c 9 0 R" % letter if letter > 31 else b"/g%d 9 0 R" % letter for letter in letters),
+        b" ".join(
+            b"%d /%c" % (letter, letter) if letter > 31 else b"%d /g%d" % (letter, letter)
+            for letter in letters
+        ),
     )
     picture = b"50 0 0 0 40 70 d1 0 0 40 70 re f"
-    more = b"9 0 obj\n<< /Length %d >>\nstream\n%s\nendstream\nendobj\n" % (len(picture), picture)
-    assert drawn(*lines, size=0.1, font=pictures, more=more) == " ".join(lines)
+    return font, b"9 0 obj\n<< /Length %d >>\nstream\n%s\nendstream\nendobj\n" % (len(picture), picture)
+
+
+LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def test_letters_that_are_pictures_may_have_any_size() -> None:
+    lines = ["we ask for all that is known of mary and", "Jones who have found it in a field of", "Kent"]
+    font, more = pictures(LETTERS)
+    assert drawn(*lines, size=0.1, font=font, more=more) == " ".join(lines)
+
+
+def test_letters_that_are_pictures_may_be_ligatures() -> None:
+    font, more = pictures(LETTERS + b"\x0b\x0c\x0e")
+    lines = ["the e\x0ecient o\x0ece of \x0celds", "a\x0bords more than we could say of them"]
+    assert drawn(*lines, size=0.1, font=font, more=more) == (
+        "the efficient office of fields affords more than we could say of them"
+    )
+
+
+OAKS = [
+    "growth rings of old oaks tell how wet",
+    "each summer was. Cores were taken from",
+    "forty trees in three parks, and the rings",
+    "were measured under a microscope by us",
+    "in the museum. Narrow rings followed dry",
+    "years, while floods left pale rings.",
+]
+KELP = [line.replace("oaks", "kelp").replace("trees", "fronds") for line in OAKS]
+
+
+def rows(lines: list[str], left: float = 80, top: float = 700, step: float = 12, size: float = 10) -> bytes:
+    return b"".join(place_text(left, top - step * i, line, size) for i, line in enumerate(lines))
+
+
+def numbers(
+    values: range, left: float, top: float = 700, step: float = 12, every: int = 1, size: float = 8
+) -> bytes:
+    texts = [str(value) if value % every == 0 else "" for value in values]
+    return b"".join(place_text(left, top - step * i, text, size) for i, text in enumerate(texts))
+
+
+def together(*columns: tuple[float, list[str]]) -> bytes:
+    """Columns that are drawn row by row."""
+    return b"".join(
+        place_text(left, 700 - 12 * i, lines[i], 10)
+        for i in range(max(len(lines) for _, lines in columns))
+        for left, lines in columns
+        if i < len(lines)
+    )
+
+
+@pytest.mark.parametrize(
+    "pages, text",
+    [
+        pytest.param([numbers(range(1, 7), 60) + rows(OAKS)], " ".join(OAKS), id="numbers of lines"),
+        pytest.param(
+            [b"".join(numbers(range(9 + i, 10 + i), 68, 700 - 12 * i, size=6) + rows([line], 80, 700 - 12 * i)
+                      for i, line in enumerate(OAKS))],
+            " ".join(OAKS),
+            id="numbers drawn with their lines, near to them",
+        ),
+        pytest.param(
+            [rows(4 * OAKS, step=24) + numbers(range(1, 25), 400, step=24, every=5)],
+            " ".join(4 * OAKS),
+            id="every fifth number, at the right, in double spacing",
+        ),
+        pytest.param(
+            [numbers(range(1, 7), 60) + rows(OAKS[:6]), numbers(range(7, 9), 60) + rows(["and so", "on."])],
+            " ".join([*OAKS[:6], "and so on."]),
+            id="a last page with few numbers",
+        ),
+        pytest.param(
+            [b"".join(place_text(60, 700 - 24 * i, str(i + 1), 10) + rows([line, "etc."], 80, 700 - 24 * i)
+                      for i, line in enumerate(OAKS))],
+            " ".join(f"{i} {line} etc." for i, line in enumerate(OAKS, 1)),
+            id="numbers of items stay",
+        ),
+        pytest.param(
+            [place_text(80, 688, "K", 24) + rows(["ELP grows where the coast", "is cold, as all divers"], 100)
+             + rows(["know who were there in the spring."], top=676)],
+            "KELP grows where the coast is cold, as all divers know who were there in the spring.",
+            id="a large first letter",
+        ),
+        pytest.param(
+            [rows(["ELP grows where the coast", "is cold, as all divers"], 100) + place_text(80, 688, "K", 24)
+             + rows(["know who were there in the spring."], top=676)],
+            "KELP grows where the coast is cold, as all divers know who were there in the spring.",
+            id="a large first letter, drawn later",
+        ),
+        pytest.param(
+            [rows(["We use a state-of-the-", "art and well-", "known X-", "ray of differ-", "ences here."])],
+            "We use a state-of-the-art and well-known X-ray of differences here.",
+            id="compounds at the ends of lines",
+        ),
+        pytest.param(
+            [b"".join([
+                place_text(80, 700, "They removed all the urchins", 10), place_text(193, 704, "3,12", 6),
+                place_text(206, 700, "from areas of 10", 10), place_text(272, 704, "6", 6),
+                place_text(278, 700, "km", 10), place_text(291, 704, "2", 6)]),
+             rows(OAKS)],
+            "They removed all the urchins ³,¹² from areas of 10^6 km² " + " ".join(OAKS),
+            id="numbers above the line",
+        ),
+        pytest.param(
+            [rows(KELP), b"q 0 1 -1 0 612 0 cm\n" + rows(OAKS, top=500) + b"Q\n"],
+            " ".join(KELP + OAKS),
+            id="a page on its side",
+        ),
+        pytest.param([together((60, OAKS), (246, KELP))], " ".join(OAKS + KELP), id="a narrow gutter"),
+        pytest.param(
+            [together((40, OAKS), (235, KELP), (430, OAKS))], " ".join(OAKS + KELP + OAKS), id="three columns"
+        ),
+        pytest.param(
+            [rows(OAKS[:4]) + rows(["Figure 1: The kelp by years."], top=600) + rows(OAKS[4:], top=560)],
+            " ".join([*OAKS, "Figure 1: The kelp by years."]),
+            id="a caption as large as the text",
+        ),
+    ],
+)  # fmt: skip
+def test_layouts_of_pages(pages: list[bytes], text: str) -> None:
+    assert " ".join(part.text for part in read_pdf(write_pdf(pages)).paragraphs) == text
 
 
 def test_a_paragraph_may_begin_with_a_heading_and_have_code() -> None:
@@ -200,7 +322,7 @@ def test_lines_across_both_columns_divide_a_page() -> None:
             for side, left in (("L", 50), ("R", 320))
         ),
     ]
-    found = [line.text for line in by_columns(rows, 612)]
+    found = [line.text for line in by_columns(rows)]
     assert found[1:] == [f"{side} {i}" for side in "LR" for i in range(9)]
 
 

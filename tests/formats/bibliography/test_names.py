@@ -172,3 +172,9 @@ def test_names_survive_bibtex_csl_and_ris(names: list[Name], more: list[Name]) -
 def test_any_text_has_names_or_none(text: str) -> None:
     for name in parse_names(latex_to_names(text)):
         assert name.full and parse_name(name.bibtex()).full
+
+
+@pytest.mark.parametrize("piece", [",", " , ", "and ", "{},", "von ", "et al, "])
+def test_adverse_names_are_read_in_linear_time(piece: str) -> None:
+    """Each would take minutes in quadratic time."""
+    parse_names(piece * (100_000 // len(piece)))

@@ -13,7 +13,7 @@ from citerec.datasets.building.readers import find_files
 from citerec.formats.drafts.bibliographies import References
 from citerec.formats.drafts.inputs import Inputs
 from citerec.formats.drafts.language import Language, Source
-from citerec.formats.drafts.languages import LANGUAGES, language_of
+from citerec.formats.drafts.languages import language_of, languages
 from citerec.formats.drafts.latex import LATEX
 from citerec.tests.formats.articles.test_layouts import documents
 
@@ -25,6 +25,14 @@ KEYS = {
         (r"\volcite{2}{a} \pvolcite[see]{3}[4]{b} \Volcite{1}[p.~5]{c}", "a b c"),
         (r"\volcites{1}{a}{2}{b} \ftvolcite{7}{c}", "a b c"),
         (r"\citefield{a}{title} \citelist{b}{publisher} \citename{c}{author} \citeurl{d}", "a b c d"),
+        (
+            r"\textcquote[see][3]{a}[.]{text, x} \blockcquote*{b}{text} \hybridblockcquote{german}{c}{t}",
+            "a b c",
+        ),
+        (r"\foreigntextcquote{german}[3]{a}{Wort} \begin{displaycquote}[4]{b}Q\end{displaycquote}", "a b"),
+        (r"\begin{foreigndisplaycquote}{german}{a}Q\end{foreigndisplaycquote} \mycquoted{x}", "a"),
+        (r"\apud{a}{b} \apudonline[p.~2]{c}{d} \apudx{e}{f} \citecolor{red}", "a b c d"),
+        (r"\lstinline[style=inline]!\cite{a}! \mintinline{tex}|\cite{b}| \cite{c}", "c"),
         (r"\citep[see \citealp{b}, and \citet[p.~2]{c}]{a} \cite{d}", "b c a d"),
         (r"\cite[{see [1]}]{a} \cite[as in [2]][3]{b}", "a b"),
         ("\\cite{a,% first, second\n  b}\\cite%\n  {c}", "a b c"),
@@ -90,6 +98,8 @@ def test_keys(suffix: str, text: str, keys: str) -> None:
     ("suffix", "text", "filled"),
     [
         (".tex", r"\cites(see)[1]{a}[2]{?}", r"\cites(see)[1]{a}[2]{new}"),
+        (".tex", r"\textcquote[3]{?}[.]{text}", r"\textcquote[3]{new}[.]{text}"),
+        (".tex", r"\begin{displaycquote}[4]{?}", r"\begin{displaycquote}[4]{new}"),
         (".tex", r"\volcite{2}[p]{?}", r"\volcite{2}[p]{new}"),
         (".tex", r"\cite{a, TODO, ?}", r"\cite{a, new, ?}"),
         (".tex", r"\nocite{?}", None),
@@ -116,7 +126,8 @@ def test_missing_keys_are_filled(suffix: str, text: str, filled: str | None) -> 
 
 
 @given(
-    st.sampled_from(LANGUAGES), st.text(st.sampled_from('\\{}[]()<>@%#*_`-:;,?&."=+\n acite'), max_size=60)
+    st.sampled_from([*languages()]),
+    st.text(st.sampled_from('\\{}[]()<>@%#*_`-:;,?&."=+\n acite'), max_size=60),
 )
 def test_citations_are_in_order_and_apart(language: Language, text: str) -> None:
     end = 0

@@ -10,6 +10,8 @@ import pytest
 from citerec.base.errors import InputError
 from citerec.datasets.building.readers import find_files
 from citerec.formats.documents import FullText, Metadata, Reference
+from citerec.formats.drafts.inputs import Inputs
+from citerec.formats.drafts.markdown import MARKDOWN
 from citerec.tests.formats.articles.test_layouts import documents
 
 ARTICLE = r"""---
@@ -220,3 +222,53 @@ def test_inputs_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     write(tmp_path, {"a.md": "{{< include b.md >}}" * 6, "b.md": "b"})
     with pytest.raises(InputError, match=r"\.md: the document has more than 5 inputs"):
         documents(tmp_path / "a.md")
+
+
+def test_aliases_of_yaml_are_written_out_up_to_a_size(tmp_path: Path) -> None:
+    lines = ["l0: &l0 [a, a, a, a, a, a, a, a, a, a]"]
+    lines += [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 10)]
+    path = tmp_path / "a.md"
+    for front, why in (("\n".join(lines), "stand for too much"), ("a: &a [*a]", "stands for itself")):
+        path.write_text(f"---\n{front}\n---\nTrees [@a].")
+        with pytest.raises(InputError, match=why):
+            MARKDOWN.read(path, Inputs())
+    path.write_text(
+        "---\nbase: &b {id: a, title: Trees}\nreferences: [{<<: *b, id: c}, *b]\n---\nTrees [@c]."
+    )
+    assert MARKDOWN.read(path, Inputs()).references.entries(["c"])["c"].title == "Trees"
+
+
+BOOK = "@book{kelp, title={Kelp}, author={Reis, Ana}, year=2001}\n"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.md": "Text [@kelp].\n\n---\nreferences:\n- id: kelp\n  type: book\n  title: Kelp\n..."},
+        {"a.md": "# Kelp\n\nText [@kelp].\n\n---\nbibliography: x/r.bib\n---\n", "x/r.bib": BOOK},
+        {"a.md": "---\ntitle: One\n---\n\n---\nbibliography: x/r.bib\n---\n\nText [@kelp].", "x/r.bib": BOOK},
+        {"_quarto.yml": "bibliography: x/r.bib", "x/r.bib": BOOK, "p/q/s/a.qmd": "Text [@kelp]."},
+        {"_quarto.yml": "project: {type: website}", "p/q/a.qmd": "Text [@kelp].",
+         "p/_metadata.yml": "bibliography: r.bib", "p/r.bib": BOOK},
+        {"_quarto.yml": "metadata-files: [m/meta.yml]", "m/meta.yml": "bibliography: [r.bib]",
+         "m/r.bib": BOOK, "a.qmd": "Text [@kelp]."},
+        {"_quarto.yml": "bibliography: r.bib", "r.bib": "", "x/r.bib": BOOK,
+         "a.qmd": "---\nbibliography: x/r.bib\n---\nText [@kelp]."},
+        {"a.qmd": "---\nbibliography: x/r.bib\nformat: {pdf: {include-before-body: b.md}}\n---\nText.",
+         "b.md": "Before [@kelp].", "x/r.bib": BOOK},
+    ],
+)  # fmt: skip
+def test_places_of_metadata(files: dict[str, str], tmp_path: Path) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    [path] = tmp_path.rglob("a.*")
+    source = MARKDOWN.read(path, Inputs())
+    assert [*source.keys] == ["kelp"]
+    assert source.references.entries(["kelp"])["kelp"].title == "Kelp"
+
+
+def test_yaml_in_code_and_between_rules_is_text() -> None:
+    text = "A [@a].\n\n```\n\n---\nbibliography: x.bib\n---\n```\n\n---\n\nB [@b]\n\n---\n"
+    assert MARKDOWN.bibliographies(text) == []
+    assert [key.key for key in MARKDOWN.keys(text)] == ["a", "b"]

@@ -123,7 +123,12 @@ def test_notes_follow_their_paragraphs(suffix: str, tmp_path: Path) -> None:
     path = write(tmp_path / f"a{suffix}", document, more)
     language = office(suffix)
     text = language.text(path)
-    assert text == "Trees grow.\nOld [CITE].\nDry.\nDry.\nAnd die.\n"
+    first, second = (f"\x05{number}\x05" for number in (1, 2))
+    assert text == (
+        f"Trees\x041\x04 grow\x042\x04.\n{first}Old [CITE].\n{second}Dry.\n{second}Dry.\nAnd die.\n"
+    )
+    [shown] = language.paragraphs(text.replace("[CITE]", "[@a]"))[0]
+    assert shown.text == "Trees (Old [1]) grow. Dry. Dry. And die."
     at = text.index("[")
     copy = tmp_path / f"b{suffix}"
     copy.write_bytes(language.written(path, [(at, at + 6, "[@ABCD2345]")], ITEMS, False))

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from citerec.formats.drafts.inputs import Inputs
+from citerec.base.errors import InputError
+from citerec.formats.drafts.inputs import Inputs, decode_text, encoded_like, exact_text
 from citerec.formats.drafts.languages import language_of
+from citerec.formats.drafts.latex import LATEX
 
 DRAFTS = {
+    ".tex": (
+        "\\documentclass[ngerman]{article}\n\\usepackage{babel}\n\\ifnumequal{1}{0}{\\newcommand*{\\autocite}[1]{}}{}\n"
+        '\\begin{document}\nSo h"aufig die Stra"se \\textcquote[3]{a}{es ist so}, "`Pe"=Pa"\' und <<so>> '
+        '\\autocite{h"a} in \\vref{fig:c}\\subref{s:a} \\hyperref[fig:c]{Bild} \\lstinline[style=x]!f y! '
+        "\\mintinline{java}{run} \\addcontentsline{toc}{section}{Nie}.\n\\end{document}",
+        "So häufig die Straße [1]es ist so, „Pe-Pa“ und «so» [2] in Bild f y run .",
+    ),
     ".md": (
         "We use the `lme4` package [@a], ``brms`` and `r nrow(x)` rows of `x <- y[1]`.\n\n"
         "H~2~O ~~was~~ 10^th^ &mdash; [[Notes|notes]] {{< pagebreak >}} [@b]\n\n"
@@ -45,6 +55,43 @@ def test_words_are_left(tmp_path: Path, suffix: str) -> None:
     draft, text = DRAFTS[suffix]
     (path := tmp_path / f"a{suffix}").write_text(draft, encoding="utf-8")
     assert text_of(path) == text
+
+
+def test_keys_in_a_caption_with_a_short_form_and_in_columns(tmp_path: Path) -> None:
+    (path := tmp_path / "a.tex").write_text(
+        "\\documentclass{a}\\begin{document}Text.\n"
+        "\\begin{table}\\caption[short]\n{Long words \\cite{\uf000a}.}"
+        "\n\\begin{tabular}{|l|p{3cm}|}one & two \\cite{\uf000b}\\end{tabular}\\end{table}\\end{document}"
+    )
+    paragraphs, _ = LATEX.paragraphs(LATEX.read(path, Inputs(Path.read_text)).text)
+    text = " ".join(part.text for part in paragraphs)
+    assert "Long words [1]." in text and "one two [2]" in " ".join(text.split())
+    assert "3cm" not in text and "|" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "declared"),
+    [
+        ("cp1251", "Методы анализа данных, Иванов И. И.", ""),
+        ("gb18030", "基于BERT模型的文本分类, 王小明", ""),
+        ("latin2", "Štěpán Dvořák, Łódź", ""),
+        ("latin1", "Müller à Paris", ""),
+        ("iso-8859-7", "Ανάλυση δεδομένων", "\\usepackage[iso-8859-7]{inputenc}\n"),
+        ("cp1253", "Ανάλυση δεδομένων", "% Encoding: windows-1253\n"),
+    ],
+)
+def test_files_in_other_encodings_are_read_and_written_again(
+    name: str, text: str, declared: str, tmp_path: Path
+) -> None:
+    (path := tmp_path / "a.tex").write_bytes(f"{declared}{text}\n".encode(name))
+    assert decode_text(path).endswith(f"{text}\n") and exact_text(path) == f"{declared}{text}\n"
+    assert encoded_like(path, f"{declared}{text} a") == f"{declared}{text} a".encode(name)
+    with (
+        pytest.raises(InputError, match="its encoding has no ☃; convert it")
+        if name != "gb18030"
+        else nullcontext()
+    ):
+        encoded_like(path, "☃")
 
 
 def test_text_within_rules_and_functions_of_typst_is_read(tmp_path: Path) -> None:

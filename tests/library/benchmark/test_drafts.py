@@ -240,11 +240,17 @@ def by_hand(folder: Path, main: str, library: Path, command: str) -> list[tuple[
         elsewhere = [ids[key] for of in draft.places if of is not place for key in of.replaced if key in ids]
         beside = [ids[key] for key in place.beside if key in ids]
         query, filters = Query(place.context, draft.title, draft.abstract), Filters()
-        if command == "draft":
-            cited = [[ids[key] for key in keys if key in ids] for _, keys in draft.passages]
-            passages = CitingPassages([context for context, _ in draft.passages], cited)
+        if command != "ask":
+            context, row, rows = place.context, place.passage, len(draft.passages)
+            if command == "written":
+                rows, context = row, context[: context.index("TARGETCIT") + len("TARGETCIT")]
+                before = {ids[key] for _, keys in draft.passages[:row] for key in keys if key in ids}
+                elsewhere = [paper for paper in elsewhere if paper in before]
+                beside = [paper for paper in beside if paper in before]
+            cited = [[ids[key] for key in keys if key in ids] for _, keys in draft.passages[:rows]]
+            passages = CitingPassages([context for context, _ in draft.passages[:rows]], cited)
             about = draft.title, draft.abstract, draft.year, tuple(elsewhere), None, passages
-            query = Query(place.context, *about, place.passage)
+            query = Query(context, *about, row)
             filters = Filters(exclude=beside)
         found = recommender.ranked(Request(query, filters), 100).ids
         targets = {key: ids[key] for key in place.replaced if key in ids}
@@ -279,7 +285,7 @@ def test_numbers_are_those_by_hand(folder: Path, tmp_path: Path, model: str) -> 
             sources = bibs
         for name, source in sources.items():
             build(BuildSettings(library=str(libraries[name]), source=source, model=option))
-        for command in ("ask", "draft"):
+        for command in ("ask", "draft", "written"):
             means: dict[str, list[float]] = {"recall@10": [], "mrr": [], "hit@1": []}
             for name, main in MAINS.items():
                 ranks = by_hand(folder / name, main, libraries[name], command)
@@ -335,6 +341,16 @@ def test_bm25_reads_names_and_years_and_prefers_what_the_draft_cites_elsewhere(
     np.testing.assert_allclose(again.scores[0, :4], sorted(scores.values(), reverse=True), rtol=1e-6)
 
 
+def test_a_mark_with_nothing_before_it_is_asked_with_the_title(folder: Path, tmp_path: Path) -> None:
+    notes = NOTES.replace(
+        "# Words", "# Words\n\n[@porter] translates machines automatically and evaluates.\n"
+    )
+    (folder / "notes" / "notes.md").write_text(notes)
+    run(folder, tmp_path / "out", protocols=("as_is",), commands=("ask", "written"))
+    ranks = read_results(tmp_path / "out" / PARTS)[1].ranks["model"]
+    assert ranks["as_is/ask"].rank[0] > 1 and ranks["as_is/written"].rank[0] == 1
+
+
 def test_halves_and_counts(folder: Path, tmp_path: Path) -> None:
     metrics = run(folder, tmp_path / "out", protocols=("as_is",), commands=("ask",))["as_is/ask"]
     paper = read_results(tmp_path / "out" / PARTS)[2]
@@ -364,7 +380,7 @@ def test_means(pairs: list[tuple[int, bool]]) -> None:
     places = [rank for rank, _ in pairs]
     ranks = {"model": {"g": Ranks(places, places)}}
     again = [int(again) for _, again in pairs]
-    of = result(again=again, starts=[1] * len(pairs), ranks=ranks, calibrated=False)
+    of = result(again=again, mentioned=again, starts=[1] * len(pairs), ranks=ranks, calibrated=False)
     found = of.means("model", "g")
     for prefix, kept in (("", {True, False}), ("again/", {True}), ("first/", {False})):
         chosen = [rank for rank, again in pairs if again in kept]
@@ -383,7 +399,9 @@ def test_means(pairs: list[tuple[int, bool]]) -> None:
 
 def test_certainty_is_that_of_the_best_paper_of_each_citation() -> None:
     ranks = Ranks([1, 1, 0, 2], [1, 1, 0, 2], [-0.5, -1.0, None, -2.0], [-0.5, -0.5, None, -1.0])
-    of = result(again=[0] * 4, starts=[1, 0, 1, 1], ranks={"model": {"g": ranks}}, calibrated=True)
+    of = result(
+        again=[0] * 4, mentioned=[0] * 4, starts=[1, 0, 1, 1], ranks={"model": {"g": ranks}}, calibrated=True
+    )
     sure, right = of.certainty("model", "g")
     np.testing.assert_allclose(sure, [math.exp(-0.5), 0, math.exp(-1)])
     assert right.tolist() == [1, 0, 0]
@@ -443,7 +461,7 @@ def test_a_list_says_which_files(folder: Path, tmp_path: Path) -> None:
         (None, {}, r"needs drafts=FOLDER; citerec data drafts"),
         ("missing", {}, r"missing: no such folder; citerec data drafts output=.*missing fetches some"),
         ("empty", {}, r"empty: no LaTeX or Markdown draft that cites its \.bib files"),
-        ("latin", {}, r"no LaTeX or Markdown draft.*a\.tex: is not UTF-8 \(line 3\)"),
+        ("mixed", {}, r"no LaTeX or Markdown draft.*a\.tex: is not UTF-8 \(line 3\)"),
         ("unnamed", {}, r"no LaTeX or Markdown draft.*names no \.bib file that is in its folder"),
         ("mine", {"protocols": ()}, r"benchmark\.protocols: list at least one value"),
         ("mine", {"commands": ("guess",)}, r"commands.*guess"),
@@ -455,10 +473,11 @@ def test_a_list_says_which_files(folder: Path, tmp_path: Path) -> None:
 )
 def test_bad_input(folder: Path, drafts: str | None, options: dict[str, Any], message: str) -> None:
     place = folder.parent
-    for name, text in {"latin": PAPER, "unnamed": PAPER.replace(r"\bibliography{refs}", "")}.items():
+    unnamed = PAPER.replace(r"\bibliography{refs}", "")
+    mixed = PAPER.replace("Parsing", "Pars\xe9").encode("latin-1") + "% é".encode()
+    for name, content in {"mixed": mixed, "unnamed": unnamed.encode()}.items():
         (place / name).mkdir()
-        encoding = "latin-1" if name == "latin" else "utf-8"
-        (place / name / "a.tex").write_text(text.replace("Parsing", "Pars\xe9"), encoding)
+        (place / name / "a.tex").write_bytes(content)
     (place / "empty").mkdir()
     settings = {"drafts": drafts and str(place / drafts), "model": "bm25"} | options
     with pytest.raises(InputError, match=message) as error:

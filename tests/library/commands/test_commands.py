@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library import MANIFEST
 from citerec.library.ask.recommender import Recommender
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
+from citerec.recommend import with_library
 from citerec.tests.conftest import CONTEXTS, PAPERS, Run
 from citerec.tests.library.conftest import papers_of
 
@@ -420,3 +423,30 @@ def test_contexts_of_own_drafts(bib: Path, run: Run, caplog: pytest.LogCaptureFi
         code, _, err = run("build", f"contexts={name}", *build)
         line = err.replace(f"{bib.parent}/", "")
         assert code == 2 and line.startswith(f"error: contexts={name}: {reason}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        ("draft mine a.tex k=3", "library=mine a.tex k=3"),
+        ("draft a.tex mine k=3", "library=mine a.tex k=3"),
+        ("check a.md mine", "library=mine a.md"),
+        ("check a.md", "a.md"),
+        ("ask words mine", "library=mine words"),
+        ("draft a.tex", "library is required; found the library mine; go on with: citerec draft mine a.tex"),
+        ("ask mine a.tex", "a.tex is a draft; its missing citations: citerec draft LIBRARY a.tex"),
+        ("ask libary=mine words", "libary: there is no such option; did you mean library?"),
+    ],
+)
+def test_files_are_told_by_their_suffix_and_options_by_the_nearest_name(
+    arguments: str, read: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / MANIFEST).touch()
+    (tmp_path / "a.tex").touch()
+    monkeypatch.chdir(tmp_path)
+    name, *options = arguments.split()
+    try:
+        assert " ".join(with_library(name, options)) == read
+    except InputError as error:
+        assert str(error) == read

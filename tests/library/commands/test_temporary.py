@@ -144,7 +144,7 @@ def test_the_library_to_build_is_the_first_argument(run: Run) -> None:
 def test_the_command_alone_says_how_to_go_on(folder: Path) -> None:
     Zotero([]).write(folder / "home" / "Zotero" / "zotero.sqlite")
     Path("a.bib").touch()
-    code = "import sys, citerec.__main__ as m; m.main(); assert 'numba' not in sys.modules"
+    code = "import sys, citerec.__main__ as m; m.main(); assert 'pyarrow' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     found, _, command, _, last = done.stdout.splitlines()

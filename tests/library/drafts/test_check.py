@@ -116,16 +116,18 @@ def test_a_library_knows_keys_and_published_versions(run: Run, library: str) -> 
 def test_spans_are_those_of_the_commands(run: Run) -> None:
     draft = read_checked(Path("draft.tex"))
     for one in draft.citations:
-        text = one.file.read_text()
+        text = one.file.read_bytes().decode()
         assert one.key in text[one.start : one.end] and text[one.start : one.end].startswith("\\cite")
     assert {one.kind for one in find_problems(draft)} == {"unknown", "duplicate", "preprint", "uncited"}
 
 
-def test_markdown(run: Run) -> None:
-    Path("draft.md").write_text(
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_markdown(run: Run, ends: str) -> None:
+    text = (
         "---\nbibliography: [refs.bib, more.json]\nnocite: |\n  @mentioned, @unused\n---\n"
         "As @lee2020 and [see @nobody; @inJson; @fig:one] say, `@code` (https://x.org/@name) [@?].\n"
     )
+    Path("draft.md").write_bytes(text.replace("\n", ends).encode())
     Path("more.json").write_text('[{"id": "inJson", "title": "T"}]')
     lines = run("draft.md")[1].splitlines()
     assert lines[0] == "draft.md:6: nobody is unknown in refs.bib or more.json"

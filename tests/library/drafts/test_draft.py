@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from base64 import b64decode
 from collections import Counter
 from dataclasses import replace
@@ -23,6 +24,7 @@ from rich.console import Console
 
 from citerec.base.errors import InputError
 from citerec.datasets.building.contexts import cut_window, find_citations
+from citerec.datasets.records import SURROUNDINGS, WINDOW
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.drafts.latex import LATEX
 from citerec.formats.drafts.org import ORG as ORG_MODE
@@ -32,7 +34,6 @@ from citerec.library.drafts.reader import Draft, draft_language, read_draft
 from citerec.library.drafts.suggest import draft, report, suggest
 from citerec.library.papers.library import Library
 from citerec.library.settings import DraftSettings
-from citerec.retrieval.queries import SURROUNDINGS, WINDOW
 
 SHELF = [
     ("bert", "devlin2019bert", "BERT: Pre-training of Deep Transformers", "Language models BERT."),
@@ -104,6 +105,34 @@ We parse sentences.
 """
 
 
+CALLED = {
+    ".md": "Trees grow in practice.[^a] Cats purr.[^b] Dogs bark.[@?] We ask.^[As [@?] do.]\n\n"
+    "[^a]: [@?].\n[^b]: See\n  [@?]. Then stop.\n",
+    ".tex": r"""\begin{document}Trees grow in practice.\footnote{\cite{?}.} Cats purr.\footnote{See
+    \cite{?}. Then stop.} Dogs bark.\cite{?} We ask.\footnote{As \cite{?} do.}\end{document}""",
+    ".org": "Trees grow in practice.[fn:1] Cats purr.[fn:: See [cite:@?]. Then stop.] Dogs bark.[cite:@?] "
+    "We ask.[fn:2]\n\n[fn:1] [cite:@?].\n[fn:2] As [cite:@?] do.",
+    ".typ": "Trees grow in practice.#footnote[@?.] Cats purr.#footnote[See #cite(<?>). Then stop.] "
+    "Dogs bark.@? We ask.#footnote[As @? do.]",
+}
+
+
+@pytest.mark.parametrize("suffix", CALLED)
+def test_a_note_is_read_in_the_sentence_that_calls_it(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_text(CALLED[suffix])
+    places = read_draft(path).places
+    assert {place.sentence.rstrip(".") for place in places} == {
+        "Trees grow in practice ([CITE])",
+        "Cats purr (See [CITE]; Then stop)",
+        "Dogs bark [CITE]",
+        "We ask (As [CITE] do)",
+    }
+    whole = "Trees grow in practice (). Cats purr (See ; Then stop). Dogs bark . We ask (As  do)."
+    for place in places:
+        assert re.sub(r"\[?(TARGET|OTHER)CIT\]?", "", place.context) == whole
+
+
 @pytest.fixture(scope="module")
 def recommender(tmp_path_factory: pytest.TempPathFactory) -> Recommender:
     path = tmp_path_factory.mktemp("library") / "mine"
@@ -157,7 +186,7 @@ def test_sentences_and_the_keys_they_cite(folder: Path) -> None:
     assert "BERT [?]" in gpt.sentence and "[improving, CITE]" in gpt.sentence
     assert adam.sentence == "Steps are those of Adam [CITE]." and adam.beside == ()
     assert caption.context == "Gradients [TARGETCIT] at work.", "captions and footnotes are read apart"
-    assert footnote.sentence.endswith("Its parser is greedy [CITE]..")
+    assert footnote.sentence == "The treebank is old (Its parser is greedy [CITE])."
     assert "treebank is old" in footnote.context
 
 
@@ -168,6 +197,20 @@ def test_passages_are_those_of_all_citations_in_order(folder: Path) -> None:
     for place in found.places:
         context, cited = found.passages[place.passage]
         assert context == place.context and not cited
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_paragraph_with_a_note_gives_its_passages_once(folder: Path, masked: bool) -> None:
+    """Else a masked citation stands among the passages, with its answer."""
+    text = (
+        r"Trees are parsed~\cite{%s} by stacks~\cite{stack}.\footnote{Greedily~\cite{?} or not~\cite{beam}.}"
+    )
+    (folder / "note.tex").write_text(f"{text % 'tree'}\n\n{text % 'forest'}\n")
+    (folder / "refs.bib").touch()
+    draft = read_draft(folder / "note.tex", bibs=[folder / "refs.bib"], masked=masked)
+    cited = [key for _, keys in draft.passages for key in keys if key != "?"]
+    assert sorted(cited) == sorted(["tree", "forest", *["stack", "beam"] * 2]), "each citation once"
+    assert [draft.passages[place.passage][0] for place in draft.places] == [p.context for p in draft.places]
 
 
 def test_a_context_equals_that_of_a_citation_with_a_key(folder: Path) -> None:
@@ -436,7 +479,7 @@ def test_marks_in_markdown(text: str, contexts: list[str], tmp_path: Path) -> No
         ("a.doc", b"PK\0", "convert it first, e.g. with pandoc"),
         ("a.tex", b"%PDF-1.5 \x00", "is a PDF"),
         ("a.tex", b"\x7fELF\0\0", "is not text"),
-        ("a.tex", "é".encode("latin-1"), r"is not UTF-8 \(line 1\)"),
+        ("a.tex", "é\n".encode("latin-1") + "ü".encode(), r"is not UTF-8 \(line 1\)"),
         ("a.tex", b"", "no missing citations"),
         ("a.md", b"---\ntitle: [a\n---\n[@?] trees", "is not YAML"),
         ("a.tex", None, "no such file"),
@@ -464,6 +507,41 @@ def test_any_text_is_a_draft_or_a_one_line_error(tmp_path: Path, text: str, kind
         assert "\n" not in str(error)
     else:
         assert all(place.context.count("TARGETCIT") == 1 for place in found.places)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "piece"),
+    [
+        (".md", "Trees grow [CITE]. "),
+        (".md", "[@?;"),
+        (".md", "Trees grow.^[See [@?].] "),
+        (".tex", r"Trees grow \cite{?}. "),
+        (".tex", r"\item Trees \cite{?}, "),
+        (".tex", r"\cite[a]["),
+        (".org", "Trees grow.[fn:: See [cite:@?].] "),
+        (".typ", "Trees grow.#footnote[See @?.] "),
+    ],
+)
+def test_twice_the_text_is_twice_the_work(suffix: str, piece: str, tmp_path: Path) -> None:
+    path, mark = tmp_path / f"a{suffix}", draft_language(Path(f"a{suffix}")).cite("?")
+
+    def work(times: int) -> int:
+        path.write_text(f"Trees {mark}. {piece * times}")
+        calls = 0
+
+        def count(*_: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        sys.setprofile(count)
+        try:
+            read_draft(path)
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    work(1)  # what is read or made once
+    assert work(200) < 3 * work(100)
 
 
 def test_the_example() -> None:
@@ -810,3 +888,25 @@ def test_papers_cited_elsewhere_are_marked_beside_k_others(folder: Path, recomme
     out = io.StringIO()
     report(made, Console(file=out, width=100))
     assert "already cited in this draft" in out.getvalue()
+
+
+def test_a_key_belongs_to_its_own_entry(tmp_path: Path) -> None:
+    same = {"title": "Deep Sampling of Graphs", "authors": ("Wei Zhang",)}
+    papers = [
+        LibraryPaper("pre", "zhang2017", year=2017, venue="arXiv", **same),
+        LibraryPaper("pub", "zhang2021", year=2021, venue="Journal", doi="10.1/z", **same),
+    ]
+    Library.create(tmp_path / "mine", papers, model="bm25")
+    recommender = Recommender.open(tmp_path / "mine")
+    entry = "@article{%s, title={Deep sampling of graphs}, author={Zhang, Wei}, year=%s}\n"
+    for cited, year in (("zhang2021", 2021), ("mine", 2021), ("zhang2017", 2017)):
+        (tmp_path / "a.bib").write_text(entry % (cited, year))
+        (tmp_path / "a.tex").write_text(
+            rf"Graphs \cite{{{cited}}}. Sampling of graphs \cite{{?}}.\bibliography{{a}}"
+        )
+        [found] = suggest(read_draft(tmp_path / "a.tex"), recommender, 5).papers
+        keys = {paper.year: (paper.key, paper.cited) for paper in found}
+        others = {"zhang2017": 2017, "zhang2021": 2021}
+        assert keys == {
+            other: (cited if other == year else key, other == year) for key, other in others.items()
+        }

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from lsprotocol import types
 
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.formats.drafts.languages import LANGUAGES
+from citerec.formats.drafts.languages import languages
 from citerec.library.editor.documents import Document, citation_at, outline, sentence_end_at
 from citerec.library.editor.features import Features
 from citerec.library.papers.library import Library
 from citerec.library.settings import LspSettings
 
 ENCODINGS = {"utf-8": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
-WRITTEN = [language for language in LANGUAGES if language.ids]
+WRITTEN = [language for language in languages() if language.ids]
 """Those of text editors."""
 NAMES = [f"a{language.suffixes[0]}" for language in WRITTEN]
 LETTERS = st.text(st.sampled_from("ab é漢😋\r\n\u2028\x0c"), max_size=12)

@@ -198,9 +198,6 @@ def test_nothing_has_the_typed_letters(editor: Editor, folder: Path) -> None:
     assert editor.complete(uri, caret) == []
 
 
-@pytest.mark.xfail(
-    reason="since the ranker of 25 inputs, a few papers below the first ones stand elsewhere", strict=False
-)
 @pytest.mark.slow
 def test_the_order_is_that_of_citerec_draft(editor: Editor, library: Path, folder: Path) -> None:
     text = (EXAMPLES.parent / "draft.tex").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -342,3 +343,18 @@ def test_an_index_without_texts_is_none(tmp_path: Path) -> None:
     assert (report.papers, report.passages) == (0, 0)
     store = TextStore(tmp_path / "library" / FOLDER, create=True)
     assert update_index(tmp_path / "library" / FOLDER, store, HashedWords()) is None
+
+
+def test_a_text_of_zotero_that_is_no_file_of_its_folder_is_not_read(tmp_path: Path) -> None:
+    cache = tmp_path / "a" / ".zotero-ft-cache"
+    cache.parent.mkdir()
+    (tmp_path / "secret").write_text("Other text.")
+    for make, problem in (
+        (lambda: os.mkfifo(cache), "is not a file"),
+        (lambda: cache.symlink_to(tmp_path / "secret"), "is a link out of its folder"),
+        (lambda: cache.open("w").truncate(3 << 30), "has 3,221 MB"),
+    ):
+        make()
+        text = read_cache(cache.with_name("a.pdf"))
+        assert problem in text.problem and not text.parts
+        cache.unlink()

@@ -356,7 +356,14 @@ def test_other_formats(tmp_path: Path, name: str, content: Any, papers: Any, bad
             "has an unknown format; give .bib, .ris, .nbib, .enw, .ciw, .csv, EndNote's .xml, .json, ",
         ),
         ("a.nbib", "TI  - Lee", "has no records"),
-        ("a.enw", "%T Lee", "has no records"),
+        ("a.enw", "%% Lee", "has no records"),
+        ("a.xml", "<PubmedArticleSet><PubmedArticle/>", "is PubMed's XML, which is not read; export the"),
+        (
+            "a.rdf",
+            '<rdf:RDF xmlns:z="http://www.zotero.org/namespaces/export#">',
+            "is Zotero RDF, which is not",
+        ),
+        ("a.xml", '<mods xmlns="http://www.loc.gov/mods/v3">', "is MODS, which is not read; export RIS"),
         ("a.xml", "<xml><records/></xml>", "has no records"),
         ("a.xml", "<xml><records>", "malformed XML: "),
         ("a.xml", '<!DOCTYPE xml [<!ENTITY a "b">]><xml><records/></xml>', "declares a document type"),
@@ -478,6 +485,58 @@ def test_what_has_no_title_of_its_own_has_that_of_its_crossref(tmp_path: Path) -
     assert found["core"] == ("A tool: Core routine", ("Ann Lee",), 2019, "")
     assert found["part"] == ("A part", ("Bo Oak",), 2001, "A book")
     assert found["chapter"] == ("A chapter", (), 2001, "A book")
+
+
+RIS_HEAD, RIS_END = "TY  - JOUR\nTI  - Kelp\n", "ER  - \n"
+NBIB_ERIC = "OWN - ERIC\nTI  - Kelp\nAU  - Heron, Ida\nDP  - 2014\nJT  - Coasts\n"
+REFER = "%T Kelp\n%A Ida Heron\n%D 2014\n%J Coasts\n\n%T Oak\n%A Ana Reis\n%B Trees\n"
+WOS_BARE = (
+    "FN ISI\nVR 1.0\nPT J\nAU Heron, Ida (heron@example.edu)\nReis, Ana\nTI Kelp of two\ncoasts\nPY 2014\n"
+    "ER\n\nEF\n"
+)
+RETRACTED = "coasts (Retracted article. See vol. 3, 2012)"
+CHAPTER = (
+    "c:\n  type: Chapter\n  author: ['{Moss Team}']\n  parent: {type: Book, title: 'The {Kelp}', date: 800}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fields"),
+    [
+        ("a.ris", f"{RIS_HEAD}A1  - Heron, Ida\nAU  - Reis, Ana\n{RIS_END}",
+         {"authors": ("Ida Heron", "Ana Reis")}),
+        ("a.ris", f"{RIS_HEAD}AU  - Reis, Ana\nA1  - Heron, Ida\nA1  - Reis, Ana\n{RIS_END}",
+         {"authors": ("Ana Reis", "Ida Heron")}),
+        ("a.ris", f"{RIS_HEAD}Y1  - 2013/05/28\nPY  - 2013\nDA  - 2014/04/01\n{RIS_END}", {"year": 2014}),
+        ("a.ris", f"{RIS_HEAD}Y1  - 1900/01/01\nDA  - 1950\n{RIS_END}", {"year": 1950}),
+        ("a.ris", f"{RIS_HEAD}PY  - 2014\nY1  - 2013/05/28\n{RIS_END}", {"year": 2014}),
+        ("a.ris", f"{RIS_HEAD}N1  - doi: 10.1000/a(1)\n{RIS_END}", {"doi": "10.1000/a(1)"}),
+        ("a.ris", f"{RIS_HEAD}L3  - 10.1000/a\nN1  - see 10.1000/b\n{RIS_END}", {"doi": "10.1000/a"}),
+        ("a.ris", f"{RIS_HEAD}AU  - Talib, Karim Md.\nAU  - Roe, Bo, MD\n{RIS_END}",
+         {"authors": ("Karim Md. Talib", "Bo Roe MD")}),
+        ("a.ris", f"{RIS_HEAD}AU  - [Anonymous]\nAB  - [No abstract available]\n{RIS_END}",
+         {"authors": (), "abstract": ""}),
+        ("a.csv", "Title,Authors,Abstract,DOI,Extra\nKelp,[No author name available],N/A,,DOI: 10.1000/a\n",
+         {"authors": (), "abstract": "", "doi": "10.1000/a"}),
+        ("a.json", [{"type": "book", "title": "Kelp", "author": [{"literal": "None"}],
+                     "note": "DOI: 10.1000/a"}],
+         {"authors": (), "doi": "10.1000/a"}),
+        ("a.json", [{"type": "book", "title": "a &amp;lt; <mi>b</mi>",
+                     "published": {"date-parts": [[2006]]}}],
+         {"title": "a < b", "year": 2006}),
+        ("a.bib", "@book{k, title={Kelp}, author={王, 小明}, year={0050}, abstract={None}}",
+         {"authors": ("王小明",), "year": 50, "abstract": ""}),
+        ("a.ciw", WOS_BARE, {"title": "Kelp of two coasts", "authors": ("Ida Heron", "Ana Reis")}),
+        ("a.ciw", WOS_BARE.replace("(heron@example.edu)\n", "; "), {"authors": ("Ida Heron", "Ana Reis")}),
+        ("a.ciw", WOS_BARE.replace("coasts", RETRACTED), {"retracted": "its title"}),
+        ("a.nbib", NBIB_ERIC, {"title": "Kelp", "authors": ("Ida Heron",), "year": 2014, "venue": "Coasts"}),
+        ("a.enw", REFER, {"title": "Kelp", "authors": ("Ida Heron",), "year": 2014, "venue": "Coasts"}),
+        ("a.yml", CHAPTER, {"title": "The Kelp", "authors": ("Moss Team",), "year": 800}),
+    ],
+)  # fmt: skip
+def test_what_programs_write(tmp_path: Path, name: str, content: Any, fields: dict[str, Any]) -> None:
+    (paper, *_), bad = read(write(tmp_path / name, content))
+    assert {field: getattr(paper, field) for field in fields} == fields and not bad
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,26 @@ def test_a_surname_alone_finds_the_papers_of_that_author(library: Ranker) -> Non
         assert top(library, f"It is due to {family} TARGETCIT.")[0] in wrote
 
 
+@pytest.mark.parametrize(
+    ("author", "text"),
+    [
+        ("Hinton, Geoffrey", "Сеть была предложена в работе Хинтона TARGETCIT."),
+        ("Shcherbakov, Ivan", "как показали Щербаков и др. (2010) TARGETCIT"),
+        ("Sidorov, Ivan", "по Сидорову 2010 TARGETCIT"),
+        ("Papadopoulos, Nikos", "σύμφωνα με τον Παπαδόπουλο και τον Παπαδόπουλος (2010) TARGETCIT"),
+        ("Schneider, Anna", "wie Schneider u. a. (2010) TARGETCIT"),
+    ],
+)
+def test_names_in_other_letters_find_the_paper(tmp_path: Path, author: str, text: str) -> None:
+    others = [
+        PaperRecord(f"p{row}", word(3 + row), word(60 + row), 2010, (f"{word(90 + row)}, A.",))
+        for row in range(50)
+    ]
+    papers = [*others, PaperRecord("this", word(1), word(2), 2010, (author,))]
+    made = over_bm25(make_corpus(tmp_path / "store", papers, field="authors"), WEIGHTS | AUTHORS)
+    assert top(made, text)[0] == "this"
+
+
 def test_without_authors_nothing_changes(library: Ranker, tmp_path: Path) -> None:
     plain = [record._replace(fields=()) for record in RECORDS[:300]]
     made = over_bm25(make_corpus(tmp_path / "plain", plain), WEIGHTS | AUTHORS)

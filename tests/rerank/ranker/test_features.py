@@ -16,7 +16,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import prepare_store
-from citerec.datasets.records import TARGET_MARKER, PaperRecord, Source
+from citerec.datasets.records import SURROUNDINGS, TARGET_MARKER, PaperRecord, Source
 from citerec.hatten.nnselect.model import AverageRetriever
 from citerec.hatten.words.vectors import Embeddings, WordVectors
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics, keep_fields
@@ -42,7 +42,7 @@ from citerec.rerank.ranker.texts import (
 )
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.passages import CitedElsewhere, CitingPassages
-from citerec.retrieval.queries import SURROUNDINGS, Queries, Query, cut_around_mark
+from citerec.retrieval.queries import Queries, Query, cut_around_mark
 from citerec.tests.retrieval.test_every import question
 
 TERMS, TEXTS, PAPERS = 12, 9, 5

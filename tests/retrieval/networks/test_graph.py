@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,24 @@ def test_eight_bits_are_close_and_large_channels_do_not_spoil_them(
     assert smoothed < 0.06
     monkeypatch.setattr("citerec.retrieval.networks.graph.LARGE", 1e9)  # no channel is made smaller
     assert error("plain.onnx") > 1.1 * smoothed
+
+
+def test_words_of_four_bits_lose_nothing_that_had_four_bits(model: BertModel, tmp_path: Path) -> None:
+    exact, name = bert(model), "embeddings.word_embeddings.weight"
+    random = np.random.default_rng(3)
+    scales = random.uniform(0.01, 0.1, (WORDS, SIZE // 32, 1)).astype(np.float16).astype(np.float32)
+    words = random.integers(-8, 8, (WORDS, SIZE // 32, 32)) * scales
+    words[:, :, 0] = -8 * scales[..., 0]
+    weights = {**exact.weights, name: words.reshape(WORDS, SIZE).astype(np.float32)}
+    hidden = {}
+    for bits in (4, 8):
+        write_graph(replace(exact, weights=weights, word_bits=bits), tmp_path / f"{bits}.onnx")
+        network = Network(tmp_path / f"{bits}.onnx")
+        hidden[bits] = np.concatenate([network.run(ids) for ids in texts()])
+    write_graph(replace(exact, weights=weights), tmp_path / "exact.onnx", int8=False)
+    expected = np.concatenate([Network(tmp_path / "exact.onnx").run(ids) for ids in texts()])
+    wrong = {bits: float(np.abs(found - expected).mean()) for bits, found in hidden.items()}
+    assert wrong[4] < 0.06 and wrong[4] < 1.02 * wrong[8]
 
 
 def test_a_graph_of_other_weights_is_refused_and_files_are_the_same_each_time(

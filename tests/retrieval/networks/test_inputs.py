@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from citerec.base.errors import InputError
+from citerec.base.files import digest_file
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.networks.inputs import PAIR_ABSTRACT, InputReader, Lengths, names_of
-from citerec.retrieval.networks.networks import TOKENIZER
+from citerec.retrieval.networks.networks import ENCODER, MEANS, TOKENIZER, Networks
 from citerec.tests.datasets.conftest import write_corpus
 
 
@@ -87,3 +91,31 @@ def test_damaged_tokenisers_are_named(tmp_path: Path, reader: InputReader) -> No
     (tmp_path / "b.json").write_text(text)
     with pytest.raises(InputError, match=r"b\.json: the tokeniser has no \[MASK\]"):
         InputReader.open(tmp_path / "b.json", Lengths())
+
+
+def test_texts_of_a_kind_have_its_prefix_and_lose_the_nearest_mean(
+    tiny_networks: Path, tmp_path: Path
+) -> None:
+    plain, random = Networks.open(tiny_networks), np.random.default_rng(0)
+    for name in (ENCODER, TOKENIZER):
+        (tmp_path / name).write_bytes((tiny_networks / name).read_bytes())
+    reader = plain.reader
+    text, prefix = reader.subwords(["trees of graphs", "we parse"])
+    hidden = plain.encoder.run([reader.special["start"], *prefix, *text, reader.special["separator"]])
+    near = hidden.mean(axis=0) + random.normal(size=plain.dim).astype(np.float32) / 10
+    means = np.stack([near + 5, near, near - 5]).astype(np.float32)
+    save_file({"query": means}, tmp_path / MEANS)
+    manifest = json.loads((tiny_networks / "networks.json").read_text())
+    manifest["files"] = {name: digest_file(tmp_path / name) for name in (ENCODER, TOKENIZER, MEANS)}
+    manifest["prefixes"] = {"query": "we parse"}
+    (tmp_path / "networks.json").write_text(json.dumps(manifest))
+    networks = Networks.open(tmp_path)
+    [(vector, states)] = networks.read([text])
+    expected = hidden - near
+    np.testing.assert_allclose(
+        vector, expected.mean(axis=0) / np.linalg.norm(expected.mean(axis=0)), atol=1e-5
+    )
+    assert len(states) == len(text)
+    np.testing.assert_allclose(states[0], expected[3] / np.linalg.norm(expected[3]), atol=1e-5)
+    np.testing.assert_allclose(networks.vectors([text], kind="paper"), plain.vectors([text]), atol=1e-6)
+    assert networks.identity != plain.identity

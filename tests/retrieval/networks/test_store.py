@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citerec.base.errors import DamagedFile
+from citerec.base.errors import DamagedFile, InputError
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.networks import encoder as module
 from citerec.retrieval.networks.encoder import NetworkRetriever
@@ -118,8 +119,10 @@ def test_several_processes_see_each_others_papers(tmp_path: Path) -> None:
         lambda content: content[:-3],
         lambda content: content + b"0",
         lambda content: content[:-3] + bytes([content[-3] ^ 1]) + content[-2:],
+        lambda content: content.replace(b'"network":"a"', b'"network":"c"'),
+        lambda content: content.replace(b'"network"', b'"netwosk"'),
     ],
-    ids=["cut", "longer", "a bit flipped"],
+    ids=["cut", "longer", "a bit flipped", "of the network", "of its name"],
 )
 def test_damaged_files_are_named_and_their_papers_are_encoded_again(
     damage: Callable[[bytes], bytes], tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -209,3 +212,24 @@ def test_pairs_are_scored_once(
     np.testing.assert_allclose(found[2], expected, atol=1e-6)
     retriever.pair_scores([5, 6], rows[0])
     assert len(pairs) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "why"),
+    [
+        ("tokenizer.json", b'"model"', b'"model" ', "is not the file that"),
+        ("encoder.onnx", b"bert", b"berd", "is not the file that"),
+        ("networks.json", b'"dim": ', b'"dim": 1000000', "dim is 1000000"),
+    ],
+)
+def test_networks_are_those_that_were_written(
+    name: str, before: bytes, after: bytes, why: str, tmp_path: Path, tiny_networks: Path
+) -> None:
+    shutil.copytree(tiny_networks, tmp_path / "copy")
+    Networks.open(tmp_path / "copy").check()
+    content = (tmp_path / "copy" / name).read_bytes()
+    (tmp_path / "copy" / name).unlink()
+    (tmp_path / "copy" / name).write_bytes(content.replace(before, after, 1))
+    assert before in content
+    with pytest.raises(InputError, match=why):
+        Networks.open(tmp_path / "copy").check()

@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 from citerec.datasets.columns import Ragged, concat_ranges
 from citerec.datasets.inspect.tables import CorpusView, Line, Mask, Rows, Table, count_line
 from citerec.datasets.near_duplicates import SHINGLE_WORDS, exact_fraction, near_pairs, shingle_sets
-from citerec.formats.letters import normalise_title, title_key
+from citerec.formats.letters import normalise_title
 
 ALL = "all contexts"
-TWIN_TITLE_WORDS = 3
-"""Minimum title length of twins; two papers called "Introduction" are different papers."""
 
 
 class NearPairs:
@@ -111,96 +109,43 @@ def _share_targets(
     return np.bincount(np.intersect1d(keys(rows), keys(others)) // papers, minlength=len(rows))
 
 
-class PaperDuplicates:
-    """Papers [P] that may be duplicates of others.
-
-    Rows of other papers, or -1: `title` has the same title by letters and digits, `near` nearly the same
-    text, `text` the same words in title and abstract, `other_title` nearly the same text with another title.
-    A twin has nearly the same text, or the same title of three or more words. Masks: `twin_is_candidate` [P];
-    `twin_cites` [P, splits] if it has contexts in that split.
-    """
-
-    def __init__(
-        self, view: CorpusView, counted: Mask, title_lengths: NDArray[np.int64], least: float
-    ) -> None:
-        """counted [V]: True for words; title_lengths [P]: in words; least: minimum Jaccard similarity."""
-        corpus = view.corpus
-        letters = [normalise_title(title) for title in corpus.titles]
-        titles = np.array([title_key(title) if title else 0 for title in letters], np.uint64)
-        has_title = np.array([title != "" for title in letters], np.bool_)
-        self.pairs = NearPairs((corpus.title_tokens, corpus.abstract_tokens), counted, least)
-        differ = titles[self.pairs.rows] != titles[self.pairs.others]
-        self.title = _equal_partners(_groups(titles, has_title))
-        self.text, self.near = self.pairs.partners(self.pairs.same), self.pairs.partners()
-        self.other_title = self.pairs.partners(differ)
-        twins = _groups(titles, has_title & (title_lengths >= TWIN_TITLE_WORDS))
-
-        def twin_is(marked: Mask) -> Mask:
-            counts = np.bincount(twins, weights=marked)
-            has_twin: Mask = counts[twins] > marked
-            has_twin[self.pairs.rows[marked[self.pairs.others]]] = True
-            return has_twin
-
-        self.twin_is_candidate = twin_is(np.asarray(corpus.is_candidate))
-        citing = [np.isin(np.arange(len(titles)), papers) for papers in view.citing_papers.values()]
-        self.twin_cites = np.stack([twin_is(marked) for marked in citing], axis=1)
-
-
-def _groups(keys: NDArray[np.uint64], valid: Mask) -> NDArray[np.int64]:
-    """Number rows [N] by their keys [N]; rows that are not valid [N] have a number of their own."""
-    _, group = np.unique(keys, return_inverse=True)
-    return np.where(valid, group, len(keys) + np.arange(len(keys)))
-
-
-def _equal_partners(groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the next row of the same group [N], cyclically; -1 for single rows."""
-    order = np.argsort(groups, kind="stable")
-    ordered = groups[order]
-    following = np.roll(order, -1)
-    last = ordered != np.roll(ordered, -1)
-    following[last] = order[np.searchsorted(ordered, ordered[last])]
-    partner = np.empty(len(groups), np.int64)
-    partner[order] = np.where(following == order, -1, following)
-    return partner
-
-
-def paper_duplicate_table(view: CorpusView, duplicates: PaperDuplicates, least: float) -> Table:
-    """Count papers with the same or nearly the same title or text, by role."""
-    roles, ids = view.papers_by_role(), view.corpus.paper_ids
+def paper_duplicate_table(view: CorpusView, counted: Mask, least: float) -> Table:
+    """Count papers with the same or nearly the same title or text, by role; arguments as for contexts."""
+    corpus, roles = view.corpus, view.papers_by_role()
+    pairs = NearPairs((corpus.title_tokens, corpus.abstract_tokens), counted, least)
+    titles, same_title = same_titles(corpus.titles)
+    other_title = pairs.partners(titles[pairs.rows] != titles[pairs.others])
     lines = [
-        _partner_line(key, what, partner, roles, ids)
+        _partner_line(key, what, partner, roles, corpus.paper_ids)
         for key, what, partner in (
-            ("title", "papers with the same title as another", duplicates.title),
-            ("text", "papers with the same words as another, in title and abstract", duplicates.text),
-            ("near", "papers near another", duplicates.near),
-            ("near_other_title", "of these, papers with another title", duplicates.other_title),
+            ("title", "papers with the same title as another", same_title),
+            (
+                "text",
+                "papers with the same words as another, in title and abstract",
+                pairs.partners(pairs.same),
+            ),
+            ("near", "papers near another", pairs.partners()),
+            ("near_other_title", "of these, papers with another title", other_title),
         )
     ]
-    lines += duplicates.pairs.lines("papers", roles)
     note = (
         "Titles are compared by letters and digits. Near: the sets of shingles "
         f"({SHINGLE_WORDS} consecutive words) of title and abstract have a Jaccard similarity of at least "
-        f"{least:g}."
+        f"{least:g}. Finding a duplicate of a target counts as a miss."
     )
+    lines += pairs.lines("papers", roles)
     return Table("paper_duplicates", "Duplicate papers", note, list(roles), lines)
 
 
-def twin_table(view: CorpusView, duplicates: PaperDuplicates) -> Table:
-    """Count contexts whose target or citing paper has a twin."""
-    candidate = view.contexts_with_target(duplicates.twin_is_candidate[view.cited])
-    lines = [view.line("candidate", "contexts with a target that has a twin among the candidates", candidate)]
-    for number, other in enumerate(view.contexts):
-        marked = duplicates.twin_cites[view.corpus.citing, number]
-        groups = {name: rows for name, rows in view.contexts.items() if name != other}
-        if groups:
-            what = f"contexts whose citing paper has a twin with contexts in {other}"
-            name = view.corpus.context_ids.__getitem__
-            lines.append(count_line(f"citing_in_{other}", what, marked, groups, name))
-    note = (
-        "Twins have nearly the same text, or the same title of three or more words. Finding the twin of a "
-        "target counts as a miss; citing papers with twins in another split may have the same contexts there."
-    )
-    return Table("twins", "Twins of targets and citing papers", note, list(view.contexts), lines)
+def same_titles(titles: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Number titles [P] by letters and digits; also returns another paper with each title, -1 for none."""
+    numbers, first = np.empty(len(titles), np.int64), dict[str, int]()
+    partner = np.full(len(titles), -1, np.int64)
+    for row, title in enumerate(map(normalise_title, titles)):
+        numbers[row] = other = first.setdefault(title, row)
+        if title and other != row:
+            partner[row], partner[other] = other, row
+    return numbers, partner
 
 
 def _partner_line(

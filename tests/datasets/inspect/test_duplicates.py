@@ -11,17 +11,14 @@ from hypothesis import strategies as st
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.inspect.duplicate_papers import (
+from citerec.datasets.inspect.duplicates import (
     ALL,
-    PaperDuplicates,
-    _equal_partners,
-    _groups,
     context_duplicate_table,
     paper_duplicate_table,
-    twin_table,
+    same_titles,
 )
 from citerec.datasets.inspect.tables import CorpusView, Table
-from citerec.datasets.near_duplicates import counted_words, word_lengths
+from citerec.datasets.near_duplicates import counted_words
 from citerec.tests.datasets.conftest import Described
 
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
@@ -36,17 +33,6 @@ def row(table: Table, key: str) -> dict[str, object]:
 def examples(table: Table, key: str) -> dict[str, Sequence[str]]:
     (line,) = (line for line in table.lines if line.key == key)
     return {column: ids for column, ids in line.examples.items() if ids}
-
-
-def of_papers(corpus: Corpus) -> tuple[Table, Table]:
-    view, counted = CorpusView(corpus), counted_words(corpus.words)
-    found = PaperDuplicates(view, counted, word_lengths(corpus.title_tokens, counted), 0.8)
-    return paper_duplicate_table(view, found, 0.8), twin_table(view, found)
-
-
-def of_contexts(corpus: Corpus) -> Table:
-    view = CorpusView(corpus)
-    return context_duplicate_table(view, counted_words(corpus.words), 0.8)
 
 
 PAPERS = {
@@ -76,7 +62,8 @@ CITING: Described = {
 
 
 def test_papers_with_the_same_title_or_text(make_corpus: Callable[..., Corpus]) -> None:
-    table, _ = of_papers(make_corpus(PAPERS, CITING))
+    corpus = make_corpus(PAPERS, CITING)
+    table = paper_duplicate_table(CorpusView(corpus), counted_words(corpus.words), 0.8)
     assert table.columns == ["all", "candidates", "citing", "cited", "neither"]
     # title-1 and 2, three studies, two editorials, p and q
     assert row(table, "title") == {"all": 9, "candidates": 9, "citing": 2, "cited": 3, "neither": 4}
@@ -88,22 +75,6 @@ def test_papers_with_the_same_title_or_text(make_corpus: Callable[..., Corpus]) 
     assert examples(table, "near_other_title")["cited"] == ["text-1 = other"]
     assert row(table, "pairs") == {"all": 6}
     assert row(table, "cut") == {}
-
-
-def test_twins_of_targets_and_of_citing_papers(make_corpus: Callable[..., Corpus]) -> None:
-    _, table = of_papers(make_corpus(PAPERS, CITING))
-    # Editorials and papers without a title are not twins.
-    assert row(table, "candidate") == {"train": 1, "test": 1}
-    assert examples(table, "candidate") == {"train": ["c1"], "test": ["c2"]}
-    assert row(table, "citing_in_train") == {"test": 3}
-    assert examples(table, "citing_in_train") == {"test": ["c2", "c3", "c4"]}
-    assert row(table, "citing_in_test") == {"train": 1}
-
-
-def test_twins_that_are_not_candidates_do_not_count(make_corpus: Callable[..., Corpus]) -> None:
-    papers = {**PAPERS, "title-2": {"title": "Pretraining of Deep Nets", "abstract": ""}}
-    _, table = of_papers(make_corpus(papers, CITING, candidates="abstract"))
-    assert row(table, "candidate") == {"test": 1}
 
 
 CONTEXTS: Described = {
@@ -123,7 +94,8 @@ CONTEXTS: Described = {
 
 def test_contexts_within_and_across_splits(make_corpus: Callable[..., Corpus]) -> None:
     papers: dict[str, dict[str, str]] = {id: {} for id in "abcpqrs"}
-    table = of_contexts(make_corpus(papers, CONTEXTS))
+    corpus = make_corpus(papers, CONTEXTS)
+    table = context_duplicate_table(CorpusView(corpus), counted_words(corpus.words), 0.8)
     assert table.columns == ["all contexts", "train", "val", "test"]
     # Contexts without words are not duplicates.
     assert row(table, "same") == {"all contexts": 4, "train": 2, "val": 1}
@@ -202,12 +174,10 @@ def test_context_duplicates_match_brute_force(
     assert counts == {key: expected[key] for key in counts}
 
 
-@given(rows=st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=12))
-def test_equal_groups(rows: list[tuple[int, bool]]) -> None:
-    keys = np.array([key for key, _ in rows], np.uint64)
-    valid = np.array([valid for _, valid in rows], np.bool_)
-    partners = _equal_partners(_groups(keys, valid))
-    for row in range(len(rows)):
-        group = [i for i in range(len(rows)) if valid[row] and valid[i] and keys[row] == keys[i]]
-        same = [i for i in group if i != row]
-        assert partners[row] in same if same else partners[row] == -1
+@given(titles=st.lists(st.sampled_from(["", "-", "A b", "a-B", "c", "C!"]), max_size=9))
+def test_another_paper_with_the_title(titles: list[str]) -> None:
+    keys = [title.lower().translate({ord(sign): None for sign in " -!"}) for title in titles]
+    _, partners = same_titles(titles)
+    for row, partner in enumerate(partners.tolist()):
+        others = [other for other, key in enumerate(keys) if key and key == keys[row] and other != row]
+        assert partner in others if others else partner == -1

@@ -1,0 +1,1 @@
+"""The encoder of passages that are not in English, in the folder `networks`, which citerec reads."""
