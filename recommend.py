@@ -21,6 +21,8 @@ from citerec.library import settings
 COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "ask": (settings.AskSettings, "citerec.library.commands.ask:ask"),
     "search": (settings.SearchSettings, "citerec.library.commands.ask:search"),
+    "paper": (settings.PaperSettings, "citerec.library.commands.citations:paper"),
+    "missing": (settings.MissingSettings, "citerec.library.commands.citations:missing"),
     "draft": (settings.DraftSettings, "citerec.library.drafts.suggest:draft"),
     "check": (settings.CheckSettings, "citerec.library.drafts.check:check"),
     "references": (settings.ReferencesSettings, "citerec.library.commands.references:references"),

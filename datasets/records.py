@@ -40,6 +40,8 @@ SPLITS = ("train", "val", "test")
 """The default splits."""
 TRAIN = "train"
 """The split for training models and counting popularity."""
+IN_TEXTS = "texts"
+"""The split of contexts that were read in the full texts of a library's own papers."""
 
 MAX_EXAMPLES = 20
 """Dropped records kept as examples, per file and kind."""

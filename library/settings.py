@@ -232,6 +232,28 @@ class SearchSettings(QuestionSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PaperSettings(LibrarySettings):
+    """Show what a paper's PDF cites, and which PDFs cite it, with the sentences."""
+
+    positional: ClassVar[str] = "key"
+
+    key: str
+    """key or id of the paper (e.g. lee2003)"""
+    format: str = setting("text", choices=("text", "json"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingSettings(LibrarySettings):
+    """List works that several of your PDFs cite and the library has not."""
+
+    least: int = setting(2, least=1)
+    """least number of PDFs that cite a work"""
+    k: int = setting(20, least=1)
+    """maximum number of works"""
+    format: str = setting("text", choices=("text", "json", "bibtex", "ris", "csl"))
+
+
+@dataclass(frozen=True, kw_only=True)
 class DraftSettings(RankingSettings):
     """Suggest papers for the missing citations of a draft: \\cite{?}, \\citep{TODO}, [@?] or [CITE]."""
 
@@ -245,6 +267,8 @@ class DraftSettings(RankingSettings):
     fill: str = ""
     """new file (or folder, for a draft with inputs) for a copy that cites the top papers, with all files that
     it needs"""
+    pages: bool = False
+    """copies name the page of the passage that supports the sentence, if the paper's PDF has one"""
     citations: str = setting("zotero", choices=("zotero", "plain"))
     """copies of Word and LibreOffice documents have fields of Zotero, or plain text and a .bib file"""
     sure: float = setting(0.5, most=1)
@@ -254,6 +278,11 @@ class DraftSettings(RankingSettings):
     """the draft's .bib files; empty: those that it names, else those beside it"""
     root: str = ""
     """folder that may be read for inputs; empty: the draft's"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.pages and not self.fill:
+            raise InputError("pages needs fill=FILE, a copy whose citations name pages")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,6 +407,8 @@ class LspSettings(LibrarySettings):
     """number of papers that a completion offers"""
     actions: int = setting(5, least=1)
     """number of papers that a missing citation or the end of a sentence offers"""
+    pages: bool = False
+    """actions cite with the page of the passage that supports the sentence, if the paper's PDF has one"""
     abstracts: bool = False
     """write abstracts into new entries of the .bib file"""
     preprints: bool = False

@@ -23,11 +23,11 @@ from itertools import chain, pairwise
 from citerec.formats.documents import CitationSpan, Paragraph, Reference
 from citerec.formats.names import surname
 
-_UPPER = "".join(chr(code) for code in range(0x530) if chr(code).isupper())
+UPPER = "".join(chr(code) for code in range(0x530) if chr(code).isupper())
 _PARTICLE = r"[Vv]an|[Vv]on|[Dd]er|[Dd]en|[Dd]e|[Dd]i|[Dd]u|da|dos|del|[Ll]a|[Ll]e|el|al|ter|ten|bin"
 NAME = (
-    rf"(?:(?:{_PARTICLE})\s+){{0,2}}(?:[{_UPPER}]\.[\s-]?){{0,3}}"
-    rf"(?:[{_UPPER}]['’])?[{_UPPER}][\w‐-]+(?:['’][\w‐-]+)*"
+    rf"(?:(?:{_PARTICLE})\s+){{0,2}}(?:[{UPPER}]\.[\s-]?){{0,3}}"
+    rf"(?:[{UPPER}]['’])?[{UPPER}][\w‐-]+(?:['’][\w‐-]+)*"
 )
 ET_AL = r"et\s*+\.?\s*+al\b\.?|and\s+(?:colleagues|co-?workers)\b"
 YEAR = r"(?<![\w.,/-])(?:19|20)\d\d[a-z]?(?![\w%/])"

@@ -2,8 +2,8 @@
 
 PDFium gives the characters of a page in the order in which they were drawn. Programs draw texts in reading
 order, so this order is kept, unless the lines of columns have been drawn together, row by row. Headers and
-footers, which several pages repeat, numbers of lines, single rotated texts and the list of references are
-left out.
+footers, which several pages repeat, numbers of lines and single rotated texts are left out; the list of
+references is kept apart.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from citerec.base.errors import InputError
+from citerec.formats.articles.citing import Entry, split_references
 from citerec.formats.articles.pdf_layout import (
     MAX_CHARACTERS,
     Line,
@@ -30,6 +31,7 @@ from citerec.formats.articles.pdf_layout import (
     by_columns,
     find_title,
     is_abstract,
+    without_margins,
 )
 
 MAX_PAGES = 1000
@@ -39,12 +41,15 @@ MAX_PAGE = 100_000
 
 
 class PdfText(NamedTuple):
-    """The running text of a PDF. first: the whole text of the first page; pages: their number."""
+    """The running text of a PDF. first: the whole text of the first page; pages: their number; entries: of
+    the list of references; labels: printed numbers of the pages, none if these are 1, 2, 3."""
 
     paragraphs: list[PdfParagraph]
     title: str
     first: str
     pages: int
+    entries: list[Entry]
+    labels: list[str]
 
     @property
     def abstract(self) -> str:
@@ -69,6 +74,7 @@ _MATHEMATICS = re.compile(r"cmmi|cmsy|cmex|math|symbol", re.IGNORECASE)
 _BOLD = re.compile(r"bold|black|heavy|medi(?!um)|cmbx|cmb\d|sfbx|-bd|\.b$", re.IGNORECASE)
 _SMALLEST = 2.0
 """Least size of a font; one whose letters are pictures may have any size."""
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _GAP, _NARROW = 1.2, 0.5
 """Least space between columns, in heights of the line, and that of one that many lines have there."""
 _SIDEWAYS = 0.2
@@ -85,6 +91,7 @@ def read_pdf(file: str | Path | bytes) -> PdfText:
     try:
         pages = len(document)
         lines: list[Line] = []
+        labels = [clean(document.get_page_label(number)) for number in range(min(pages, MAX_PAGES))]
         strips: list[float] = []
         first, characters = "", 0
         for number in range(min(pages, MAX_PAGES)):
@@ -97,7 +104,11 @@ def read_pdf(file: str | Path | bytes) -> PdfText:
         document.close()
     if sum(map(str.isalpha, "".join(line.text for line in lines[:1000]))) < 40:
         raise InputError("has no text; it may be a scan, which needs text recognition (OCR) first")
-    return PdfText(arrange(lines), find_title(lines), clean(first), pages)
+    title = find_title(lines)
+    running, entries = split_references(without_margins(lines))
+    if all(label in ("", str(number)) for number, label in enumerate(labels, 1)):
+        labels = []
+    return PdfText(arrange(running), title, clean(first), pages, entries, labels)
 
 
 def read_first_page(file: str | Path) -> str:
@@ -278,6 +289,9 @@ class _Letters:
                 sign = "^" if before[-1].isdigit() else " " if _WORD_END.search(before) else ""
                 pieces += text[done:mark], sign
                 done = mark
+                if sign != "^":  # a mark rather than a power: as it is printed
+                    pieces.append(text[mark : match.end()].translate(SUPERSCRIPTS))
+                    done = match.end()
         return "".join([*pieces, text[done:end]])
 
     def _gaps(self, start: int, end: int, rectangles: int = 2) -> list[_Gap]:

@@ -123,20 +123,21 @@ _APPENDIX = re.compile(
 _LETTERED = re.compile(r"[A-H](?:\.\d+)?[.:]?\s+[A-Z].{2,60}")
 
 
-def without_references(lines: Sequence[Line]) -> list[Line]:
-    """Leave out the list of references: from its heading to an appendix, or to the end."""
+def references_in(lines: Sequence[Line]) -> tuple[int, int]:
+    """Return where the list of references begins, with its heading, and where it ends: at an appendix, or
+    with the text. Both are the end without a heading."""
     headings = [i for i, line in enumerate(lines) if _REFERENCES.fullmatch(line.text.strip())]
     headings = [i for i in headings if i > len(lines) * 0.2]
     if not headings:
-        return list(lines)
+        return len(lines), len(lines)
     start = headings[-1]
     for end in range(start + 1, len(lines)):
         line = lines[end]
         if _APPENDIX.fullmatch(line.text) and (line.bold or line.height > lines[end - 1].height * 1.05):
-            return [*lines[:start], *lines[end:]]
+            return start, end
         if line.bold and _LETTERED.fullmatch(line.text) and line.height >= lines[start].height * 0.9:
-            return [*lines[:start], *lines[end:]]
-    return list(lines[:start])
+            return start, end
+    return start, len(lines)
 
 
 # Paragraphs.
@@ -168,8 +169,7 @@ _LETTERS = re.compile(r"[^\W\d_]{2,}")
 
 
 def arrange(lines: Sequence[Line]) -> list[PdfParagraph]:
-    """Join the lines of a text to paragraphs with their sections."""
-    lines = without_references(without_margins(lines))
+    """Join the lines of a text, without margins and references, to paragraphs with their sections."""
     if not lines:
         return []
     words = _whole_words(lines)
@@ -330,6 +330,11 @@ def _goes_on(before: Sequence[Line], block: Sequence[Line]) -> bool:
     if last.broken:
         return True
     return _ENDS.search(last.text) is None and not head.text[:1].isupper()
+
+
+def join_lines(lines: Sequence[Line]) -> str:
+    """Return the text of lines, words across them included."""
+    return _join(lines, Counter(), "").text
 
 
 def _join(lines: Sequence[Line], words: Counter[str], section: str) -> PdfParagraph:

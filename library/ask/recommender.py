@@ -189,6 +189,11 @@ class Recommender:
             passages, place = cited_near(request.query.context, papers.id_of)
             query = replace(query, passages=passages, place=place)
         corpus, ids = papers.corpus, map(papers.id_of, query.known)
+        if own := papers.titled(query.title):  # the paper being written, and versions of it
+            names = [corpus.paper_ids[row] for row in own]
+            query = replace(query, own=names[0])
+            filters = replace(request.filters, exclude=[*request.filters.exclude, *names[1:]])
+            request = replace(request, filters=filters)
         queries = Queries.from_list(corpus, [replace(query, known=tuple(id for id in ids if id is not None))])
         if not len(papers):
             return Ranked(papers, queries, Ranking(*empty_rankings(1, 0)), {}, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import closing
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -27,6 +28,8 @@ from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.drafts.language import MISSING, Source
 from citerec.formats.same_work import first_records, identity
 from citerec.library.drafts.reader import PlaceholderReader, read_source
+from citerec.library.evidence import DATABASE, FOLDER
+from citerec.library.evidence.quotations import locator, quotation
 from citerec.library.settings import CheckSettings
 
 if TYPE_CHECKING:
@@ -34,19 +37,25 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Maximum uncited entries of a file to list, except as JSON."""
+AROUND = 600
+"""Characters on each side of a citation in which something is quoted."""
+_CITES = re.compile(r"\\\w*cite|@\w|#cite|\[cite")
 _MACRO = re.compile(r"[\\#]")
 _ARTICLE = re.compile(r"\s*@\s*(?:article|inproceedings|conference)\b", re.IGNORECASE)
 _PARENT = re.compile(r"\b(?:crossref|xref|xdata|entryset|related)\s*=\s*[{\"]([^{}\"]*)", re.IGNORECASE)
 
 
 class Citation(NamedTuple):
-    """A citation of a key: text[start:end] of a file is the command."""
+    """A citation of a key: text[start:end] of a file is the command. pages, quoted: that it names, and what
+    is quoted beside it, if it cites one key."""
 
     key: str
     file: Path
     line: int
     start: int
     end: int
+    pages: tuple[int, int] | None = None
+    quoted: str = ""
 
 
 class Entry(NamedTuple):
@@ -81,8 +90,8 @@ class CheckedDraft:
 
 
 class Finding(NamedTuple):
-    """A problem of a key, at a line of a file. kind: unknown, duplicate, preprint, retracted, reference or
-    uncited."""
+    """A problem of a key, at a line of a file. kind: unknown, duplicate, preprint, retracted, reference,
+    page, quotation or uncited."""
 
     kind: str
     key: str
@@ -141,10 +150,16 @@ def _citations(source: Source, reader: PlaceholderReader, path: Path) -> Iterato
     keys = set(source.keys)
     for mark, (file, start, end) in reader.spans.items():
         if mark in keys:  # not in a comment or in code
-            line = reader.texts[file].count("\n", 0, start) + 1
-            for key in dict.fromkeys(reader.replaced[mark]):
+            text = reader.texts[file]
+            line, cited = text.count("\n", 0, start) + 1, [*dict.fromkeys(reader.replaced[mark])]
+            beside: tuple[tuple[int, int] | None, str] = (None, "")
+            if len(cited) == 1:
+                before, after = text[max(start - AROUND, 0) : start], text[end : end + AROUND]
+                pages = locator(text[start:end] + (after[:20] if after.lstrip().startswith("[") else ""))
+                beside = pages, quotation(before, after, _CITES)
+            for key in cited:
                 if not _MACRO.search(key) and not source.is_label(key):
-                    yield Citation(key, file, line, start, end)
+                    yield Citation(key, file, line, start, end, *beside)
     for key in source.keys:
         if key not in reader.spans and not MISSING.fullmatch(key) and not _MACRO.search(key):
             word = re.compile(rf"(?<![\w:.-]){re.escape(key)}(?![\w:-])")
@@ -193,6 +208,8 @@ def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[F
     doubles = list(_doubles(by_key, cited))
     findings += doubles + [finding for finding in preprints if finding not in doubles]
     findings += _retracted(draft, by_key, aliases, library)
+    if library is not None and (library.path / FOLDER / DATABASE).is_file():
+        findings += _in_texts(draft, by_key, aliases, library)
     if "*" not in draft.uncited:
         used_keys = cited | {aliases.get(key, key) for key in draft.uncited}
         for text in {entry.file: None for entry in draft.entries}:
@@ -320,6 +337,31 @@ def _in_library(
     for row, (entry, _) in zip(rows, read, strict=True):
         if row < len(papers):
             yield entry, papers.paper(row)
+
+
+def _in_texts(
+    draft: CheckedDraft, entries: Mapping[str, Entry], aliases: Mapping[str, str], library: Library
+) -> Iterator[Finding]:
+    """Yield the citations whose page or quotation is not in the paper's PDF."""
+    from citerec.library.evidence.quotations import PaperText  # drafts without a library need neither
+    from citerec.library.evidence.store import TextStore
+
+    told = [citation for citation in draft.citations if citation.pages or citation.quoted]
+    names = {citation.key: aliases.get(citation.key, citation.key) for citation in told}
+    used = [entries[key] for key in dict.fromkeys(names.values()) if key in entries]
+    papers = {entry.key: paper for entry, paper in _in_library(used, library)}
+    texts = dict[str, PaperText | None]()
+    with closing(TextStore(library.path / FOLDER)) as store:
+        for citation in told:
+            key = names[citation.key]
+            if key not in texts:
+                paper = papers.get(key)
+                if paper is None and key not in entries and (row := library.row(key)) is not None:
+                    paper = library.paper(row)
+                texts[key] = None if paper is None else PaperText.open(store, paper)
+            if (text := texts[key]) is not None:
+                for problem in text.problems(citation.pages, citation.quoted):
+                    yield _at(citation, "page" if problem.startswith("page") else "quotation", problem)
 
 
 def _retracted(

@@ -30,6 +30,8 @@ from citerec.formats.drafts.office.language import Office
 from citerec.formats.letters import normalise_title
 from citerec.library.ask.recommendation import Recommendation
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, draft_language
+from citerec.library.evidence.quotations import pinpointed
+from citerec.library.evidence.store import TextStore
 from citerec.library.papers.library import Library
 
 _NAMED = re.compile(
@@ -197,8 +199,11 @@ class _Filled:
     commands: dict[str, list[str]] = field(default_factory=dict)
 
 
-def _fill_places(suggestions: Suggestions, keys: _KeyAssigner, sure: float) -> _Filled:
-    """Choose the papers for each place; none twice in a sentence, none that was retracted. sure: as below."""
+def _fill_places(
+    suggestions: Suggestions, keys: _KeyAssigner, sure: float, texts: TextStore | None
+) -> _Filled:
+    """Choose the papers for each place; none twice in a sentence, none that was retracted. sure: as below.
+    texts: that name the pages of passages, if citations are to name them."""
     draft, language, filled = suggestions.draft, draft_language(suggestions.draft.path), _Filled()
     cited_in: dict[tuple[Path, str], set[str]] = {}  # ids by file and sentence
     for place, papers in zip(draft.places, suggestions.papers, strict=True):
@@ -219,13 +224,15 @@ def _fill_places(suggestions: Suggestions, keys: _KeyAssigner, sure: float) -> _
             edits.append(_comment(draft, place, others[:SHOWN]))
             continue
         filled.cited += 1
-        edits.append((place.start, place.end, command))
+        edits.append((place.start, place.end, pinpointed(command, best[0].evidence.place, texts)))
         cited |= {keys.cite(paper) for paper in best}
         filled.commands.setdefault(place.command, []).extend(map(keys.key_for, best))
     return filled
 
 
-def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sure: float = 0) -> list[str]:
+def write_copies(
+    suggestions: Suggestions, library: Library, copies: Copies, sure: float = 0, pages: bool = False
+) -> list[str]:
     """Write the copies. Return lines for the user: what was written, and what is left to do.
 
     sure: least probability to fill a citation; for n missing keys in one command, sure / n for each of them.
@@ -238,7 +245,8 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sur
     for key, entry in draft.cited.items():
         if entry is None and key in ids:  # only the library has the entry of this key
             keys.new[key] = ids[key]
-    filled, typed = _fill_places(suggestions, keys, sure), 0
+    read = library.full_texts if pages else None
+    filled, typed = _fill_places(suggestions, keys, sure, read.store if read else None), 0
     contents, texts = dict[Path, bytes](), dict[Path, str]()
     for file, target in copies.texts.items():
         edits = filled.edits.get(file, [])

@@ -46,7 +46,7 @@ def draft(settings: DraftSettings) -> None:
     with spinner("looking for papers"):
         suggestions = suggest(parsed, recommender, settings.k)
     if copies is not None:  # before the report, whose reader may close the pipe
-        for line in write_copies(suggestions, recommender.library, copies, settings.sure):
+        for line in write_copies(suggestions, recommender.library, copies, settings.sure, settings.pages):
             print(line, file=sys.stderr)
     if settings.format == "json":
         print(json.dumps(as_json(suggestions), ensure_ascii=False, indent=1))

@@ -40,6 +40,7 @@ from citerec.library.editor.documents import (
 )
 from citerec.library.editor.workspace import Workspace
 from citerec.library.evidence.explanation import NO_EVIDENCE
+from citerec.library.evidence.quotations import pinpointed
 from citerec.library.papers.search import count_words, query_words
 from citerec.library.references.answers import PaperSource, judge
 from citerec.library.settings import LspSettings
@@ -300,7 +301,10 @@ class Features(Workspace):
             key = bibliography.key_of(paper, cited)
             sure = "" if paper.probability is None else f" ({percentage(paper.probability)})"
             action = types.CodeAction(f"Cite {_by(paper)}: {terminal_text(paper.title)}{sure}", kind)
-            edit = types.TextEdit(document.range(start, end), cite(key))
+            new = cite(key)
+            if self.settings.pages and self.library is not None and (texts := self.library.full_texts):
+                new = pinpointed(new, paper.evidence.place, texts.store)
+            edit = types.TextEdit(document.range(start, end), new)
             action.edit = types.WorkspaceEdit(changes={document.uri: [edit]})
             if key not in bibliography.entries:
                 action.command = _add_command(document, paper.id, key)

@@ -46,6 +46,8 @@ LEAST_NAME, LEAST_SURNAME, LEAST_IDF = 0.3, 0.15, 0.1
 a share of the idf of an unknown word: a distant name, or "training" alone, explains nothing."""
 SENTENCE = 20
 """Usual words of a sentence."""
+_IN_TEXT = re.compile(r"(.+)#(\d+)\.\d+")
+"""Id of a context of a full text: its paper, its page and a number (evidence.citations)."""
 PASSAGES = 3
 """Passages of a full text in which a sentence is looked for."""
 
@@ -57,7 +59,8 @@ class Explanation:
     sentence: of the abstract, the nearest one for the model's networks, else the one that shares most words;
     or of the full text, at `place`. matched: spans of its words that are in the query. in_title: matching
     words of the title, if no sentence matches. name: name of the paper, or surname of an author, that stands
-    near the mark. cited_as: sentence in which another paper cites it, with [CITE] at the citation.
+    near the mark. cited_as: sentence in which another paper cites it, with [CITE] at the citation; cited_by:
+    which, if it has a full text, and its id, and there at the place `cited_at`.
     """
 
     sentence: str = ""
@@ -66,6 +69,9 @@ class Explanation:
     name: str = ""
     cited_as: str = ""
     place: TextPlace | None = None
+    cited_by: str = ""
+    cited_at: TextPlace | None = None
+    cited_id: str = ""
 
     @property
     def only_named(self) -> bool:
@@ -83,7 +89,9 @@ class Explanation:
             reasons.append(f"“{excerpt(self.sentence, self.matched, MAX_EXCERPT)}”{where}")
         if self.cited_as:
             mark = self.cited_as.find(MARK)
-            reasons.append(f"cited as “{excerpt(self.cited_as, ((mark, mark + len(MARK)),), MAX_EXCERPT)}”")
+            where = ", ".join(filter(None, [self.cited_by, self.cited_at.label if self.cited_at else ""]))
+            how = f"cited for this in {where}: " if where else "cited as "
+            reasons.append(f"{how}“{excerpt(self.cited_as, ((mark, mark + len(MARK)),), MAX_EXCERPT)}”")
         return "; ".join(reasons) or NO_EVIDENCE
 
 
@@ -96,11 +104,12 @@ class Explainer:
         statistics: CorpusStatistics | None = None,
         full_texts: FullTexts | None = None,
         networks: NetworkRetriever | None = None,
+        cited: CitingContexts | None = None,
     ) -> None:
         """statistics: of the ranker over it, if it is ranked by one. full_texts: of its papers, if there are
-        any. networks: among the ranker's parts."""
+        any. networks: among the ranker's parts. cited: contexts of the full texts."""
         self._corpus, self._rows, self._statistics = corpus, corpus.word_ids, statistics
-        self._full_texts, self._networks = full_texts, networks
+        self._full_texts, self._networks, self._cited = full_texts, networks, cited
         self._tokens = max(float(corpus.total_words), 2.0)
 
     @cached_property
@@ -122,8 +131,9 @@ class Explainer:
             self._networks.read(rows)
             vector = self._networks.query_vectors(query)[0]
         citing = np.full(len(rows), -1)
-        if self._citing_contexts is not None and len(rows):
-            citing = self._citing_contexts.most_similar(query, np.zeros_like(rows), rows, 1)[:, 0]
+        for contexts in filter(None, (self._citing_contexts, self._cited) if len(rows) else ()):
+            similar = contexts.most_similar(query, np.zeros_like(rows), rows, 1)[:, 0]
+            citing = np.where(citing < 0, similar, citing)
         explanations, surnames = [], self._surnames(query)
         passages = self._full_texts.passages(context, papers, PASSAGES) if self._full_texts else {}
         for paper, cited_in in zip(papers, citing.tolist(), strict=True):
@@ -144,8 +154,23 @@ class Explainer:
             in_title = tuple(dict.fromkeys(part[a:b] for a, b in spans))
             cited_as = citing_sentence(self._corpus.context_texts[cited_in]) if cited_in >= 0 else ""
             name = self._name(context, words, title) or self._author(surnames, paper)
-            explanations.append(Explanation(sentence, matched, in_title, name, cited_as, place))
+            by, at, id = self._citing(cited_in)
+            explanations.append(Explanation(sentence, matched, in_title, name, cited_as, place, by, at, id))
         return explanations
+
+    def _citing(self, context: int) -> tuple[str, TextPlace | None, str]:
+        """Return authors and year of the paper whose full text has a context, where, and its id; none of
+        others, and for -1."""
+        text = _IN_TEXT.fullmatch(self._corpus.context_ids[context]) if context >= 0 else None
+        if text is None or not self._corpus.has_paper(text[1]):
+            return "", None, ""
+        row = self._corpus.paper_row(text[1])
+        names = [self._corpus.field_names[code] for code in self._corpus.fields[row].tolist()]
+        shown = f"{names[0]} et al." if len(names) > 2 else " and ".join(names)
+        file = self._full_texts.file(row) if self._full_texts and self._full_texts.has_text(row) else ""
+        year = int(self._corpus.years[row]) or ""
+        place = TextPlace(file, int(text[2])) if file else None
+        return f"{shown or text[1]} {year}".strip(), place, text[1]
 
     def _surnames(self, query: Queries) -> list[tuple[int, int, str]]:
         """Return the words of the context that the ranker compares with authors (its author_names)."""
@@ -289,7 +314,11 @@ def _nearest_sentence(networks: NetworkRetriever, vector: Floats, paper: int, ab
 
 
 def _sentences(text: str) -> list[str]:
-    return [text[start:end].strip() for start, end in pairwise([0, *sentence_starts(text), len(text)])]
+    return [
+        line[start:end].strip()
+        for line in text.split("\n")
+        for start, end in pairwise([0, *sentence_starts(line), len(line)])
+    ]
 
 
 def _stems(text: str) -> Iterator[tuple[str, int, int]]:

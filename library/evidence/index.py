@@ -210,7 +210,7 @@ def _write(
     def read_chunk() -> None:
         nonlocal terms, words
         tokens = table.ids(texts)
-        terms = terms.with_words(table.words(words).to_pylist(), more_terms=True)
+        terms = terms.with_words(table.words()[words:].to_pylist(), more_terms=True)
         words = len(table)
         part = terms.counts(np.arange(len(texts)), tokens, len(texts))
         counts.append(replace(part, data=part.data.astype(np.uint16)))  # half the memory

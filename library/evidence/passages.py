@@ -24,7 +24,7 @@ Starts = list[tuple[int, int]]
 
 
 class Passage(msgspec.Struct, frozen=True, array_like=True):
-    """A passage. kind: empty, or what the user made in the PDF: `highlight` or `note`."""
+    """A passage; its lines are paragraphs. kind: empty, or what the user made: `highlight` or `note`."""
 
     text: str
     starts: Starts
@@ -104,11 +104,12 @@ def _starts_between(starts: Starts, start: int, end: int) -> Starts:
 
 
 def _join(group: Sequence[_Sentence]) -> Passage:
-    text = ""
+    text = between = ""
     starts: Starts = []
     for sentence in group:
         offset = len(text) + bool(text)
-        text = f"{text} {sentence.text}" if text else sentence.text
+        text = f"{text}{between}{sentence.text}" if text else sentence.text
+        between = "\n" if sentence.is_last else " "
         for place, page in sentence.starts:
             if not starts or starts[-1][1] != page:
                 starts.append((offset + place, page))

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from citerec.base.errors import InputError
+from citerec.formats.articles.citing import Entry, Mark
 from citerec.formats.identifiers import ARXIV_ID
 
 if TYPE_CHECKING:
     from citerec.formats.articles.pdf import PdfText
     from citerec.formats.articles.pdf_layout import PdfParagraph
 
-READER = 1
+READER = 2
 """Raise it when PDFs are read otherwise: libraries then read theirs again."""
 SECONDS = 60.0
 """Time to read a PDF."""
@@ -54,7 +55,8 @@ class TextPart(msgspec.Struct, frozen=True, array_like=True):
 
 class ReadText(msgspec.Struct, frozen=True, kw_only=True):
     """What was read of a file. problem: why nothing was, or not all. head: the beginning of the first page;
-    identifiers: on this page, in order ("doi:10.1/a", "arxiv:2101.00001")."""
+    identifiers: on this page, in order ("doi:10.1/a", "arxiv:2101.00001"). entries: of the list of
+    references; marks: places in the passages (TextStore) that cite them. labels: as of PdfText."""
 
     problem: str = ""
     title: str = ""
@@ -63,6 +65,9 @@ class ReadText(msgspec.Struct, frozen=True, kw_only=True):
     identifiers: list[str] = []
     pages: int = 0
     parts: list[TextPart] = []
+    entries: list[Entry] = []
+    marks: list[Mark] = []
+    labels: list[str] = []
 
     @classmethod
     def of(cls, text: PdfText) -> ReadText:
@@ -79,6 +84,8 @@ class ReadText(msgspec.Struct, frozen=True, kw_only=True):
             abstract=text.abstract,
             identifiers=list(dict.fromkeys(named))[:MAX_IDENTIFIERS],
             pages=text.pages,
+            entries=text.entries,
+            labels=text.labels,
             parts=[
                 TextPart(part.text, list(part.starts), part.section)
                 for part in text.paragraphs[_beginning(text.paragraphs) :]

@@ -21,7 +21,8 @@ from pathlib import Path
 from citerec.base.errors import InputError, count_noun
 from citerec.base.files import disk_errors, expand_user, file_lock, read_limited, real_path
 from citerec.base.progress import count_progress
-from citerec.formats.articles.pdf_layout import KNOWN_HEADING, MAX_CHARACTERS, Line, without_references
+from citerec.formats.articles.citing import split_references
+from citerec.formats.articles.pdf_layout import KNOWN_HEADING, MAX_CHARACTERS, Line
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.evidence import FOLDER
 from citerec.library.evidence.files import PaperFinder, cache_of, existing_files, folder_files, stamp_of
@@ -245,8 +246,9 @@ def read_cache(file: Path) -> ReadText:
         for line in (*page.split("\n"), "")
     ]
     parts, section = list[TextPart](), ""
+    running, entries = split_references(lines)
     for kind, group in groupby(
-        without_references(lines), lambda line: (line.text != "", KNOWN_HEADING.fullmatch(line.text) is None)
+        running, lambda line: (line.text != "", KNOWN_HEADING.fullmatch(line.text) is None)
     ):
         block = list(group)
         paragraph = " ".join(_BROKEN.sub("", "\n".join(line.text for line in block)).split())
@@ -254,4 +256,5 @@ def read_cache(file: Path) -> ReadText:
             section = paragraph
         elif paragraph:
             parts.append(TextPart(paragraph, [(0, block[0].page)], section))
-    return ReadText(head=text[:HEAD], pages=len(pages) if len(pages) > 1 else 0, parts=parts)
+    printed = len(pages) if len(pages) > 1 else 0
+    return ReadText(head=text[:HEAD], pages=printed, parts=parts, entries=entries)

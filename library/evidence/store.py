@@ -21,6 +21,7 @@ import xxhash
 
 from citerec.base.errors import DamagedFile, InputError, error_text
 from citerec.base.files import database_disk_error
+from citerec.formats.articles.citing import find_marks
 from citerec.library.evidence import DATABASE
 from citerec.library.evidence.passages import Passage, cut
 from citerec.library.evidence.reading import READER, ReadText
@@ -31,6 +32,9 @@ CREATE TABLE IF NOT EXISTS files (file TEXT PRIMARY KEY, size INTEGER, changed I
     about BLOB, count INTEGER, hash INTEGER, text BLOB);
 CREATE TABLE IF NOT EXISTS papers (paper TEXT PRIMARY KEY, file TEXT, count INTEGER, hash INTEGER,
     notes BLOB);
+CREATE TABLE IF NOT EXISTS links (file TEXT, entry INTEGER, paper TEXT, PRIMARY KEY (file, entry))
+    WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS linked ON links (paper);
 CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 """
 _DROP = "UPDATE files SET text = NULL WHERE count > 0 AND file NOT IN (SELECT file FROM papers)"
@@ -94,7 +98,8 @@ class TextStore:
         for name, size, changed, text in files:
             passages = cut(text.parts)
             packed_passages = _pack(passages)
-            packed_rest = _compress(msgspec.structs.replace(text, parts=[]))
+            marks = find_marks([passage.text for passage in passages], text.entries)
+            packed_rest = _compress(msgspec.structs.replace(text, parts=[], marks=marks))
             described = (name, size, changed, text.problem, _digest(packed_rest) + packed_rest)
             rows.append((*described, len(passages), _hash(packed_passages), packed_passages))
         with self.change() as database:
@@ -159,6 +164,27 @@ class TextStore:
         if hashed != _hash(text or b"") or fields[-1] != _both(hashed, notes):
             raise self._damaged()
         return StoredPaper(*fields), [*_unpack(text), *_unpack(notes)]
+
+    # What they cite.
+
+    def digest(self, papers: Iterable[Any]) -> str:
+        """Return a hash of papers, and of the files whose texts they have."""
+        hashed = xxhash.xxh3_64()
+        for row in (*self._select("SELECT file, size, changed FROM files ORDER BY file"), READER, *papers):
+            hashed.update(repr(row).encode())
+        return hashed.hexdigest()
+
+    def set_links(self, links: Iterable[tuple[str, int, str]], digest: str) -> None:
+        """Keep which entries of files are which papers: file, entry, paper. digest: of all that tells it."""
+        with self.change() as database:
+            database.execute("DELETE FROM links")
+            database.executemany("INSERT INTO links VALUES (?, ?, ?)", links)
+            database.execute("INSERT OR REPLACE INTO state VALUES ('linked', ?)", (digest,))
+
+    def links(self, file: str = "", paper: str = "") -> list[tuple[str, int, str]]:
+        """Return file, entry and paper of all links, or those of a file, or of a paper."""
+        named = " WHERE file = ?" if file else " WHERE paper = ?" if paper else ""
+        return self._select(f"SELECT file, entry, paper FROM links{named}", *filter(None, [file or paper]))
 
     def check(self) -> None:
         """Read all. Raises DamagedFile if something has changed that was not written so."""

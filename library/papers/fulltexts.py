@@ -15,6 +15,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import expand_user
 from citerec.formats.bibliography.paper import SHORTEST_ABSTRACT, LibraryPaper
 from citerec.library.evidence import DATABASE, FOLDER
+from citerec.library.evidence.citations import LINKED, link_texts
 from citerec.library.evidence.evidence import text_encoder
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.refresh import TextReport, drop_texts, refresh_texts
@@ -28,7 +29,7 @@ from citerec.library.papers.folder import (
     read_manifest,
     write_manifest,
 )
-from citerec.library.papers.library import Library
+from citerec.library.papers.library import CITED, Library
 from citerec.library.papers.models import NETWORKS, NO_ENCODER, open_model
 from citerec.library.papers.storage import MODEL
 from citerec.library.papers.writer import current_contexts
@@ -91,11 +92,26 @@ def update_full_texts(path: Path) -> TextReport | None:
         pdfs=library.manifest.pdfs,
         notes=_notes(library.manifest.named),
     )
+    with closing(TextStore(path / FOLDER, create=True)) as store:
+        report.changed |= link_texts(store, library.papers)
+        linked = int(store.get(LINKED)[:15], 16) if store.links() else 0
     report.abstracts = fill_abstracts(path)
-    if report.changed and not report.abstracts:
+    is_new = rank_citations(path, linked)
+    if report.changed and not (report.abstracts or is_new):
         with lock_folder(path, wait=True):  # so that open libraries read the texts
             write_manifest(path, msgspec.structs.replace(read_manifest(path), changed=now()))
     return report
+
+
+def rank_citations(path: Path, linked: int) -> bool:
+    """Let a library in memory rank by the sentences in which its full texts cite its papers. Returns whether
+    it did not, or by others. linked: a hash of the links that there are; 0 if there are none."""
+    with Library.edit(path) as library:
+        if library.manifest.lance or library.manifest.counts.get(CITED, 0) == linked:
+            return False
+        rows, reread = np.arange(len(library)), current_contexts(library.manifest)
+        library.write(rows, (), reread, linked)
+        return True
 
 
 def forget_texts(path: Path) -> None:

@@ -6,9 +6,10 @@ million papers or so. More are kept in LanceDB (`lance`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Maximum number of collections to list."""
+CITED = "cited"
+"""Count of the manifest: a hash of what full texts cite, if the generation ranks by it, else 0."""
 Stamp = tuple[int, int] | None
 """What is different after any change of library.json; None if there is none."""
 
@@ -320,19 +323,24 @@ class Library:
             raise InputError(f"{self.path}: no paper would be left; delete the folder instead")
 
     def write(
-        self, kept: Rows, papers: Iterable[LibraryPaper], reread: Sequence[ReadFile] = (), **fields: Any
+        self,
+        kept: Rows,
+        papers: Iterable[LibraryPaper],
+        reread: Sequence[ReadFile] = (),
+        cited: int | None = None,
+        **fields: Any,
     ) -> Library:
         """Write the next generation: rows `kept`, ascending, then `papers`.
 
-        reread: contexts to read again; without any, those of the kept papers are kept. fields: as for
-        `update_manifest`.
+        reread: contexts to read again; without any, those of the kept papers are kept. cited: a hash of
+        what full texts cite, which is then read again, too. fields: as for `update_manifest`.
         """
         manifest = msgspec.structs.replace(self.manifest, **fields)
-        files = None
+        files = None if cited is None else []
         if reread:
             manifest = msgspec.structs.replace(manifest, contexts=list(reread))
             files = [Path(file.path) for file in reread]
-        return self._write(self.path, manifest, kept, papers, self.mapped, files)
+        return self._write(self.path, manifest, kept, papers, self.mapped, files, {CITED: cited or 0})
 
     @classmethod
     def _write(
@@ -343,13 +351,14 @@ class Library:
         papers: Iterable[LibraryPaper],
         old: Storage | None,
         contexts: Sequence[Path] | None,
+        told: Mapping[str, int] = MappingProxyType({}),
     ) -> Library:
-        """Write a new generation and make it the current one."""
+        """Write a new generation and make it the current one. told: further counts of the manifest."""
         from citerec.library.papers.writer import GenerationWriter
 
         with new_generation(path) as (number, folder):
             writer = GenerationWriter(folder, old, manifest.model, manifest.ranker, contexts)
-            counts = writer.write(kept, papers)
+            counts = {**writer.write(kept, papers), **told}
             new = msgspec.structs.replace(manifest, generation=number, changed=now(), counts=counts)
             write_manifest(path, new)
         return cls.open(path)

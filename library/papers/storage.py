@@ -25,7 +25,9 @@ from citerec.base.errors import InputError, quoted
 from citerec.base.files import real_path
 from citerec.datasets.columns import load_array, table_batches
 from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import IN_TEXTS
 from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.letters import normalise_title, title_key
 from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.explanation import Explainer
 from citerec.library.papers.folder import damaged, outdated
@@ -141,6 +143,17 @@ class Storage:
         names = [*keys.take(with_key).to_pylist(), *pc.list_flatten(aliases).to_pylist()]
         return dict(zip(reversed(names), reversed(rows), strict=True))
 
+    def titled(self, title: str) -> list[int]:
+        """Return the rows of the papers with a title, letter by letter: a work, and versions of it."""
+        letters = normalise_title(title)
+        if not letters:
+            return []
+        from citerec.formats.same_work import Identity  # questions seldom have a title
+
+        column = self.identities[:, Identity._fields.index("title")]
+        rows = np.flatnonzero(column == np.uint64(title_key(letters))).tolist()
+        return [row for row in rows if normalise_title(self.corpus.titles[row]) == letters]
+
     @property
     def collections(self) -> list[str]:
         """Names of all collections, sorted."""
@@ -187,6 +200,10 @@ class Storage:
             self._full_texts = FullTexts.open(self.library, self.corpus, words, networks)
         if isinstance(retriever, Ranker):
             retriever.passages = self._full_texts
+            if IN_TEXTS in self.corpus.splits:
+                from citerec.rerank.ranker.citing_contexts import CitingContexts
+
+                retriever.cited = CitingContexts(self.corpus, retriever.statistics, IN_TEXTS)
         return retriever
 
     @cached_property
@@ -219,7 +236,8 @@ class Storage:
     def _explainer(self, retriever: Retriever) -> Explainer:
         if not isinstance(retriever, Ranker):
             return Explainer(self.corpus, full_texts=self.full_texts)
-        return Explainer(self.corpus, retriever.statistics, self.full_texts, retriever.encoder)
+        encoder = retriever.encoder
+        return Explainer(self.corpus, retriever.statistics, self.full_texts, encoder, retriever.cited)
 
     @cached_property
     def search_index(self) -> SearchIndex:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -38,11 +39,12 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.files.source_files import find_files as find_data
 from citerec.datasets.files.source_files import read_contexts, read_queries, reject_bad
 from citerec.datasets.prepare import prepare_store
-from citerec.datasets.records import TRAIN, ContextRecord, PaperRecord, QueryRecord, Source
+from citerec.datasets.records import IN_TEXTS, TRAIN, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.datasets.tokenize import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.drafts.inputs import record_files
 from citerec.formats.names import surname
+from citerec.library.evidence.citations import text_contexts
 from citerec.library.papers.folder import Manifest, ReadFile, outdated
 from citerec.library.papers.merging import Identities
 from citerec.library.papers.models import install_model, open_model
@@ -69,8 +71,8 @@ class GenerationWriter:
     """Writes a generation to a new folder.
 
     old: the generation that it replaces, whose model it gets; None for a new library. model, ranker: of a new
-    library (library.papers.models). contexts: files that contexts are read from; None keeps those of the old
-    generation's papers.
+    library (library.papers.models). contexts: files that contexts are read from, beside the full texts of
+    the old generation's papers; None keeps those of these papers.
     """
 
     folder: Path
@@ -102,6 +104,12 @@ class GenerationWriter:
         identities = Identities(old.identities[kept] if old else None)
         ids = [old.corpus.paper_ids[row] for row in kept.tolist()] if old and files else []
         staying = _kept_contexts(old.corpus, kept) if old and not files else ([], [])
+        in_texts: tuple[Iterable[ContextRecord], Iterable[QueryRecord]] = [], []
+        if old is not None and files is None:
+            in_texts = _kept_contexts(old.corpus, kept, IN_TEXTS)
+        elif old is not None:
+            titles = {old.corpus.paper_ids[row]: old.corpus.titles[row] for row in kept.tolist()}
+            in_texts = text_contexts(folder.parents[1], titles)
         queries: list[QueryRecord] = []
         digest, content = hashlib.blake2b(digest_size=16), dict[str, str]()
 
@@ -124,7 +132,7 @@ class GenerationWriter:
         def contexts() -> Iterator[ContextRecord]:
             citing, cited = find_contexts(files, identities.numbers(), ids) if files else staying
             queries.extend(cited)
-            for context in citing:
+            for context in chain(citing, in_texts[0]):
                 digest.update(repr(context).encode())
                 yield context
             content["contexts"] = digest.hexdigest()
@@ -134,7 +142,8 @@ class GenerationWriter:
             identity=content,
             papers=records,
             contexts=contexts,
-            splits={TRAIN: lambda: queries} if files or staying[1] else {},
+            splits=({TRAIN: lambda: queries} if files or staying[1] else {})
+            | ({IN_TEXTS: lambda: in_texts[1]} if in_texts[1] else {}),
         )
         settings = {"tokenizer": TOKENIZER, "candidates": "all", "field": "authors"}
         with closing(table):
@@ -241,13 +250,15 @@ def _kept_papers(corpus: Corpus, papers: Rows) -> Iterator[PaperRecord]:
         yield PaperRecord(*texts, int(corpus.years[row]), tuple(names[code] for code in corpus.fields[row]))
 
 
-def _kept_contexts(corpus: Corpus, papers: Rows) -> tuple[list[ContextRecord], list[QueryRecord]]:
-    """Return the training contexts of a corpus among the papers that stay, as `find_contexts` does."""
+def _kept_contexts(
+    corpus: Corpus, papers: Rows, of_split: str = TRAIN
+) -> tuple[list[ContextRecord], list[QueryRecord]]:
+    """Return the contexts of a split of a corpus among the papers that stay, as `find_contexts` does."""
     stays = np.zeros(len(corpus.paper_ids), np.bool_)
     stays[papers] = True
     contexts: list[ContextRecord] = []
     queries: list[QueryRecord] = []
-    if (split := corpus.splits.get(TRAIN)) is None:
+    if (split := corpus.splits.get(of_split)) is None:
         return contexts, queries
     for row, positives in zip(split.contexts.tolist(), split.positives, strict=True):
         citing = int(corpus.citing[row])

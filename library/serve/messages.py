@@ -304,11 +304,12 @@ def paper_details(recommendation: Recommendation, paper: LibraryPaper, link: Lin
     evidence = recommendation.evidence
     in_title = "" if evidence.name else ", ".join(evidence.in_title)
     mark = evidence.cited_as.find(MARK)
+    cited = f"Cited for this in {evidence.cited_by}:" if evidence.cited_by else "Cited elsewhere:"
     texts = [
         ("Named in the passage:", evidence.name, [(0, len(evidence.name))]),
         ("In its title:", in_title, [(0, len(in_title))]),
         ("", evidence.sentence, list(evidence.matched)),
-        ("Cited elsewhere:", evidence.cited_as, [(mark, mark + len(MARK))] if mark >= 0 else []),
+        (cited, evidence.cited_as, [(mark, mark + len(MARK))] if mark >= 0 else []),
     ]
     parts = [HighlightedText(kind=kind, text=text, spans=spans) for kind, text, spans in texts if text]
     opens = link(paper.id, evidence.place) if evidence.place else ""
@@ -316,6 +317,9 @@ def paper_details(recommendation: Recommendation, paper: LibraryPaper, link: Lin
     for part in parts:
         if evidence.place and part.text == evidence.sentence:
             part.place, part.link = evidence.place.label, opens
+        elif evidence.cited_at and part.text == evidence.cited_as:
+            part.place = evidence.cited_at.label
+            part.link = link(evidence.cited_id, evidence.cited_at)
     return Details(
         authors=list(recommendation.authors),
         venue=recommendation.venue,

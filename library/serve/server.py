@@ -40,6 +40,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from citerec.base.errors import InputError, StorageError, count_noun
 from citerec.library import limits
+from citerec.library.ask.relations import Relations
 from citerec.library.papers.storage import UnknownPaper
 from citerec.library.serve import messages
 from citerec.library.serve.mcp import McpOverHttp, make_server
@@ -311,6 +312,11 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     async def passages(claim: messages.Claim, request: Request) -> messages.FoundPassages:
         """Find the passages of a paper's full text that fit a claim best, with their pages."""
         return await answer(request, lambda: messages.find_passages(recommender, claim, link))
+
+    @app.get("/citations", responses=PROBLEMS)
+    async def citations(id: messages.Name, request: Request) -> Relations:
+        """Return which papers of the library a paper's PDF cites, and whose PDFs cite it, with sentences."""
+        return await answer(request, lambda: Relations.read(recommender.refresh(), id, link))
 
     @app.get("/pdf", responses=PROBLEMS | {200: {"content": {"application/pdf": {}}}})
     async def pdf(id: messages.Name, request: Request) -> Response:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,28 +11,47 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import TRAIN
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.texts import B_SHORT, CitingTexts, TermRows, WeightedTexts, best_products, idf
+from citerec.retrieval.arrays import Floats
 from citerec.retrieval.queries import Queries
 
 
 class CitingContexts:
-    """Ranks the training contexts that cite a paper, at most `MAX_CITING` per paper (`CorpusStatistics`).
+    """Ranks the contexts of a split that cite a paper, at most `MAX_CITING` per paper (`CorpusStatistics`).
 
     Similarity is BM25, with the words of both contexts weighted by their nearness to the mark.
     """
 
-    def __init__(self, corpus: Corpus, statistics: CorpusStatistics | None = None) -> None:
+    def __init__(
+        self, corpus: Corpus, statistics: CorpusStatistics | None = None, of_split: str = TRAIN
+    ) -> None:
         """statistics: of a ranker over the corpus, whose weights of words are then used."""
-        self.statistics = statistics or CorpusStatistics(corpus)
-        if statistics is None:
-            queries = self.statistics.read_citations(corpus, corpus.splits.get(TRAIN))
+        split = corpus.splits.get(of_split)
+        self.statistics = copy(statistics) if statistics else CorpusStatistics(corpus)
+        if statistics is None or of_split != TRAIN:
+            queries = self.statistics.read_citations(corpus, split)
             counts = self.statistics.near_counts(queries.words("context"))
             frequency = np.bincount(counts.indices, minlength=counts.shape[1])
-            self.near = WeightedTexts.from_counts(counts, idf(frequency, counts.shape[0]), B_SHORT)
+            rarity = statistics.rarity if statistics else idf(frequency, counts.shape[0])
+            self.near = WeightedTexts.from_counts(counts, rarity, B_SHORT)
         else:
             self.near = statistics.near
-        split = corpus.splits.get(TRAIN)
         self.contexts = np.empty(0, np.int64) if split is None else split.contexts
         """rows among the corpus's contexts"""
+
+    def shares(self, queries: Queries, papers: NDArray[np.integer]) -> Floats:
+        """Return how similar the context most like each query's is that cites papers [Q, K], 0 to about 1: of
+        what the query's words weigh in itself; 0 for papers that no other paper cites."""
+        statistics, cited = self.statistics, self.statistics.citing
+        counts = statistics.with_query_words(queries).near_counts(queries.words("context"))
+        own = WeightedTexts.from_counts(counts, statistics.rarity, B_SHORT, float(self.near.average[0]))
+        row = np.repeat(np.arange(len(queries)), np.diff(counts.indptr))
+        whole = np.bincount(row, own.weights * counts.data, len(queries))
+        terms = TermRows(counts.indptr, counts.indices, counts.data)
+        citing = CitingTexts(cited.offsets, cited.values, statistics.source)
+        scratch = np.zeros(counts.shape[1], np.float32)
+        best = best_products(terms, self.near.rows, scratch, papers, citing, queries.citing)[0][..., 0]
+        shares: Floats = np.where(np.isneginf(best), 0, best) / np.maximum(whole, 1e-9)[:, None]
+        return shares
 
     def most_similar(
         self, queries: Queries, rows: NDArray[np.integer], papers: NDArray[np.integer], count: int

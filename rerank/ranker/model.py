@@ -49,6 +49,7 @@ from citerec.retrieval.settings import IndexConfig, check_counts
 from citerec.training.hub import DENSE, Pretrained, check_consistent, read_json, write_json
 
 if TYPE_CHECKING:
+    from citerec.rerank.ranker.citing_contexts import CitingContexts
     from citerec.rerank.settings import RankerSettings
     from citerec.training.loop import TrainingRun
 
@@ -61,6 +62,9 @@ CITED = 50
 """Candidates from the passages of a draft."""
 BY_PASSAGES = 50
 """Candidates by passages of full texts."""
+CITED_WEIGHT, CITED_FROM = 8.0, 0.25
+"""How far a sentence of a full text that cites a paper raises it: this times its similarity to the question
+(`CitingContexts.shares`) above a least one. docs/write/fulltexts.md says where both were chosen."""
 STATISTICS = "statistics"
 """Folder of the corpus statistics in a saved index."""
 
@@ -226,6 +230,8 @@ class Ranker(Retriever):
         self.parts: dict[str, Retriever] = {}
         self.passages: PassageScores | None = None
         """Passages of the full texts of papers, which a library sets; they are kept beside the index."""
+        self.cited: CitingContexts | None = None
+        """Where these cite papers (IN_TEXTS)."""
 
     @classmethod
     def over(
@@ -394,6 +400,9 @@ class Ranker(Retriever):
                 plain = self.model.confidence.log_probabilities(lists, self.model.model.scores(lists))
                 probabilities = np.where(unread, plain, probabilities)
         scores[mask] = probabilities
+        if self.cited is not None:
+            more = CITED_WEIGHT * np.maximum(self.cited.shares(queries, papers) - CITED_FROM, 0)
+            scores = np.where(mask, raised(scores, more, self.log_probabilities), scores)
         return scores
 
     def with_pairs(self, queries: Queries, papers: NDArray[np.int32], lists: Lists, depth: int) -> Lists:
@@ -443,6 +452,15 @@ class Ranker(Retriever):
         for name, part in self.parts.items():
             part.load(folder / "parts" / name, corpus)
         self.statistics = CorpusStatistics.load(folder / STATISTICS, corpus)
+
+
+def raised(scores: Floats, more: Floats, log_probabilities: bool) -> Floats:
+    """Add `more` to scores [Q, K]; logarithms of probabilities stay such: what is left over is shared out."""
+    if not log_probabilities:
+        return scores + more
+    before, after = np.exp(scores).sum(axis=1), np.exp(scores + more).sum(axis=1)
+    whole = np.maximum(1 - before, 0) + after
+    return (scores + more - np.log(whole)[:, None]).astype(np.float32)
 
 
 def encoder_of(retriever: Retriever) -> NetworkRetriever | None:

@@ -1,0 +1,376 @@
+"""The list of references of a paper as printed, its entries, and the marks in the text that cite them.
+
+There is no general parser of references: an entry is its text, with the number that it has in the list, if
+any. Marks are numbers ("[12]", "[3-5]", "(7)", superscripts) or names and years ("Lee and Kim 2003a", "Lee
+(2003)"). A mark that may mean two entries means none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+from citerec.formats.articles.markers import NAME, UPPER, YEAR, find_names_before
+from citerec.formats.articles.pdf_layout import Line, join_lines, references_in
+from citerec.formats.letters import fold
+from citerec.formats.names import surname
+
+
+class Entry(NamedTuple):
+    """An entry of a list of references. number: in the list, 0 if it has none there."""
+
+    number: int
+    text: str
+
+
+class Mark(NamedTuple):
+    """texts[text][start:end] cites the entries, indices in the list."""
+
+    text: int
+    start: int
+    end: int
+    entries: tuple[int, ...]
+
+
+# The list.
+
+MAX_ENTRY = 1200
+"""Characters of an entry; the last one may go on with what follows the list."""
+FEWEST = 5
+"""Entries of a numbered list that has no heading."""
+LATEST = 0.3
+"""Share of the lines of a text after which it begins."""
+_LABEL = re.compile(r"(\[|\()?(\d{1,3})(?(1)[\])]|[.)]?)(?:\s+|$)(?=\W*[^\W\d_]|\W*\d+\W*[^\W\d_]|$)")
+_ENTRY_END = re.compile(r"[.)\]\d/]$")
+_ENTRY_START = re.compile(rf"(?:{NAME}(?:,| [A-Z]{{1,3}}\b)|(?:[A-Z]\.[\s-]?)+{NAME})")
+_AFTER_LIST = re.compile(
+    r"(?:publisher[’']?s note|supplementary|ready to submit|manuscript received|how to cite|this article|"
+    r"copyright|©|conflicts? of interest|disclaimer|open access)\b",
+    re.IGNORECASE,
+)
+
+
+def split_references(lines: Sequence[Line]) -> tuple[list[Line], list[Entry]]:
+    """Return the lines of a text without its list of references, and the entries of this list.
+
+    A list without a heading is known by its numbers.
+    """
+    start, end = references_in(lines)
+    listed = lines[start + 1 : end]
+    run = _numbered(listed or lines)
+    if not listed:
+        if len(run) < FEWEST or run[0][1] < LATEST * len(lines):
+            return list(lines), []
+        start = run[0][1]
+        listed, run = lines[start:], [(number, place - start) for number, place in run]
+    elif not run or run[0][1] > 3:
+        run = [(0, place) for place in _unnumbered(listed)]
+    entries = []
+    for (number, first), (_, last) in pairwise([*run, (0, len(listed))]):
+        text = join_lines(list(_until_end(listed[first:last])))
+        text = text[label.end() :] if number and (label := _LABEL.match(text)) else text
+        entries.append(Entry(number, text[:MAX_ENTRY].strip()))
+    return [*lines[:start], *lines[end:]], entries
+
+
+def _until_end(lines: Sequence[Line]) -> Iterator[Line]:
+    """Yield the lines of an entry, without what follows the list."""
+    for place, line in enumerate(lines):
+        if place and _AFTER_LIST.match(line.text):
+            return
+        yield line
+
+
+def _numbered(lines: Sequence[Line]) -> list[tuple[int, int]]:
+    """Return the numbers of entries and the lines that begin them: the longest run from 1 on, of one form.
+
+    A number that is not there, since it was read as that of a page, is that of the first line of a page.
+    """
+    labels: list[tuple[int, int, str]] = []
+    for place, line in enumerate(lines):
+        if label := _LABEL.match(line.text):
+            mark = label[0].strip()
+            labels.append((int(label[2]), place, mark[-1] if not mark[-1].isdigit() else ""))
+    best: list[tuple[int, int]] = []
+    for first, (begin, at, form) in enumerate(labels):
+        if begin != 1:
+            continue
+        run = [(1, at)]
+        for number, place, other in labels[first + 1 :]:
+            last, before = run[-1]
+            if other != form or number not in (last + 1, last + 2):
+                continue
+            if number == last + 2:
+                pages = (i for i in range(before + 1, place) if lines[i].page != lines[i - 1].page)
+                if (page := next(pages, None)) is None:
+                    continue
+                run.append((last + 1, page))
+            run.append((number, place))
+        if len(run) >= len(best):
+            best = run
+    return best
+
+
+def _unnumbered(lines: Sequence[Line]) -> list[int]:
+    """Return the lines that begin entries: those that stick out, or stand apart, or look like names."""
+    if not lines:
+        return []
+    columns: list[list[int]] = []
+    for place, line in enumerate(lines):
+        last = lines[place - 1]
+        if not place or line.page != last.page or line.bottom > last.bottom + line.height:
+            columns.append([])
+        columns[-1].append(place)
+    gaps = [above.bottom - below.bottom for above, below in pairwise(lines) if above.page == below.page]
+    usual = median(gap for gap in gaps if gap > 0) if any(gap > 0 for gap in gaps) else 0
+    starts = [0]
+    for column in columns:
+        edge, height = min(lines[place].left for place in column), lines[column[0]].height
+        indented = [lines[place].left > edge + 0.5 * height for place in column]
+        hangs = 0.1 * len(column) < sum(indented) < len(column)
+        for place, inside in zip(column, indented, strict=True):
+            line, before = lines[place], lines[place - 1]
+            if not place or inside:
+                continue
+            apart = before.page == line.page and 1.3 * usual < before.bottom - line.bottom < 4 * usual
+            looks = _ENTRY_END.search(before.text) and _ENTRY_START.match(line.text)
+            if hangs or apart or looks:
+                starts.append(place)
+    return starts
+
+
+# Marks.
+
+_UP = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+_DIGITS = str.maketrans(_UP, "0123456789")
+_DASH = "[-–—‐‑‒−]"  # noqa: RUF001
+_MORE = rf"(?:\s*(?:[,;]|and|{_DASH})\s*"
+_D = rf"[\d{_UP}]{{1,3}}"
+_FORMS = {
+    "[": re.compile(rf"\[\s*{_D}{_MORE}{_D})*\s*\]"),
+    "^": re.compile(
+        rf"(?<![\d{_UP}−-])[{_UP}]{{1,3}}(?:\s?(?:,|{_DASH})\s?[{_UP}]{{1,3}}|\s[{_UP}]{{1,3}})*"
+        rf"(?![{_UP}\w]|\s?[+−=±])"
+    ),
+    "(": re.compile(rf"\(\s*\d{{1,3}}{_MORE}\d{{1,3}})*\s*\)"),
+}
+"""Forms of numbers, in the order in which they are preferred."""
+_PART = re.compile(rf"({_D})(?:\s*{_DASH}\s*({_D}))?")
+_UNIT = re.compile(r"(?:^|[\s/·(\d])(?:[µμnmckdM]?[mgsLlJKVWN]|[RrIXχΧηnx]|cm|ft|in|yr|h|Hz)$|\d$")  # noqa: RUF001
+_NAMED = re.compile(rf"[{UPPER}][^\s{_UP}]*[,*]*\s?[{_UP}]")
+"""A word with a capital letter and a raised number, as names have it above a paper."""
+NAMED = 3
+"""Such words of a line that is no text."""
+"""What a raised 2 or 3 after it is the power of."""
+LEAST_CITED = 0.4
+"""Share of the entries that marks of a form must cite, so that they are believed."""
+MAX_RANGE = 60
+
+
+def find_marks(texts: Sequence[str], entries: Sequence[Entry]) -> list[Mark]:
+    """Find the marks in texts that cite entries, in order; none unless they cite LEAST_CITED of these."""
+    best: list[Mark] = []
+    most = 0
+    for form in (*_FORMS, ""):
+        marks = list(_numbers(form, texts, entries) if form else _names(texts, entries))
+        cited = len({entry for mark in marks for entry in mark.entries})
+        if cited > 1.2 * most:
+            best, most = marks, cited
+    return best if most >= max(LEAST_CITED * len(entries), 2) or most >= len(entries) > 0 else []
+
+
+def _numbers(form: str, texts: Sequence[str], entries: Sequence[Entry]) -> Iterator[Mark]:
+    """Yield the marks with numbers in a form."""
+    rows = {entry.number: row for row, entry in enumerate(entries) if entry.number}
+    for number, text in enumerate(texts if rows else ()):
+        for match in _FORMS[form].finditer(text):
+            if (
+                form == "^"
+                and len(_NAMED.findall(text, max(match.start() - 60, 0), match.end() + 60)) >= NAMED
+            ):
+                continue
+            is_power = form == "^" and match[0] in "²³" and _UNIT.search(text[: match.start()][-8:])
+            if not is_power and (cited := _listed(match[0], rows)):
+                yield Mark(number, match.start(), match.end(), cited)
+
+
+def _listed(mark: str, rows: dict[int, int]) -> tuple[int, ...]:
+    """Return the entries of a mark; none if one of its numbers has none."""
+    cited: dict[int, None] = {}
+    for first, last in _PART.findall(mark.translate(_DIGITS)):
+        start = int(first)
+        end = int(last or first)
+        if end < start or end - start > MAX_RANGE:
+            return ()
+        for number in range(start, end + 1):
+            if number not in rows:
+                return ()
+            cited[rows[number]] = None
+    return tuple(cited)
+
+
+class _Printed(NamedTuple):
+    """The first author of an entry, its year with its letter, and the words before the year."""
+
+    author: str
+    year: str
+    words: frozenset[str]
+    several: bool
+
+
+_AUTHOR = re.compile(rf"\W*(?:(?:[A-Z]\.[\s-]?)+\s*)?({NAME})")
+_PRINTED_YEAR = re.compile(r"[(\[]\s*((?:19|20)\d\d[a-z]?)\b")
+_BARE_YEAR = re.compile(r"(?<![\d.–-])((?:19|20)\d\d[a-z]?)\b(?![–-])")
+_WORDS = re.compile(r"[^\W\d_]{2,}")
+_YEARS = re.compile(YEAR)
+_BETWEEN_YEARS = re.compile(r"\s*[,;&]?\s*(?:and\s+)?")
+_LETTERS = re.compile(r"(?:\s*,\s*([a-z]))+(?![\w])")
+_ET_AL = re.compile(r"et\s*al|colleagues|workers")
+
+
+def _printed(entry: Entry) -> _Printed | None:
+    author = _AUTHOR.match(entry.text)
+    year = _PRINTED_YEAR.search(entry.text) or _BARE_YEAR.search(entry.text)
+    if author is None or year is None:
+        return None
+    head = entry.text[: max(min(year.start(), 250), author.end())]
+    words = [fold(word).casefold() for word in _WORDS.findall(head)]
+    names = [word for word in _WORDS.findall(head) if len(word) > 2]
+    return _Printed(_last(author[1]), year[1], frozenset(words), len(names) > 1)
+
+
+def _last(name: str) -> str:
+    return fold(surname(re.sub(r"['’]s?$", "", name))).casefold()
+
+
+def _names(texts: Sequence[str], entries: Sequence[Entry]) -> Iterator[Mark]:
+    """Yield the marks with names and years."""
+    by_author: dict[str, list[tuple[int, _Printed]]] = {}
+    known: set[str] = set()
+    for row, entry in enumerate(entries):
+        if printed := _printed(entry):
+            by_author.setdefault(printed.author, []).append((row, printed))
+            if match := _AUTHOR.match(entry.text):
+                known.add(surname(match[1]))
+            known.update(surname(name) for name in re.findall(NAME, entry.text[:120]))
+    if not by_author:
+        return
+    surnames = frozenset(known)
+    for number, text in enumerate(texts):
+        end, names = -1, ""
+        start = 0
+        for year in _YEARS.finditer(text):
+            before = find_names_before(text, max(end, 0), year.start(), surnames)
+            if before is not None:
+                start = before[0]
+                names = text[start : year.start()]
+            elif end < 0 or not _BETWEEN_YEARS.fullmatch(text, end, year.start()):
+                end = -1
+                continue
+            else:
+                start = year.start()
+            end = year.end()
+            years = [year[0]]
+            if letters := _LETTERS.match(text, end):
+                years += [year[0][:4] + letter for letter in re.findall("[a-z]", letters[0])]
+                end = letters.end()
+            meant = (_meant(names, printed, by_author) for printed in years)
+            cited = [entry for entry in meant if entry is not None]
+            if cited:
+                yield Mark(number, start, end, tuple(dict.fromkeys(cited)))
+
+
+def _meant(names: str, year: str, by_author: dict[str, list[tuple[int, _Printed]]]) -> int | None:
+    """Return the one entry that names and a year may mean; None if there is none, or several."""
+    people = [_last(name) for name in re.findall(NAME, _ET_AL.sub(" ", names))]
+    while people and people[0] not in by_author:
+        people = people[1:]
+    if not people:
+        return None
+    fits = [
+        (row, printed)
+        for row, printed in by_author[people[0]]
+        if printed.year == year or (printed.year[:4] == year and len(year) == 4)
+    ]
+    fits = [(row, printed) for row, printed in fits if printed.words.issuperset(people[1:])]
+    if len(fits) > 1:
+        with_others = len(people) > 1 or _ET_AL.search(names) is not None
+        fits = [(row, printed) for row, printed in fits if printed.several == with_others] or fits
+    if len(fits) > 1:
+        fits = [(row, printed) for row, printed in fits if printed.year == year] or fits
+    return fits[0][0] if len(fits) == 1 else None
+
+
+# What an entry says, as far as it can be told.
+
+_QUOTED = re.compile(r"[“\"](.{15,300}?)[,.?!]?[”\"]")
+_YEAR_FIRST = re.compile(
+    r"^(.{3,600}?)(?:[\s,.]*[([]|\.,?\s+)((?:19|20)\d\d)[a-z]?[)\]]?[.:,]?\s+(?=[A-Z“\"\d])(.*)$", re.DOTALL
+)
+_STOP = re.compile(
+    r"(?:(?<=[^\W\d_]{2})|(?<=[\d)\]”]))\.(?<!\bal\.)(?<!\bSt\.)\s+(?=[^a-z\s])|(?<=\bal\.)\s+"
+)
+_INITIALS_END = re.compile(
+    rf"^((?:{NAME}\s+[{UPPER}]{{1,3}}(?:\s+(?:Jr|Sr|[23][rn]d))?(?:,\s*|\s+and\s+|\s*&\s*))*{NAME}\s+[{UPPER}]{{1,3}}"
+    r"(?:,?\s*et\s+al)?)[.:]\s*(.*)$",
+    re.DOTALL,
+)
+_COMMAS = re.compile(
+    rf"^((?:(?:[{UPPER}]\.[\s-]?)+{NAME}(?:,\s*(?:and\s+)?|\s+and\s+|\s*&\s*))+)(?:et al\.?,\s*)?"
+    r"([^,].{15,}?)(?:,\s|\.\s)",
+    re.DOTALL,
+)
+_DOTTED = rf"{NAME},\s*(?:[{UPPER}]\.[\s-]*){{1,4}}"
+_SEMICOLONS = re.compile(
+    rf"^({_DOTTED}(?:\s*(?:[;,&]|and)+\s*{_DOTTED})*(?:[;,&]*\s*et al\.)?)\s*(?=[^\s,;&])(.*)$", re.DOTALL
+)
+_INITIAL = re.compile(rf"\b[{UPPER}]\.")
+_WORDY = re.compile(r"[^\W\d_]{3,}")
+
+
+class Work(NamedTuple):
+    """What an entry says of a work: its authors as printed, its title, its year."""
+
+    authors: str
+    title: str
+    year: int
+
+
+def read_work(text: str) -> Work | None:
+    """Return authors, title and year of an entry; None if they cannot be told apart.
+
+    >>> read_work("Lee A, Kim B. Honey bees dance. J Bees. 2001;3:1-2.")
+    Work(authors='Lee A, Kim B', title='Honey bees dance', year=2001)
+    >>> read_work("Lee, A., & Kim, B. (2001). Honey bees dance. J. Bees, 3.")
+    Work(authors='Lee, A., & Kim, B', title='Honey bees dance', year=2001)
+    """
+    years = [int(year[:4]) for year in _PRINTED_YEAR.findall(text) or _BARE_YEAR.findall(text)]
+    if quoted := _QUOTED.search(text):
+        authors, title = text[: quoted.start()], quoted[1]
+    elif (dated := _YEAR_FIRST.match(text)) and not _STOP.search(dated[1]):
+        authors, title = dated[1], _STOP.split(dated[3])[0]
+    else:
+        return _by_stops(text, years)
+    return _work(authors, title, years)
+
+
+def _by_stops(text: str, years: Sequence[int]) -> Work | None:
+    if initials := _INITIALS_END.match(text):
+        return _work(initials[1], _STOP.split(initials[2])[0], years)
+    if dotted := _SEMICOLONS.match(text):
+        return _work(dotted[1], _STOP.split(dotted[2])[0], years)
+    if listed := _COMMAS.match(text):
+        return _work(listed[1], listed[2], years)
+    parts = _STOP.split(text)
+    return _work(parts[0], parts[1], years) if len(parts) > 2 else None
+
+
+def _work(authors: str, title: str, years: Sequence[int]) -> Work | None:
+    title, authors = title.strip(" .,;:"), authors.strip(" ,;:(")
+    is_list = len(_INITIAL.findall(title)) > 1  # of names, before a journal
+    if len(_WORDY.findall(title)) < 2 or len(title) > 300 or is_list or not _AUTHOR.match(authors):
+        return None
+    return Work(authors, title, years[0] if years else 0)

@@ -1,0 +1,71 @@
+"""Which papers of a library a paper's PDF cites, and whose PDFs cite it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.ask.display import short_authors
+from citerec.library.evidence.citations import Citations, Cited
+from citerec.library.evidence.passages import TextPlace
+from citerec.library.papers.library import Library
+
+Link = Callable[[str, TextPlace], str]
+SENTENCES = 3
+"""Sentences of each work that are shown."""
+NO_LIST = "its PDF has no list of references that can be read"
+NO_PDF = "no PDF of it was read, so what it cites is not known"
+
+
+def name_of(paper: LibraryPaper) -> str:
+    """Return authors and year of a paper, or else its key."""
+    authors = short_authors(paper.names or paper.authors)
+    return f"{authors} {paper.year or ''}".strip() if authors else paper.key or paper.id
+
+
+@dataclass(frozen=True)
+class Relations:
+    """What a paper's PDF cites of the library, and how many others; and which papers cite it. note: why it
+    is not known what it cites."""
+
+    id: str
+    cites: list[dict[str, Any]] = field(default_factory=list)
+    others: int = 0
+    cited_by: list[dict[str, Any]] = field(default_factory=list)
+    note: str = ""
+
+    @classmethod
+    def read(cls, library: Library, key: str, link: Link = lambda id, place: place.link) -> Relations:
+        """link: of the paper whose PDF it is, and a place in it, to an address that opens it there. Raises
+        InputError for an unknown paper, and for a library without full texts."""
+        paper = library.paper(int(library.rows([key], "key")[0]))
+        with closing(Citations(library.path)) as citations:
+            listed, citing = citations.cites(paper.id), citations.cited_by(paper.id)
+            has_text = citations.has_text(paper.id)
+        there = {cited.paper: cited for cited in listed if cited.paper}
+        note = "" if listed else NO_LIST if has_text else NO_PDF
+        others = sum(not cited.paper for cited in listed)
+        cites = _related(library, there, link, paper.id)
+        return cls(paper.id, cites, others, _related(library, citing, link), note)
+
+
+def _related(
+    library: Library, cited: Mapping[str, Cited], link: Link, citing: str = ""
+) -> list[dict[str, Any]]:
+    """Return papers with the sentences, as all interfaces show them. citing: whose PDF has them, if not each
+    its own."""
+    related = []
+    for id, work in cited.items():
+        if (row := library.row(id)) is None:  # it was removed since
+            continue
+        paper = library.paper(row)
+        sentences = [
+            {"text": text, "page": place.page, "link": link(citing or id, place)}
+            for text, place in work.sentences[:SENTENCES]
+        ]
+        about = {"id": id, "key": paper.key, "title": paper.title, "year": paper.year or None}
+        related.append({**about, "name": name_of(paper), "sentences": sentences})
+    return related

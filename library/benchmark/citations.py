@@ -1,0 +1,274 @@
+"""Links and citing sentences read from PDFs, measured against JATS beside them.
+
+    python -m citerec.library.benchmark.citations FOLDER...
+
+Each NAME.pdf with a NAME.xml beside it counts. The library is all that the lists of references in the XML
+name, so that every work could be taken for another. A link is (PDF, cited work); a sentence is (PDF, cited
+work, sentence), the same if they share SAME of their words.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from citerec.base.errors import InputError, one_line_errors
+from citerec.datasets.building.readers import SourceFile, read_documents
+from citerec.datasets.records import IN_TEXTS, OTHER_MARKER, TARGET_MARKER, WINDOW
+from citerec.formats.articles.citing import find_marks
+from citerec.formats.articles.xml_documents import read_paragraph, read_trees
+from citerec.formats.bibliography.paper import LibraryPaper, make_paper
+from citerec.formats.documents import FullText, Metadata, Paragraph, Reference
+from citerec.formats.drafts.language import replaced
+from citerec.library.ask.question import mark_query
+from citerec.library.evidence.citations import is_sentence, sentence_bounds, sentence_of
+from citerec.library.evidence.links import Linker
+from citerec.library.evidence.passages import cut
+from citerec.library.evidence.quotations import PaperText
+from citerec.library.evidence.reading import read_here
+from citerec.library.papers.fulltexts import update_full_texts
+from citerec.library.papers.library import Library
+from citerec.library.papers.merging import leaders_of
+from citerec.rerank.ranker.model import Ranker
+from citerec.retrieval.queries import Queries, Query, cut_around_mark
+
+SAME = 0.6
+"""Share of the words of two sentences, of all that they have, from which they are the same."""
+_WORD = re.compile(r"[^\W\d_]{2,}")
+Sentence = tuple[int, str]
+"""A work that is cited, and a sentence that cites it."""
+
+
+class Counts(NamedTuple):
+    """Numbers of what is read, of what is there, and of what is both."""
+
+    read: int
+    there: int
+    both: int
+
+    def __str__(self) -> str:
+        precision, recall = self.both / max(self.read, 1), self.both / max(self.there, 1)
+        return (
+            f"P {precision:.3f}, R {recall:.3f} ({self.both:,} of {self.read:,} read, {self.there:,} there)"
+        )
+
+
+class _Pair(NamedTuple):
+    """A PDF and the document beside it."""
+
+    pdf: Path
+    about: Metadata
+    text: FullText
+    others: list[Paragraph]
+    """captions, tables and notes, in which citations are not counted"""
+
+
+def find_pairs(folders: Sequence[str]) -> list[_Pair]:
+    """Return the PDFs below folders that have a JATS or TEI file beside them. Raises InputError for none."""
+    pairs = []
+    for folder in folders:
+        for pdf in sorted(Path(folder).rglob("*.pdf")):
+            xml = pdf.with_suffix(".xml")
+            if xml.is_file() and pdf.stat().st_size:
+                documents = read_documents(SourceFile(xml, str(xml)), lambda _: None)
+                pairs += [
+                    _Pair(pdf, document.metadata, document.full_text(), [*_others(xml)])
+                    for document in documents
+                    if document.full_text
+                ]
+    if not pairs:
+        raise InputError(f"{' '.join(folders) or 'FOLDER'}: has no NAME.pdf with a NAME.xml beside it")
+    return pairs
+
+
+def _paper(id: str, entry: Reference) -> LibraryPaper:
+    kinds = dict(name.split(":", 1) for name in entry.identifiers)
+    arxiv = entry.arxiv or kinds.get("arxiv", "")
+    named = {"title": entry.title, "authors": entry.authors, "year": entry.year}
+    return make_paper(id, doi=kinds.get("doi", ""), arxiv=arxiv, **named)
+
+
+def _others(xml: Path) -> Iterator[Paragraph]:
+    with xml.open("rb") as file:
+        for root in read_trees(file, str(xml)):
+            for element in root.iter():
+                if element.tag in ("caption", "td", "fn", "abstract", "boxed-text", "disp-quote"):
+                    yield read_paragraph(element, "", (), lambda node: node.get("rid", "").split())
+
+
+def _sentences(paragraphs: Iterable[Paragraph], works: Mapping[str, int]) -> set[Sentence]:
+    """Return the sentences that cite works, by the names of these in the XML."""
+    sentences = set()
+    for text, spans, *_ in paragraphs:
+        bounds = sentence_bounds(text, [span[:2] for span in spans])
+        for start, _, ref in spans:
+            if (work := works.get(str(ref))) is not None:
+                sentences.add((work, text[slice(*sentence_of(bounds, start))]))
+    return sentences
+
+
+def measure(pairs: Sequence[_Pair]) -> tuple[Counts, Counts]:
+    """Return the counts of links and of sentences."""
+    papers, places = list[LibraryPaper](), dict[tuple[int, str], int]()
+    for number, pair in enumerate(pairs):
+        for ref, entry in pair.text.references.items():
+            if entry.title:
+                places[number, ref] = len(papers)
+                papers.append(_paper(f"{number}:{len(papers)}", entry))
+    leaders = leaders_of(papers)
+    same = {paper.id: leader for paper, leader in zip(papers, leaders, strict=True)}
+    linker = Linker(papers[place] for place in dict.fromkeys(leaders))
+    links, sentences = [0, 0, 0], [0, 0, 0]
+    for number, pair in enumerate(pairs):
+        own_places = {ref: leaders[place] for (own, ref), place in places.items() if own == number}
+        there = _sentences(pair.text.paragraphs, own_places)
+        aside = _sentences(pair.others, own_places)
+        read = read_here(pair.pdf)
+        linked = {row: same[paper.id] for row, paper in linker.link(read.entries).items()}
+        found, works = set(linked.values()), set(own_places.values())
+        _add(links, found, works)
+        if not there:  # its XML marks no citation
+            continue
+        passages = [passage.text for passage in cut(read.parts)]
+        cited = set[tuple[int, str]]()
+        marks = find_marks(passages, read.entries)
+        for mark in marks:
+            own = [other[1:3] for other in marks if other.text == mark.text]
+            edges = sentence_bounds(passages[mark.text], own)
+            sentence = passages[mark.text][slice(*sentence_of(edges, mark.start))]
+            if is_sentence(sentence):
+                cited |= {(linked[row], sentence) for row in mark.entries if row in linked}
+        cited -= {sentence for sentence, _ in _matched(cited, aside - there)}
+        both = list(_matched(cited, there))
+        for place, count in enumerate((len(cited), len(there), len(both))):
+            sentences[place] += count
+    return Counts(*links), Counts(*sentences)
+
+
+def _add(counts: list[int], read: set[int], there: set[int]) -> None:
+    for place, some in enumerate((read, there, read & there)):
+        counts[place] += len(some)
+
+
+def _matched(read: Iterable[Sentence], there: Iterable[Sentence]) -> Iterator[tuple[Sentence, Sentence]]:
+    """Yield pairs of sentences that are the same, each once."""
+    left: dict[int, list[tuple[Sentence, frozenset[str]]]] = {}
+    for sentence in there:
+        left.setdefault(sentence[0], []).append((sentence, _words(sentence[1])))
+    for sentence in read:
+        words, others = _words(sentence[1]), left.get(sentence[0], [])
+        alike = [len(words & other) / max(len(words | other), 1) for _, other in others]
+        if alike and max(alike) >= SAME:
+            yield sentence, others.pop(alike.index(max(alike)))[0]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in _WORD.findall(text))
+
+
+def check_quotations(pdfs: Sequence[Path], count: int, seed: int = 0) -> Counts:
+    """Return how many of `count` quotations of PDFs are told to be wrong (read), are wrong (there), and both:
+    half of them have another word, lack one, or name another page."""
+    draw = random.Random(seed)
+    texts = [
+        PaperText(LibraryPaper(pdf.stem), read, cut(read.parts)) for pdf in pdfs for read in [read_here(pdf)]
+    ]
+    texts = [text for text in texts if text.read.pages > 1 and text.passages]
+    told = wrong = both = 0
+    for number in range(count):
+        text = draw.choice(texts)
+        passage = draw.choice(text.passages)
+        words = [*re.finditer(r"\S+", passage.text)]
+        start = draw.randrange(max(len(words) - 15, 1))
+        some = words[start : start + draw.randint(6, 15)]
+        quoted, page = [word[0] for word in some], passage.page(some[0].start())
+        change = ("other", "less", "page")[number // 2 % 3] if number % 2 else ""
+        if change == "page":
+            page = draw.choice([other for other in range(1, text.read.pages + 1) if other != page])
+        elif change:
+            place = draw.randrange(1, len(quoted) - 1)
+            quoted[place : place + 1] = [draw.choice(words)[0]] if change == "other" else []
+        is_told = any(text.problems((page, page), " ".join(quoted)))
+        told, wrong, both = told + is_told, wrong + bool(change), both + (is_told and bool(change))
+    return Counts(told, wrong, both)
+
+
+def measure_ranking(pairs: Sequence[_Pair], folder: Path) -> list[str]:
+    """Return lines with R@10 of the citations in the XML without and with the sentences of other PDFs, by
+    their number: in a library of titles and these PDFs, `model=static`."""
+    papers, own, works = list[LibraryPaper](), list[int](), dict[tuple[int, str], int]()
+    for number, pair in enumerate(pairs):
+        own.append(len(papers))
+        about = pair.about
+        named = {"title": about.title, "authors": about.authors, "year": about.year}
+        papers.append(make_paper(f"own:{number}", files=(str(pair.pdf),), **named))
+        for ref, entry in pair.text.references.items():
+            if entry.title:
+                works[number, ref] = len(papers)
+                papers.append(_paper(f"{len(papers)}", entry))
+    leaders = leaders_of(papers)
+    kept = [papers[place] for place in dict.fromkeys(leaders)]
+    Library.create(folder, kept, model="static", fulltext=True)
+    update_full_texts(folder)
+    storage = Library.open(folder).mapped
+    ranker, corpus = storage.retriever, storage.corpus
+    assert isinstance(ranker, Ranker)
+    sentences = ranker.cited
+    if (split := corpus.splits.get(IN_TEXTS)) is None:
+        return ["no work is cited by a PDF"]
+    citing = [*zip(corpus.citing[split.contexts].tolist(), split.positives, strict=True)]
+    hits = list[tuple[int, bool, bool]]()
+    for number, pair in enumerate(pairs):
+        row = corpus.paper_row(papers[leaders[own[number]]].id)
+        count = Counter(paper for by, rows in citing if by != row for paper in rows.tolist())
+        for context, refs in _contexts(pair.text.paragraphs):
+            known = [leaders[works[number, ref]] for ref in refs if (number, ref) in works]
+            cited = {corpus.paper_row(papers[place].id) for place in known}
+            query = Queries.from_list(corpus, [mark_query(Query(context, own=corpus.paper_ids[row]))])
+            if not cited:
+                continue
+            tops = []
+            for ranker.cited in (None, sentences):
+                tops.append(ranker.search_allowed(query, 10 + len(cited), None).papers[0].tolist())
+            for paper in cited:
+                others = cited - {paper}
+                without, used = ([row for row in top if row not in others][:10] for top in tops)
+                hits.append((count[paper], paper in without, paper in used))
+    lines = []
+    for name, least, most in (("all", 0, 10**9), ("no sentence", 0, 0), ("three or more", 3, 10**9)):
+        some = [hit for hit in hits if least <= hit[0] <= most]
+        shares = (sum(hit[place] for hit in some) / max(len(some), 1) for place in (1, 2))
+        lines.append(f"{name} ({len(some):,}): {' -> '.join(f'{share:.3f}' for share in shares)}")
+    return lines
+
+
+def _contexts(paragraphs: Iterable[Paragraph]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the contexts of a document's citations, with TARGET_MARKER, and the entries that each cites."""
+    for text, spans, *_ in paragraphs:
+        cited: dict[tuple[int, int], list[str]] = {}
+        for start, end, ref in spans:
+            cited.setdefault((start, end), []).append(str(ref))
+        for own, refs in cited.items():
+            edits = [(*span, TARGET_MARKER if span == own else OTHER_MARKER) for span in sorted(cited)]
+            yield cut_around_mark(replaced(text, edits), WINDOW), refs
+
+
+@one_line_errors
+def main() -> None:
+    pairs = find_pairs(sys.argv[1:])
+    links, sentences = measure(pairs)
+    quotations = check_quotations([pair.pdf for pair in pairs], 500)
+    print(f"{len(pairs)} PDFs\nlinks: {links}\nsentences: {sentences}\nquotations: {quotations}")
+    with TemporaryDirectory() as place:
+        for line in measure_ranking(pairs, Path(place) / "library"):
+            print(f"R@10, {line}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""Pages and quoted words of a citation, compared with the PDF of the paper; never what a sentence claims."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple, Self
+
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.letters import normalise_title
+from citerec.library.evidence.passages import Passage, TextPlace
+from citerec.library.evidence.reading import ReadText
+from citerec.library.evidence.store import TextStore
+
+NEAR = 0.6
+"""Share of the words of a quotation, in order, of a reading that may be meant."""
+LEAST_WORDS = 4
+"""Words of what is taken for a quotation."""
+_MARKS = re.compile(r"\[\d[\d,;\s–-]*\]|[⁰¹²³⁴⁵⁶⁷⁸⁹]+(?:[,–-][⁰¹²³⁴⁵⁶⁷⁸⁹]+)*")
+_WORD = re.compile(r"\S+")
+_LEFT_OUT = re.compile(r"\[?(?:\.\s?\.\s?\.|…|\\l?dots\b(?:\{\})?)\]?")
+_PRINTED = re.compile(r"\bpages\s*=\s*[{\"]*(\d+)\s*[-–]+\s*(\d+)", re.IGNORECASE)
+_NUMBERS = r"(?:pp?\.?|pages?|S\.)?[~\s]*(\d{1,5})(?:\s*[-–]+\s*(\d{1,5}))?"
+_LOCATORS = (
+    re.compile(rf"\[\s*{_NUMBERS}\s*\]\s*\{{"),  # \cite[7]{key}
+    re.compile(rf"[\[,\s~](?=pp?\.|pages?\b|S\.){_NUMBERS}", re.IGNORECASE),  # [@key, p. 7]
+)
+_QUOTATIONS = re.compile(
+    r"“([^“”]+)”|\"([^\"]+)\"|``(.+?)''|\\enquote\*?\{([^{}]+)\}|„([^„“]+)“|«([^«»]+)»|»([^«»]+)«", re.DOTALL
+)
+_COMMAND = re.compile(r"\\[a-zA-Z]+\*?\s*|[{}~*_]")
+FAR = 200
+"""Characters between a quotation and its citation."""
+
+
+def locator(command: str) -> tuple[int, int] | None:
+    r"""Return the first and last page that a citation names; None if it names none.
+
+    >>> locator(r"\cite[pp.~7--9]{lee}"), locator("[@lee, p. 7]"), locator("[@lee]")
+    ((7, 9), (7, 7), None)
+    """
+    for pattern in _LOCATORS:
+        if pages := pattern.search(command):
+            first = int(pages[1])
+            last = int(pages[2] or first)
+            if last < first:  # 127-9
+                last = int(pages[1][: -len(pages[2])] + pages[2]) if len(pages[2]) < len(pages[1]) else first
+            return first, max(first, last)
+    return None
+
+
+def quotation(before: str, after: str, cites: re.Pattern[str]) -> str:
+    """Return what is quoted beside a citation, from the texts on both sides; "" if nothing is.
+
+    cites: what a citation looks like; none may stand between.
+    """
+    found = ""
+    for match in _QUOTATIONS.finditer(before):
+        between = before[match.end() :]
+        if len(between) <= FAR and "\n\n" not in between and not cites.search(between):
+            found = next(filter(None, match.groups()))
+    if not found and (match := _QUOTATIONS.search(after)):
+        between = after[: match.start()]
+        if len(between) <= FAR // 2 and not re.search(r"[.!?]\s|\n\n", between) and not cites.search(between):
+            found = next(filter(None, match.groups()))
+    plain = " ".join(_COMMAND.sub(" ", found).split())
+    return plain if len(plain.split()) >= LEAST_WORDS else ""
+
+
+_PINPOINTS = (
+    (re.compile(r"(\\[a-zA-Z]*cite[a-zA-Z]*\*?)(\{[^{},]+\})", re.IGNORECASE), "{0}[p.~{page}]{1}"),
+    (re.compile(r"(\[cite(?:/\w+)*:@[^\s\];,]+)\]"), "{0} p. {page}]"),
+    (re.compile(r"(\[@[^\s\];,]+)\]"), "{0}, p. {page}]"),
+    (re.compile(r"(@[^\s\];,.]+)"), "{0}[p. {page}]"),
+    (re.compile(r"(#cite\(.+)\)"), "{0}, supplement: [p. {page}])"),
+)
+
+
+def pinpointed(command: str, place: TextPlace | None, store: TextStore | None) -> str:
+    """Return a citation of one key with the page of a passage, as its PDF prints it; unchanged if it cites
+    several, or names something else, or the page is not known."""
+    if place is None or store is None or not place.page or place.kind:
+        return command
+    read = next((read for _, read in store.abouts([place.file])), ReadText())
+    page = printed(read, place.page)
+    for form, filled in _PINPOINTS:
+        if match := form.fullmatch(command):
+            return filled.format(*match.groups(), page=page)
+    return command
+
+
+def printed(read: ReadText, page: int) -> str:
+    """Return the number that is printed on a page, if the PDF tells, else its place in the PDF."""
+    return (read.labels[page - 1] if page <= len(read.labels) else "") or str(page)
+
+
+class Reading(NamedTuple):
+    """Where quoted words stand in a PDF. pages: of it, from 1. text: what stands there, if not the same."""
+
+    pages: tuple[int, ...]
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class PaperText:
+    """The text of a PDF, to look for quotations and pages."""
+
+    paper: LibraryPaper
+    read: ReadText
+    passages: Sequence[Passage]
+
+    @classmethod
+    def open(cls, store: TextStore, paper: LibraryPaper) -> Self | None:
+        """Read the text of a paper; None if it has none."""
+        stored, passages = store.text(paper.id)
+        read = next((read for _, read in store.abouts([stored.file])), None) if passages else None
+        return None if read is None else cls(paper, read, passages)
+
+    @cached_property
+    def _words(self) -> list[tuple[str, str, int]]:
+        """Words as printed, their letters, and their pages."""
+        return [
+            (match[0], letters, passage.page(match.start()))
+            for passage in (self.passages if self.read.pages else ())
+            for match in _WORD.finditer(_MARKS.sub(lambda mark: " " * len(mark[0]), passage.text))
+            if not passage.kind and (letters := normalise_title(match[0]))
+        ]
+
+    @cached_property
+    def _letters(self) -> tuple[str, list[int]]:
+        letters = [word[1] for word in self._words]
+        return "".join(letters), [0, *accumulate(map(len, letters))]
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        places: dict[str, list[int]] = {}
+        for place, (_, letters, _) in enumerate(self._words):
+            places.setdefault(letters, []).append(place)
+        return places
+
+    def find(self, quoted: str) -> Reading | None:
+        """Return where quoted words stand, or else what is most like them; None if nothing is. Words that are
+        left out ("...") may be any."""
+        parts = [_MARKS.sub(" ", part) for part in _LEFT_OUT.split(quoted)]
+        parts = [part for part in parts if normalise_title(part)]
+        pages = [pages for part in parts if (pages := self._pages(normalise_title(part)))]
+        if len(pages) == len(parts):
+            return Reading(tuple(dict.fromkeys(page for some in pages for page in some))) if pages else None
+        missing = next(part for part in parts if not self._pages(normalise_title(part)))
+        return self._nearest([normalise_title(word) for word in missing.split() if normalise_title(word)])
+
+    def _pages(self, letters: str) -> list[int]:
+        """Return the pages on which letters stand, from the first to the last of each place."""
+        text, offsets = self._letters
+        pages, start = list[int](), text.find(letters)
+        while start >= 0 and len(pages) < 100:
+            first, last = (bisect_right(offsets, place) - 1 for place in (start, start + len(letters) - 1))
+            pages += range(self._words[first][2], self._words[last][2] + 1)
+            start = text.find(letters, start + 1)
+        return pages
+
+    def _nearest(self, words: Sequence[str]) -> Reading | None:
+        votes = Counter(
+            (place - number) // 3
+            for number, word in enumerate(words)
+            for place in self._places.get(word, ())[:200]
+        )
+        best: tuple[float, int, int] = (0, 0, 0)
+        for bucket, _ in votes.most_common(8):
+            start = max(3 * bucket - 3, 0)
+            window = [word[1] for word in self._words[start : start + len(words) + 9]]
+            blocks = [
+                block
+                for block in SequenceMatcher(None, words, window, False).get_matching_blocks()
+                if block.size
+            ]
+            if blocks:
+                share = sum(block.size for block in blocks) / len(words)
+                first, last = blocks[0].b - blocks[0].a, blocks[-1].b + len(words) - blocks[-1].a
+                best = max(best, (share, start + max(first, 0), start + last))
+        share, first, last = best
+        if share < NEAR:
+            return None
+        there = self._words[first:last]
+        return Reading((there[0][2],), " ".join(word[0] for word in there))
+
+    # Pages.
+
+    def meant(self, number: int) -> set[int]:
+        """Return the pages of the PDF that a number may mean: their place, their label, or their number in
+        the journal."""
+        pages = {place for place, label in enumerate(self.read.labels, 1) if label == str(number)}
+        if number <= self.read.pages:
+            pages.add(number)
+        if printed := _PRINTED.search(self.paper.bibtex):
+            first, last = int(printed[1]), int(printed[2])
+            if first <= number <= max(last, first + self.read.pages - 1):
+                pages.add(number - first + 1)
+        return pages
+
+    def problems(self, pages: tuple[int, int] | None, quoted: str) -> Iterator[str]:
+        """Yield what does not agree with the PDF: pages that it has not, words that are not there, or not on
+        these pages."""
+        wanted = set[int]()
+        if pages is not None and self.read.pages:
+            wanted = {
+                page
+                for number in range(pages[0], min(pages[1], pages[0] + 1000) + 1)
+                for page in self.meant(number)
+            }
+            if not self.meant(pages[0]) or not self.meant(pages[1]):
+                last = pages[1] if self.meant(pages[0]) else pages[0]
+                yield f"page {last} is cited, but its PDF has {self.read.pages} pages"
+        reading = self.find(quoted) if quoted and self._words else None
+        if quoted and self._words and (reading is None or reading.text):
+            near = f"; on p. {printed(self.read, reading.pages[0])} is “{reading.text}”" if reading else ""
+            yield f"its PDF has not the words “{quoted}”{near}"
+        elif reading is not None and wanted and wanted.isdisjoint(reading.pages):
+            there = printed(self.read, reading.pages[0])
+            yield f"“{quoted}” is on p. {there} of its PDF, not on p. {pages[0] if pages else ''}"

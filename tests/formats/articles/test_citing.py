@@ -1,0 +1,143 @@
+"""Lists of references, their entries, and the marks that cite them, as printed papers have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from citerec.formats.articles.citing import Entry, find_marks, split_references
+from citerec.formats.articles.pdf import read_pdf
+from citerec.formats.articles.pdf_layout import Line
+from citerec.tests.made_pdfs import place_text, write_pdf
+
+AUTHORS = ("Lee", "Kim", "Moss", "Fern", "Adler", "Brook", "Stone", "Reed")
+NUMBERED = [
+    Entry(n, f"{name} A. On {name.lower()}s. J. {name} 20{n:02}.") for n, name in enumerate(AUTHORS, 1)
+]
+
+
+def draw(rows: Sequence[tuple[str, float]], page: int = 1, top: float = 700) -> list[Line]:
+    """Lines of a page, each with its left edge."""
+    return [
+        Line(text, page, left, left + 5 * len(text), top - 12 * row, 10, bold=False)
+        for row, (text, left) in enumerate(rows)
+    ]
+
+
+BODY = [(f"The body of the paper goes on here, in line {number}.", 50.0) for number in range(20)]
+
+
+@pytest.mark.parametrize("label", ["[{}] ", "{}. ", "({}) ", "{} "])
+def test_numbered_lists_are_split_at_their_numbers(label: str) -> None:
+    rows = [*BODY, ("References", 50.0)]
+    for entry in NUMBERED:
+        first, _, second = entry.text.partition("s. ")
+        rows += [(f"{label.format(entry.number)}{first}s.", 50), (f"12 {second}", 65)]
+    running, entries = split_references(draw(rows))
+    assert [line.text for line in running] == [text for text, _ in BODY]
+    assert entries == [Entry(n, text.replace("s. J", "s. 12 J")) for n, text in NUMBERED]
+
+
+def test_a_number_that_is_lost_at_the_top_of_a_page_is_counted() -> None:
+    first = draw([*BODY, ("References", 50), ("1.", 50), ("Lee A. Bees. 2001.", 65)])
+    second = draw([("Kim B. Ants. 2002.", 65), ("3.", 50), ("Moss C. Mice. 2003.", 65)], 2)
+    entries = split_references([*first, *second])[1]
+    assert entries == [
+        Entry(1, "Lee A. Bees. 2001."),
+        Entry(2, "Kim B. Ants. 2002."),
+        Entry(3, "Moss C. Mice. 2003."),
+    ]
+
+
+def test_lists_without_numbers_are_split_where_lines_stick_out() -> None:
+    rows = [*BODY, ("References", 50), ("Lee, A. (2001). Bees dance.", 50), ("J. Bees 1.", 60)]
+    rows += [("Kim, B. (2002). Ants do", 50), ("not, Ann. Ants 2.", 60)]
+    entries = split_references(draw(rows))[1]
+    assert entries == [
+        Entry(0, "Lee, A. (2001). Bees dance. J. Bees 1."),
+        Entry(0, "Kim, B. (2002). Ants do not, Ann. Ants 2."),
+    ]
+
+
+def test_a_numbered_list_at_the_end_needs_no_heading() -> None:
+    rows = [*BODY, *((f"[{n}] {text}", 50.0) for n, text in NUMBERED)]
+    running, entries = split_references(draw(rows))
+    assert (len(running), entries) == (len(BODY), NUMBERED)
+    assert split_references(draw(BODY)) == (draw(BODY), [])
+
+
+def cited(text: str, entries: Sequence[Entry]) -> list[tuple[str, list[int]]]:
+    """The marks of a text, after others that cite all entries once, in the same form."""
+    usual = " ".join(f"x [{entry.number}]" for entry in entries)
+    marks = find_marks([usual, text], entries)
+    return [(text[mark.start : mark.end], [*mark.entries]) for mark in marks if mark.text == 1]
+
+
+def test_numbers_in_brackets() -> None:
+    assert cited("Bees [1], ants [2, 4–6] and [7; 8].", NUMBERED) == [
+        ("[1]", [0]),
+        ("[2, 4–6]", [1, 3, 4, 5]),
+        ("[7; 8]", [6, 7]),
+    ]
+    assert cited("An interval [0, 1], [3–1] and [12].", NUMBERED) == []
+
+
+def test_raised_numbers_are_marks_but_powers_and_affiliations_are_not() -> None:
+    usual = "Bees dance.¹ Ants walk.²–⁶ Mice⁷,⁸ run."
+    marks = find_marks([usual, "At 12 m² and 10³, ¹⁸F or Ca²⁺; R² = 2. Ann Lee¹ Bo Kim² Cy Moss³"], NUMBERED)
+    assert [(usual[mark.start : mark.end], [*mark.entries]) for mark in marks] == [
+        ("¹", [0]),
+        ("²–⁶", [1, 2, 3, 4, 5]),
+        ("⁷,⁸", [6, 7]),
+    ]
+
+
+NAMED = [
+    Entry(0, "Lee, A., and Kim, B. (2001a). Bees. J. Bees."),
+    Entry(0, "Lee, A., and Kim, B. (2001b). Ants. J. Ants."),
+    Entry(0, "Moss C, Fern D, Reed E. Mice. J Mice. 1999;3:1-2."),
+    Entry(0, "J. Müller. 2001. Moles. In Proc. Moles."),
+]
+
+
+def test_names_and_years() -> None:
+    text = "So Lee and Kim (2001b); also (Moss et al., 1999; Müller 2001). Lee and Kim (2001a, b) agree."
+    marks = find_marks([text], NAMED)
+    assert [(text[mark.start : mark.end], mark.entries) for mark in marks] == [
+        ("Lee and Kim (2001b", (1,)),
+        ("Moss et al., 1999", (2,)),
+        ("Müller 2001", (3,)),
+        ("Lee and Kim (2001a, b", (0, 1)),
+    ]
+
+
+def test_a_mark_that_may_mean_two_entries_means_none() -> None:
+    text = "Lee and Kim (2001) or Moss (1998). (Moss et al., 1999), Müller (2001)"
+    assert [mark.entries for mark in find_marks([text], NAMED)] == [(2,), (3,)]
+
+
+def test_marks_that_cite_few_of_the_entries_are_not_believed() -> None:
+    assert find_marks(["In the interval [1], or [2]."], NUMBERED) == []
+
+
+@given(st.lists(st.integers(1, len(NUMBERED)), min_size=1, max_size=5))
+def test_all_numbers_of_a_mark_are_cited(numbers: list[int]) -> None:
+    mark = f"[{', '.join(map(str, numbers))}]"
+    assert cited(f"Bees dance {mark}.", NUMBERED) == [(mark, [*dict.fromkeys(n - 1 for n in numbers)])]
+
+
+def test_raised_numbers_of_pdfs() -> None:
+    drawn = [
+        place_text(50, 700 - 12 * row, f"Line {row} of the paper has words enough, in rows", 10)
+        for row in range(9)
+    ]
+    drawn += [
+        place_text(50, 560, "Bees dance", 10),
+        place_text(95, 564, "12", 6),
+        place_text(102, 560, "in rows", 10),
+    ]
+    [*_, last] = read_pdf(write_pdf([b"".join(drawn)])).paragraphs
+    assert "dance ¹² in rows" in last.text
