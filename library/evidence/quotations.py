@@ -65,10 +65,10 @@ def quotation(before: str, after: str, cites: re.Pattern[str]) -> str:
         between = before[match.end() :]
         if len(between) <= FAR and "\n\n" not in between and not cites.search(between):
             found = next(filter(None, match.groups()))
-    if not found and (match := _QUOTATIONS.search(after)):
-        between = after[: match.start()]
+    if not found and (next_one := _QUOTATIONS.search(after)):
+        between = after[: next_one.start()]
         if len(between) <= FAR // 2 and not re.search(r"[.!?]\s|\n\n", between) and not cites.search(between):
-            found = next(filter(None, match.groups()))
+            found = next(filter(None, next_one.groups()))
     plain = " ".join(_COMMAND.sub(" ", found).split())
     return plain if len(plain.split()) >= LEAST_WORDS else ""
 

@@ -336,7 +336,7 @@ class Library:
         what full texts cite, which is then read again, too. fields: as for `update_manifest`.
         """
         manifest = msgspec.structs.replace(self.manifest, **fields)
-        files = None if cited is None else []
+        files: list[Path] | None = None if cited is None else []
         if reread:
             manifest = msgspec.structs.replace(manifest, contexts=list(reread))
             files = [Path(file.path) for file in reread]

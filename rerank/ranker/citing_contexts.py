@@ -50,8 +50,8 @@ class CitingContexts:
         citing = CitingTexts(cited.offsets, cited.values, statistics.source)
         scratch = np.zeros(counts.shape[1], np.float32)
         best = best_products(terms, self.near.rows, scratch, papers, citing, queries.citing)[0][..., 0]
-        shares: Floats = np.where(np.isneginf(best), 0, best) / np.maximum(whole, 1e-9)[:, None]
-        return shares
+        shares = np.where(np.isneginf(best), 0, best) / np.maximum(whole, 1e-9)[:, None]
+        return shares.astype(np.float32)
 
     def most_similar(
         self, queries: Queries, rows: NDArray[np.integer], papers: NDArray[np.integer], count: int

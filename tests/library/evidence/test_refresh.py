@@ -19,7 +19,7 @@ from citerec.library.evidence import index as index_module
 from citerec.library.evidence import store as store_module
 from citerec.library.evidence.index import FORMULA, PassageIndex, open_index, update_index
 from citerec.library.evidence.passages import Passage
-from citerec.library.evidence.reading import ReadText, read_here, unreadable
+from citerec.library.evidence.reading import READER, ReadText, read_here, unreadable
 from citerec.library.evidence.refresh import TextReport, read_cache, refresh_texts
 from citerec.library.evidence.store import TextStore
 from citerec.retrieval.lexical.postings import UNIT
@@ -124,7 +124,7 @@ def test_what_another_version_read_is_read_again(tmp_path: Path, monkeypatch: py
     refresh(library, papers)
     before = texts_by_paper(library)
     Path(papers[0].files[0]).unlink()
-    monkeypatch.setattr(store_module, "READER", store_module.READER + 1)
+    monkeypatch.setattr(store_module, "READER", READER + 1)
     assert [refresh(library, papers).read for _ in range(2)] == [2, 0]
     assert texts_by_paper(library) == before  # also of the file that is gone
 
