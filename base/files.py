@@ -6,6 +6,7 @@ import ctypes
 import errno
 import gzip
 import hashlib
+import io
 import json
 import logging
 import os
@@ -258,7 +259,7 @@ def _open(path: str | Path) -> IO[bytes]:
     return cast(IO[bytes], fsspec.open(path, "rb").open())
 
 
-def open_file(path: str | Path) -> IO[bytes]:
+def open_file(path: str | Path) -> io.BufferedReader:
     """Open a file to read. Raises OSError also for a pipe or device, which might never end."""
     number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if stat.S_ISDIR(mode := os.fstat(number).st_mode) or not stat.S_ISREG(mode):

@@ -454,7 +454,7 @@ def _split_front_matter(text: str, path: Path) -> tuple[dict[str, Any], str]:
     """Return the fields of the YAML blocks of a text, and the text without them. The first block that has a
     field counts; bibliographies and references are those of all."""
     fields: dict[str, Any] = {}
-    gone = []
+    gone: list[tuple[int, int, str]] = []
     for block in _yaml_blocks(text):
         try:
             # From the beginning, so that messages count lines from there.

@@ -75,7 +75,7 @@ class MeanLayout:
             documents.index < 0,
             query,
             types,
-            self.levels and self.levels.prepare(documents),
+            None if self.levels is None else self.levels.prepare(documents),
         )
 
 
@@ -198,7 +198,9 @@ class ResidualEncoder(HAttenEncoder):
 
     def encode_levels(self, documents: Documents | MeanInputs) -> Tensor:
         """B documents -> [B, D] through the two levels, as in the paper."""
-        return super().encode(documents.levels if isinstance(documents, MeanInputs) else documents)
+        levels = documents.levels if isinstance(documents, MeanInputs) else documents
+        assert levels is not None, "the layout lays them out"
+        return super().encode(levels)
 
     def add_mean_path(self, documents: Documents | MeanInputs, levels: Tensor | None) -> Tensor:
         """Add the mean path's vectors [B, D] to the output of the levels; None counts as zeros."""

@@ -170,7 +170,10 @@ class Batches(Dataset[Batch]):
         if self.layout is not None:
             documents = [self.layout.prepare(part) for part in documents]
         pairs = None if self.positives is None else np.nonzero(np.isin(levels, self.positives))
-        return Batch(*documents, len(cited_rows), others, levels, self._log_rate(papers, drawn), pairs)
+        queries, cited, others_read = documents
+        return Batch(
+            queries, cited, others_read, len(cited_rows), others, levels, self._log_rate(papers, drawn), pairs
+        )
 
     def rows(self, step: int) -> NDArray[np.int64]:
         """Split rows of the queries in a step."""

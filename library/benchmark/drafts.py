@@ -273,17 +273,17 @@ def _answer(
             elsewhere_cited = {library.row(ids[key]) for key in _known(question, command) if key in ids}
             targets = [library.row(ids.get(key, "")) for key in question.targets.values()]
             for target in targets:
-                place = papers.index(target) if target in papers else len(papers)
-                rank = 1 + place - sum(paper in targets for paper in papers[:place])
-                is_ranked = place < len(papers) and rank <= depth
+                above = papers.index(target) if target in papers else len(papers)
+                rank = 1 + above - sum(paper in targets for paper in papers[:above])
+                is_ranked = above < len(papers) and rank <= depth
                 in_group = target in elsewhere_cited
                 others = sum(
                     paper not in targets and (paper in elsewhere_cited) == in_group
-                    for paper in papers[:place]
+                    for paper in papers[:above]
                 )
                 ranks.rank.append(rank if is_ranked else 0)
-                ranks.group.append(1 + others if place < len(papers) and others < depth else 0)
-                ranks.score.append(scores[place] if is_ranked else None)
+                ranks.group.append(1 + others if above < len(papers) and others < depth else 0)
+                ranks.score.append(scores[above] if is_ranked else None)
                 ranks.best.append(scores[0] if papers and papers[0] >= 0 else None)
         advance(len(batch))
     return ranks

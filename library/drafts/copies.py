@@ -352,7 +352,7 @@ class _KeyAssigner:
         """ids: of papers that the draft cites by its keys. own: keys that were chosen for papers, by id."""
         self.new: dict[str, str] = {}
         """Ids of papers whose entries must be added to the bibliography, by key."""
-        self._keys = {paper: key for key, paper in reversed(ids.items())} | own
+        self._keys = {paper: key for key, paper in reversed([*ids.items()])} | dict(own)
         self._bibliographies = bibliographies
         self._taken = {key for text in bibliographies for key in BibtexText(text).all_keys()} | set(ids)
         self._missing: set[str] = set()

@@ -266,9 +266,11 @@ def find_contexts(
     bibliography, reach = Bibliography(everything), size + len(OTHER_MARKER)
     for _, section in groupby(paragraphs, key=lambda paragraph: paragraph.section):
         parts = list(section)
-        marks = dict.fromkeys(span.ref for part in parts for span in part.citations if span.ref in replaced)
-        alone = [{mark} for mark in marks if everything[str(mark)].authors]
-        for wanted in [{mark for mark in marks if not everything[str(mark)].authors}, *alone]:
+        marks = dict.fromkeys(
+            span.ref for part in parts for span in part.citations if span.ref and span.ref in replaced
+        )
+        alone = [{mark} for mark in marks if everything[mark].authors]
+        for wanted in [{mark for mark in marks if not everything[mark].authors}, *alone]:
             without = bibliography.without_authors(*wanted) if wanted in alone else bibliography
             for citation in find_citations(FullText(parts, everything), reach, Counter(), without):
                 if citation.ref in wanted and citation.ref not in contexts:

@@ -164,9 +164,9 @@ class Outline:
 
     def place(self, offset: int) -> int:
         """Return the row of the passage at an offset: how many come before it."""
-        start, _ = next((span for span in self.missing if span[0] < offset <= span[1]), (None, None))
-        if start in self.rows:
-            return self.rows[start]
+        for start, end in self.missing:
+            if start < offset <= end and start in self.rows:
+                return self.rows[start]
         starts = *(key.start for key in self.cited), *(start for start, _ in self.missing)
         keys = sum(start < offset for start in starts)
         ends = np.cumsum([len(cited) for _, cited in self.passages])

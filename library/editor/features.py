@@ -160,8 +160,8 @@ class Features(Workspace):
         typed = document.text[place.start : caret]
         papers = self._ask(document, passage, place.start, typed, self.settings.k)
         bibliography = self.bibliography(document)
-        cited = {key.key for key in self.outline(document).cited}
-        listed: list[tuple[str, Paper]] = [(bibliography.key_of(paper, cited), paper) for paper in papers]
+        keys = {key.key for key in self.outline(document).cited}
+        listed: list[tuple[str, Paper]] = [(bibliography.key_of(paper, keys), paper) for paper in papers]
         items = []
         for rank, (key, paper) in enumerate([*listed, *self._only_in_bib(bibliography, typed)]):
             start, end, new = place.replaced(document.language, document.text, key)
@@ -296,9 +296,9 @@ class Features(Workspace):
         passage = passage_at(document, language, start, end, cite(PLACEHOLDER))
         papers = self._ask(document, passage, start, "", self.settings.actions, waits=True)
         bibliography = self.bibliography(document)
-        cited, actions = {key.key for key in self.outline(document).cited}, []
+        keys, actions = {key.key for key in self.outline(document).cited}, []
         for paper in papers[: self.settings.actions]:
-            key = bibliography.key_of(paper, cited)
+            key = bibliography.key_of(paper, keys)
             sure = "" if paper.probability is None else f" ({percentage(paper.probability)})"
             action = types.CodeAction(f"Cite {_by(paper)}: {terminal_text(paper.title)}{sure}", kind)
             new = cite(key)

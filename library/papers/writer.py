@@ -104,7 +104,7 @@ class GenerationWriter:
         identities = Identities(old.identities[kept] if old else None)
         ids = [old.corpus.paper_ids[row] for row in kept.tolist()] if old and files else []
         staying = _kept_contexts(old.corpus, kept) if old and not files else ([], [])
-        in_texts: tuple[Iterable[ContextRecord], Iterable[QueryRecord]] = [], []
+        in_texts: tuple[list[ContextRecord], list[QueryRecord]] = [], []
         if old is not None and files is None:
             in_texts = _kept_contexts(old.corpus, kept, IN_TEXTS)
         elif old is not None:

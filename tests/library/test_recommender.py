@@ -452,7 +452,8 @@ def test_a_file_is_opened_as_a_library_and_filtered(tmp_path: Path, monkeypatch:
     strangers = opened.search("edwrads 2016")
     assert opened.lacking("edwrads 2016", strangers) == ["nothing has “edwrads”; did you mean edwards?"]
     assert opened.lacking("moss 2016", opened.search("moss 2016")) == []
-    for call in (lambda: opened.recommend("a", k="3"), lambda: opened.search("a", k=0)):
+    no_number: Any = "3"
+    for call in (lambda: opened.recommend("a", k=no_number), lambda: opened.search("a", k=0)):
         with pytest.raises(InputError, match=r"k=.: must be a whole number, at least 1"):
             call()
     with pytest.raises(InputError, match="text=3: must be a text"):

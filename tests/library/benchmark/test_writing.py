@@ -40,7 +40,12 @@ def test_a_citation_is_asked_with_what_was_there_before(tmp_path: Path) -> None:
     subprocess.run(["git", "clone", "-q", "--bare", str(work), str(repository)], check=True)
     listed = {"repository": "https://x.org/a/b", "commit": last, "main": "paper.tex", "bib": ["refs.bib"]}
     (tmp_path / "list.yaml").write_text(yaml.safe_dump([listed]))
-    command = [sys.executable, ROOT / "reproduce" / "writing.py", tmp_path / "list.yaml", folder]
+    command = [
+        sys.executable,
+        str(ROOT / "reproduce" / "writing.py"),
+        str(tmp_path / "list.yaml"),
+        str(folder),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     ranks = json.loads((folder / "a+b.json").read_text())
     assert sorted(rank["there"] for rank in ranks) == [0, 1], "salt was in the .bib file, moss came later"

@@ -916,7 +916,7 @@ def test_papers_cited_elsewhere_are_marked_beside_k_others(folder: Path, recomme
 
 
 def test_a_key_belongs_to_its_own_entry(tmp_path: Path) -> None:
-    same = {"title": "Deep Sampling of Graphs", "authors": ("Wei Zhang",)}
+    same: dict[str, Any] = {"title": "Deep Sampling of Graphs", "authors": ("Wei Zhang",)}
     papers = [
         LibraryPaper("pre", "zhang2017", year=2017, venue="arXiv", **same),
         LibraryPaper("pub", "zhang2021", year=2021, venue="Journal", doi="10.1/z", **same),

@@ -126,7 +126,7 @@ def test_a_completion_does_not_wait_for_the_networks(tmp_path: Path, monkeypatch
     def slow(self: Recommender, *given: Any, quick: bool = False) -> Ranked:
         asked.append(quick)
         assert quick or ready.wait(WAIT)
-        return rank(self, *given, quick=quick)
+        return rank(self, *given, quick=quick)  # type: ignore[misc]
 
     monkeypatch.setattr(Recommender, "ranked", slow)
     text = r"Trees grow \cite{} and last."
