@@ -157,7 +157,7 @@ def file_lock(lock: Path, work: str, wait: bool = True) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    held = FileLock(lock, thread_local=False)
+    held = FileLock(os.path.realpath(lock), thread_local=False)  # as the hub's cache links files
     try:
         held.acquire(timeout=0)
     except Timeout:

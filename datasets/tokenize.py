@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from citerec.datasets.columns import Ragged
 
+_ANY_SPACE, _LAST_SPACE = re.compile(r"\s"), re.compile(r"\s(?=\S*\Z)")
 Tokenizer = Callable[[str], list[str]]
 
 # In order: decimal numbers, words, the clitics that GloVe's tokeniser splits off ("model's" -> model 's), any
@@ -65,6 +66,31 @@ def sentence_starts(text: str) -> list[int]:
     """
     ends = (match.end() for match in _SENTENCE_END.finditer(text))
     return [end for end in ends if _ABBREVIATION.search(text, max(0, end - 16), end) is None]
+
+
+def cut_window(left: str, right: str, window: int, words: str) -> str:
+    """Cut at most `window` characters on each side of a mask, without parts of other markers.
+
+    >>> cut_window("we use parsers (", ") here", 11, "cut")
+    'e parsers (TARGETCIT) here'
+    >>> cut_window("we use parsers (", ") here", 11, "whole")
+    'parsers (TARGETCIT) here'
+    """
+    start, end = max(0, len(left) - window), min(len(right), window)
+    if words == "whole":
+        if 0 < start < len(left):
+            space = _ANY_SPACE.search(left, start - 1)
+            start = max(start, space.start()) if space else len(left)
+        if 0 < end < len(right) and not right[end].isspace():
+            last = _LAST_SPACE.search(right, 0, end)
+            end = last.start() + 1 if last else 0
+    for other in re.finditer(OTHER_MARKER, left):
+        if other.start() < start < other.end():
+            start = other.end()
+    for other in re.finditer(OTHER_MARKER, right):
+        if other.start() < end < other.end():
+            end = other.start()
+    return f"{left[start:].lstrip()}{TARGET_MARKER}{right[:end].rstrip()}"
 
 
 def _normalise(text: str) -> str:

@@ -14,7 +14,6 @@ from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.settings import ArticleConfig, IndexConfig
 from citerec.retrieval.vectors import Reader
 from citerec.training.hub import Pretrained
-from citerec.training.queries import training_split
 
 if TYPE_CHECKING:
     from citerec.hatten.encoder import Encoder
@@ -118,6 +117,8 @@ class DenseModel(Pretrained):
 
 def _check_queries(settings: EncoderTraining, corpus: Corpus, run: TrainingRun) -> int:
     """Return the number of training contexts; InputError if a batch has too many queries or too few."""
+    from citerec.training.queries import training_split
+
     contexts = len(training_split(corpus, settings.batch.splits))
     queries, processes = settings.batch.queries, run.trainer.processes
     if queries > contexts:

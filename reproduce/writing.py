@@ -11,6 +11,7 @@ interrupted goes on with the drafts that are missing. Prints the table of docs/r
 import io
 import json
 import random
+import re
 import subprocess
 import sys
 import tarfile
@@ -38,7 +39,7 @@ from citerec.library.papers.encoding import encode
 from citerec.library.papers.library import Library
 from citerec.retrieval.queries import Query
 
-QUESTIONS, PER_COMMIT, DEPTH, SEED = 40, 4, 100, 0
+QUESTIONS, PER_COMMIT, DEPTH, SEED = 12, 3, 100, 0
 """Questions of a draft, of a commit; papers that are ranked."""
 ASKED = {"bm25": ("bm25", "ask"), "ask": ("builtin", "ask"), "draft": ("builtin", "draft")}
 
@@ -79,16 +80,30 @@ def keys_of(bibs: list[Path]) -> frozenset[str]:
     return frozenset(paper.key for bib in bibs for paper in read_bibtex(bib, lambda _: None))
 
 
-def additions(repository: Path, listed: ListedDraft) -> Iterator[Added]:
-    """Yield the citations that commits add, commits in random order."""
-    pattern = r"\\[A-Za-z]*cite|[[; -]@[A-Za-z]"
-    commits = git(
-        repository, "log", "--first-parent", "--format=%H %P", f"-G{pattern}", listed.commit, "--", *TEXTS
-    )
-    pairs = [line.split()[:2] for line in commits.decode().splitlines() if " " in line.strip()]
+def adds_key(repository: Path, before: str, after: str, keys: frozenset[str]) -> bool:
+    """True if a commit writes one of the keys more often than it removes it, so that it is worth reading."""
+    texts = [glob for glob in TEXTS if not glob.endswith((".bib", ".bbl"))]
+    times = Counter[str]()
+    for line in (
+        git(repository, "diff", "--unified=0", before, after, "--", *texts)
+        .decode("utf-8", "ignore")
+        .splitlines()
+    ):
+        if line[:1] in ("+", "-") and line[:3] not in ("+++", "---"):
+            written = (key for key in re.findall(r"[\w:.+/-]*\w", line[1:]) if key in keys)
+            times.update(written) if line[0] == "+" else times.subtract(written)
+    return any(count > 0 for count in times.values())
+
+
+def additions(repository: Path, listed: ListedDraft, keys: frozenset[str]) -> Iterator[Added]:
+    """Yield the citations that commits add, commits in random order. keys: of the last .bib file."""
+    lines = git(repository, "log", "--first-parent", "--format=%H %P", listed.commit, "--", *TEXTS)
+    pairs = [line.split()[:2] for line in lines.decode().splitlines() if " " in line.strip()]
     generator = random.Random(SEED)
     generator.shuffle(pairs)
     for after, before in pairs:
+        if not adds_key(repository, before, after, keys):
+            continue
         with TemporaryDirectory() as new, TemporaryDirectory() as old:
             try:
                 check_out(repository, after, Path(new))
@@ -151,7 +166,7 @@ def simulate(listed: ListedDraft, folder: Path) -> list[dict[str, int]]:
                 encode(own)
             recommenders[model] = Recommender(own)
         results = list[dict[str, int]]()
-        for added in additions(repository, listed):
+        for added in additions(repository, listed, keys_of(bibs)):
             if (ranks := ask(added, library, recommenders)) is not None:
                 results.append(ranks)
             if len(results) == QUESTIONS:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import SURROUNDINGS, TARGET_MARKER, TARGET_WORD
+from citerec.datasets.tokenize import cut_window
 from citerec.retrieval.arrays import Mask, Rows
 from citerec.retrieval.passages import CitedElsewhere, CitingPassages
 from citerec.retrieval.settings import QUERY_FIELDS
@@ -203,8 +204,6 @@ def cut_around_mark(text: str, size: int) -> str:
     >>> cut_around_mark("Graphs are parsed as TARGETCIT trees are.", 12)
     'parsed as TARGETCIT trees are.'
     """
-    from citerec.datasets.building.contexts import cut_window  # takes long to import; corpora do not need it
-
     left, _, right = text.partition(TARGET_MARKER)
     return cut_window(left, right, size, "whole")
 

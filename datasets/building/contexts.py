@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from citerec.base.errors import InputError
 from citerec.base.settings import Settings, setting
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
+from citerec.datasets.tokenize import cut_window
 from citerec.formats.articles.markers import Bibliography, Marker, find_markers, has_numbers
 from citerec.formats.documents import CitationSpan, FullText, Paragraph, Reference
 from citerec.formats.letters import fold
@@ -31,7 +32,6 @@ _SEPARATORS = r"[\s,;&/–—−‐-]*"
 _BETWEEN = re.compile(rf"{_SEPARATORS}|\]{_SEPARATORS}\[|\){_SEPARATORS}\(")
 _MARKER_WORD = re.compile("(target|other)(cit)", re.IGNORECASE)
 _SPACE = re.compile(r"\s\s+|[^\S ]")
-_ANY_SPACE, _LAST_SPACE = re.compile(r"\s"), re.compile(r"\s(?=\S*\Z)")
 _YEAR = r"(?<!\d)((?:19|20)\d\d)[a-z]?"
 _ADJACENT_YEARS = (
     re.compile(rf"{_YEAR}\W{{0,3}}{TARGET_MARKER}"),
@@ -244,31 +244,6 @@ def _clean_text(text: str) -> str:
     text = _SPACE.sub(" ", text)
     # A letter or digit next to a marker ("word5") would merge with it into one word.
     return " " * text[:1].isalnum() + text + " " * text[-1:].isalnum()
-
-
-def cut_window(left: str, right: str, window: int, words: str) -> str:
-    """Cut at most `window` characters on each side of a mask, without parts of other markers.
-
-    >>> cut_window("we use parsers (", ") here", 11, "cut")
-    'e parsers (TARGETCIT) here'
-    >>> cut_window("we use parsers (", ") here", 11, "whole")
-    'parsers (TARGETCIT) here'
-    """
-    start, end = max(0, len(left) - window), min(len(right), window)
-    if words == "whole":
-        if 0 < start < len(left):
-            space = _ANY_SPACE.search(left, start - 1)
-            start = max(start, space.start()) if space else len(left)
-        if 0 < end < len(right) and not right[end].isspace():
-            last = _LAST_SPACE.search(right, 0, end)
-            end = last.start() + 1 if last else 0
-    for other in re.finditer(OTHER_MARKER, left):
-        if other.start() < start < other.end():
-            start = other.end()
-    for other in re.finditer(OTHER_MARKER, right):
-        if other.start() < end < other.end():
-            end = other.start()
-    return f"{left[start:].lstrip()}{TARGET_MARKER}{right[:end].rstrip()}"
 
 
 def find_leak(text: str, surnames: Sequence[str]) -> str | None:

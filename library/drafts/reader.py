@@ -23,9 +23,9 @@ from pathlib import Path
 
 from citerec.base.errors import InputError
 from citerec.base.files import real_path
-from citerec.datasets.building.contexts import cut_window, find_citations
+from citerec.datasets.building.contexts import find_citations
 from citerec.datasets.records import OTHER_MARKER, SURROUNDINGS, TARGET_MARKER, WINDOW, target_mark
-from citerec.datasets.tokenize import sentence_starts
+from citerec.datasets.tokenize import cut_window, sentence_starts
 from citerec.formats.articles.markers import Bibliography
 from citerec.formats.documents import FullText, Paragraph, Reference
 from citerec.formats.drafts.inputs import Inputs, clean_text

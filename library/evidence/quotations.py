@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.letters import normalise_title
 from citerec.library.evidence.passages import Passage, TextPlace
-from citerec.library.evidence.reading import ReadText
-from citerec.library.evidence.store import TextStore
+
+if TYPE_CHECKING:
+    from citerec.library.evidence.reading import ReadText
+    from citerec.library.evidence.store import TextStore
 
 NEAR = 0.6
 """Share of the words of a quotation, in order, of a reading that may be meant."""
@@ -87,8 +89,8 @@ def pinpointed(command: str, place: TextPlace | None, store: TextStore | None) -
     several, or names something else, or the page is not known."""
     if place is None or store is None or not place.page or place.kind:
         return command
-    read = next((read for _, read in store.abouts([place.file])), ReadText())
-    page = printed(read, place.page)
+    read = next((read for _, read in store.abouts([place.file])), None)
+    page = printed(read, place.page) if read else str(place.page)
     for form, filled in _PINPOINTS:
         if match := form.fullmatch(command):
             return filled.format(*match.groups(), page=page)

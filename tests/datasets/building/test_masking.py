@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citerec.datasets.building.contexts import CitationContext, cut_window, find_citations, find_leak
+from citerec.datasets.building.contexts import CitationContext, find_citations, find_leak
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.datasets.tokenize import cut_window
 from citerec.formats.articles.markers import Bibliography, find_markers, has_numbers
 from citerec.formats.documents import CitationSpan, FullText, Paragraph, Reference
 

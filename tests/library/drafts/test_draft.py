@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from citerec.base.errors import InputError
-from citerec.datasets.building.contexts import cut_window, find_citations
+from citerec.datasets.building.contexts import find_citations
 from citerec.datasets.records import SURROUNDINGS, WINDOW
+from citerec.datasets.tokenize import cut_window
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.drafts.latex import LATEX
 from citerec.formats.drafts.org import ORG as ORG_MODE

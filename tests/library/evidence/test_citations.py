@@ -216,7 +216,7 @@ def test_the_server_shows_what_cites_a_paper(library: Library) -> None:
         ("poe2012", "pdf?id=poe2012#page=2"),
         ("roe2010", "pdf?id=roe2010#page=2"),
     ]
-    assert client.get("/citations", params={"id": "nobody"}).status_code == 422
+    assert client.get("/citations", params={"id": "nobody"}).status_code == 404
     asked = {"text": "Others saw bees dance before [CITE].", "details": True}
     papers = client.post("/recommend", json=asked).json()["recommendations"]
     [paper] = [paper for paper in papers if paper["key"] == "lee2001"]
