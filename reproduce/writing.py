@@ -66,7 +66,8 @@ def check_out(repository: Path, commit: str, folder: Path) -> None:
     texts = [name for name in names if any(fnmatch(name.rpartition("/")[2], glob) for glob in TEXTS)]
     content = git(repository, "archive", commit, "--", *texts)
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        archive.extractall(folder, filter="data")
+        files = [member for member in archive if member.isfile()]  # no links out
+        archive.extractall(folder, files, filter="data")
 
 
 def read(folder: Path, listed: ListedDraft) -> tuple[Draft, list[Path]]:
