@@ -19,7 +19,7 @@ from typing import Any
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex, read_bibtex
 from citerec.formats.identifiers import find_arxiv_id
-from citerec.library.references.answers import Source, TableSource, judge
+from citerec.library.references.answers import Source, judge
 from citerec.library.references.table import Table
 
 hallmark, citeaudit, bibs, *tables = sys.argv[1:]
@@ -74,8 +74,8 @@ real = [
     for row in listed
     if row["source_type"] == "realworld" and (paper := citation(row["citation"]))
 ]
-opened = TableSource(Table.open(tables, lambda _: None))
-own = TableSource(Table.open([str(valid)], lambda _: None))
+opened = Table.open(tables, lambda _: None)
+own = Table.open([str(valid)], lambda _: None)
 for name, sources in {
     "alone": [],
     "open data": [opened],
