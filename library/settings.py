@@ -286,8 +286,8 @@ class DraftReferences(LibrarySettings):
     library: str = ""
     """folder of a library whose records are compared; what services have filled in confirms"""
     table: tuple[str, ...] = ()
-    """works to compare with: DBLP's dblp.xml.gz, dumps and files of papers, Retraction Watch's CSV; turned
-    once into an index in the cache (e.g. dblp.xml.gz)"""
+    """works to compare with: dumps of Crossref, OpenAlex or arXiv, files of papers, Retraction Watch's CSV;
+    turned once into an index in the cache (e.g. works.jsonl.gz)"""
     bib: tuple[str, ...] = ()
     """a draft's .bib files; empty: those that it names, else those beside it"""
     root: str = ""

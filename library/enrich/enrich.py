@@ -259,8 +259,12 @@ class Asker(Protocol):
         """Return what a service may still be asked about a paper, in order, until it finds a work."""
 
 
-def make_plan(paper_at: Callable[[int], LibraryPaper], rows: Rows, finder: Asker) -> Plan:
-    """Count what will be asked at most. paper_at: returns the paper of a row."""
+PaperAt = Callable[[int], LibraryPaper]
+"""Returns the paper of a row."""
+
+
+def make_plan(paper_at: PaperAt, rows: Rows, finder: Asker) -> Plan:
+    """Count what will be asked at most."""
     plan: Plan = {service.name: Counter() for service in finder.services}
     with count_progress("papers to look up", len(rows)) as advance:
         for row in rows.tolist():
@@ -312,7 +316,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.0f} hours"
 
 
-def ask_all(paper_at: Callable[[int], LibraryPaper], rows: Rows, finder: Asker, plan: Plan) -> dict[str, str]:
+def ask_all(paper_at: PaperAt, rows: Rows, finder: Asker, plan: Plan) -> dict[str, str]:
     """Ask all services. Return why some could not be asked, by name."""
     unavailable = {}
     for service in finder.services:
@@ -331,9 +335,7 @@ def ask_all(paper_at: Callable[[int], LibraryPaper], rows: Rows, finder: Asker, 
     return unavailable
 
 
-def _batches(
-    paper_at: Callable[[int], LibraryPaper], rows: Rows, finder: Asker, service: Service
-) -> Iterator[list[Lookup]]:
+def _batches(paper_at: PaperAt, rows: Rows, finder: Asker, service: Service) -> Iterator[list[Lookup]]:
     """Yield the next lookup of each paper, in batches of one kind."""
     groups: dict[str, dict[Lookup, int]] = {}
     for row in rows.tolist():

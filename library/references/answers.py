@@ -156,6 +156,12 @@ def judge(
     return Answer(paper.key, [*unique.values()][::-1], status, where)
 
 
+def judge_by_library(papers: Sequence[LibraryPaper], library: Library | None = None) -> list[Answer]:
+    """Return what the entries of papers and the records of a library say of them."""
+    sources = [PaperSource.of_library(library, papers)] if library is not None and papers else []
+    return [judge(paper, sources) for paper in papers]
+
+
 def _compared(reference: Reference, records: Sequence[Record]) -> Iterator[tuple[Record, Comparison]]:
     """Yield the records of a source beside an entry, without the entry itself."""
     letters = normalise_title(reference.paper.title)

@@ -1,4 +1,4 @@
-"""A dump of works (DBLP, Crossref, OpenAlex, arXiv, any file of papers), turned once into an index.
+"""A dump of works (Crossref, OpenAlex, arXiv, any file of papers), turned once into an index.
 
 An SQLite file: works in compressed blocks, in the order of their titles' hashes, and the blocks of their
 DOIs, arXiv ids and first authors by hash. A lookup reads a block of BLOCK works for each that it asks about.
@@ -6,25 +6,22 @@ DOIs, arXiv ids and first authors by hash. A lookup reads a block of BLOCK works
 
 from __future__ import annotations
 
-import html
-import io
-import re
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import date
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from citerec.base.errors import InputError, error_text
-from citerec.base.files import atomic_write, cache_folder, expand_user, file_stamp, open_bytes
-from citerec.formats.bibliography.paper import LibraryPaper, make_paper
+from citerec.base.files import atomic_write, cache_folder, expand_user, file_stamp
+from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.retraction_watch import is_retraction_watch, read_retraction_watch
 from citerec.formats.json_lines import OnBadRecord
 from citerec.formats.letters import normalise_title, title_key
@@ -36,24 +33,14 @@ from citerec.library.sources.readers import read_source
 
 BLOCK, LINKS = 256, 4096
 """Works in a block, and links in one."""
-VERSION = 1
+VERSION = 2
 NEAR = 3
 """First authors by whom works are found."""
 _SIGN = 1 << 63  # SQLite's numbers have one
 _LINK = np.dtype([("key", "<u8"), ("block", "<u4")])
-_COLUMNS = msgspec.msgpack.Decoder(list[list[Any]])
-
-
-class Row(NamedTuple):
-    """A work as it is kept."""
-
-    title: str
-    authors: str
-    year: int
-    venue: str
-    doi: str
-    arxiv: str
-    retracted: str
+_FIELDS = ("title", "authors", "year", "venue", "doi", "arxiv", "filled")
+_Texts, _Lists = list[str], list[tuple[str, ...]]
+_COLUMNS = msgspec.msgpack.Decoder(tuple[_Texts, _Lists, list[int], _Texts, _Texts, _Texts, _Lists])
 
 
 class Table:
@@ -88,7 +75,7 @@ class Table:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_write(path) as temporary:
-                build(temporary, files, on_bad)
+                build(temporary, files, on_bad, Path(names[0]).name)
         return cls(path)
 
     def close(self) -> None:
@@ -96,25 +83,18 @@ class Table:
 
     def records(self, paper: LibraryPaper) -> Iterator[Record]:
         """Yield the works with a paper's DOI or arXiv id, then those with its title, else its authors."""
+        where, authors = f"{self.name}, {self.date}", _first_authors(paper)
         for name in _ids(paper):
-            yield from (self._record(row, by_id=True) for row in self._linked(name) if name in _ids(row))
-        letters, authors = normalise_title(paper.title), _first_authors(paper.authors)
+            yield from (Record(work, where, by_id=True) for work in self._linked(name) if name in _ids(work))
+        letters = normalise_title(paper.title)
         query = "SELECT block FROM works WHERE first <= ? ORDER BY first DESC LIMIT 1"
         blocks = self._database.execute(query, (title_key(letters) - _SIGN,)) if letters else ()
-        rows = [
-            row for (block,) in blocks for row in self._block(block) if normalise_title(row.title) == letters
-        ]
-        linked = () if rows else self._linked(authors)
-        rows += (row for row in linked if _first_authors(row.authors.split("\n")) == authors)
-        yield from map(self._record, rows)
+        near = (work for (block,) in blocks for work in self._block(block))
+        if not (works := [work for work in near if normalise_title(work.title) == letters]):
+            works = [work for work in self._linked(authors) if _first_authors(work) == authors]
+        yield from (Record(work, where) for work in works)
 
-    def _record(self, row: Row, by_id: bool = False) -> Record:
-        title, authors, year, venue, doi, arxiv, retracted = row
-        names, marks = tuple(filter(None, authors.split("\n"))), (retracted,) if retracted else ()
-        work = LibraryPaper("", "", title, "", names, year, venue, doi, arxiv, filled=marks)
-        return Record(work, f"{self.name}, {self.date}", by_id)
-
-    def _linked(self, name: str) -> Iterator[Row]:
+    def _linked(self, name: str) -> Iterator[LibraryPaper]:
         """Yield the works of the blocks that have one with an identifier or first authors."""
         key = hash_text(name)
         query = "SELECT content FROM links WHERE first <= ? ORDER BY first DESC LIMIT 1"
@@ -123,26 +103,27 @@ class Table:
             for block in np.unique(links["block"][links["key"] == np.uint64(key)])[:20].tolist():
                 yield from self._block(block)
 
-    def _read(self, block: int) -> list[Row]:
+    def _read(self, block: int) -> list[LibraryPaper]:
         try:
             [(content,)] = self._database.execute("SELECT content FROM works WHERE block = ?", (block,))
-            return [*map(Row._make, zip(*_COLUMNS.decode(zlib.decompress(content)), strict=True))]
+            rows = zip(*_COLUMNS.decode(zlib.decompress(content)), strict=True)
+            return [LibraryPaper("", **dict(zip(_FIELDS, row, strict=True))) for row in rows]
         except (sqlite3.Error, zlib.error, msgspec.DecodeError, ValueError, TypeError) as error:
             reason = f"is damaged ({error_text(error)}); remove it, and it is made anew"
             raise InputError(f"{self.path}: {reason}") from None
 
 
-def _ids(work: LibraryPaper | Row) -> list[str]:
+def _ids(work: LibraryPaper) -> list[str]:
     return [f"{kind}:{id}" for kind in ("doi", "arxiv") if (id := getattr(work, kind))]
 
 
-def _first_authors(authors: Iterable[str]) -> str:
-    names = [surname(name).lower() for name in [*authors][:NEAR]]
+def _first_authors(work: LibraryPaper) -> str:
+    names = [surname(name).lower() for name in work.authors[:NEAR]]
     return f"authors:{' '.join(names)}" if any(names) else ""
 
 
-def build(path: Path, files: Sequence[Path], on_bad: OnBadRecord) -> None:
-    """Write an index of the works of files. Raises InputError if there are none."""
+def build(path: Path, files: Sequence[Path], on_bad: OnBadRecord, name: str) -> None:
+    """Write an index of the works of files, with its name. Raises InputError if there are none."""
     with (
         closing(sqlite3.connect(path, isolation_level=None)) as database,
         closing(sqlite3.connect("", isolation_level=None)) as sorter,  # a file that is removed when closed
@@ -158,14 +139,16 @@ def build(path: Path, files: Sequence[Path], on_bad: OnBadRecord) -> None:
             "PRAGMA journal_mode = OFF; CREATE TABLE works (key INTEGER, row BLOB);"
             "CREATE TABLE links (key INTEGER, block INTEGER); BEGIN"
         )
-        works = (paper for file in files for paper in read_works(file, on_bad))
-        sorter.executemany("INSERT INTO works VALUES (?, ?)", filter(None, map(_sortable, works)))
-        count, decode = 0, msgspec.msgpack.Decoder(Row).decode
+        works = (work for file in files for work in read_works(file, on_bad) if normalise_title(work.title))
+        sorter.executemany("INSERT INTO works VALUES (?, ?)", map(_sortable, works))
+        count, decode = 0, msgspec.msgpack.Decoder(LibraryPaper).decode
         for number, block in enumerate(_blocks(sorter, "SELECT key, row FROM works ORDER BY key", BLOCK)):
             rows = [decode(row) for _, row in block]
-            content = zlib.compress(msgspec.msgpack.encode([*zip(*rows, strict=True)]), 9)
+            content = zlib.compress(
+                msgspec.msgpack.encode([[getattr(row, name) for row in rows] for name in _FIELDS]), 9
+            )
             database.execute("INSERT INTO works VALUES (?, ?, ?)", (number, block[0][0], content))
-            names = {name for row in rows for name in (*_ids(row), _first_authors(row.authors.split("\n")))}
+            names = {name for row in rows for name in (*_ids(row), _first_authors(row))}
             links = ((hash_text(name) - _SIGN, number) for name in names if name)
             sorter.executemany("INSERT INTO links VALUES (?, ?)", links)
             count += len(rows)
@@ -173,19 +156,18 @@ def build(path: Path, files: Sequence[Path], on_bad: OnBadRecord) -> None:
             content = np.array([(key + _SIGN, number) for key, number in block], _LINK).tobytes()
             database.execute("INSERT INTO links VALUES (?, ?)", (block[0][0], content))
         if not count:
-            raise InputError(f"table={files[0]}: has no works")
+            raise InputError(f"table={name}: has no works")
         written = date.fromtimestamp(max(file.stat().st_mtime for file in files))
-        database.execute("INSERT INTO about VALUES (?, ?, ?)", (files[0].name, str(written), count))
+        database.execute("INSERT INTO about VALUES (?, ?, ?)", (name, str(written), count))
         database.execute("COMMIT")
 
 
-def _sortable(paper: LibraryPaper) -> tuple[int, bytes] | None:
-    """Return a work with the hash of its title; None without title."""
-    if not (letters := normalise_title(paper.title)):
-        return None
-    told = (paper.year, paper.venue, paper.doi, paper.arxiv, paper.retraction_mark)
-    row = Row(paper.title, "\n".join(paper.authors[:40]), *told)
-    return title_key(letters) - _SIGN, msgspec.msgpack.encode(row)
+def _sortable(paper: LibraryPaper) -> tuple[int, bytes]:
+    """Return a work with the hash of its title."""
+    mark, authors = paper.retraction_mark, paper.authors[:40]
+    work = LibraryPaper("", title=paper.title, authors=authors, year=paper.year, venue=paper.venue)
+    work = work._replace(doi=paper.doi, arxiv=paper.arxiv, filled=(mark,) if mark else ())
+    return title_key(normalise_title(paper.title)) - _SIGN, msgspec.msgpack.encode(work)
 
 
 def _blocks(sorter: sqlite3.Connection, query: str, size: int) -> Iterator[list[tuple[int, Any]]]:
@@ -201,44 +183,5 @@ def _blocks(sorter: sqlite3.Connection, query: str, size: int) -> Iterator[list[
 
 
 def read_works(file: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the works of a file: DBLP's XML, Retraction Watch's CSV, or any file of papers."""
-    with open_bytes(file) as (content, _):
-        is_dblp = b"<dblp" in content.read(1000)
-    if is_dblp:
-        yield from _read_dblp(file)
-    elif is_retraction_watch(file):
-        yield from read_retraction_watch(file, on_bad)
-    else:
-        yield from read_source(str(file), on_bad)
-
-
-_DBLP_FIELD = re.compile(r"<(author|title|year|journal|booktitle|ee)\b[^>]*>(.*?)</\1>")
-
-
-def _read_dblp(file: Path) -> Iterator[LibraryPaper]:
-    """Yield the works of https://dblp.org/xml/, which has an element of a record a line."""
-    fields: dict[str, list[str]] = {}
-    with open_bytes(file) as (content, _):
-        for line in io.TextIOWrapper(content, "utf-8", "replace"):
-            if " key=" in line or "</dblp>" in line:  # the next record, also behind the end of the last
-                if fields.get("title") and fields.get("year"):  # pages of people have none
-                    yield _dblp_work(fields)
-                fields = {}
-            for name, value in _DBLP_FIELD.findall(line):
-                fields.setdefault(name, []).append(html.unescape(re.sub(r"<[^>]+>", "", value)))
-
-
-def _dblp_work(fields: dict[str, list[str]]) -> LibraryPaper:
-    [title, year, venue] = (
-        next((fields[name][0] for name in names if name in fields), "")
-        for names in (("title",), ("year",), ("journal", "booktitle"))
-    )
-    links, authors = fields.get("ee", []), [re.sub(r" \d{4}$", "", name) for name in fields.get("author", ())]
-    return make_paper(
-        title=title.removesuffix("."),
-        authors=authors,
-        year=int(year) if year.isdecimal() else 0,
-        venue=venue,
-        doi=next((link for link in links if "doi.org/" in link), ""),
-        arxiv=next((link for link in links if "arxiv" in link.lower()), ""),
-    )
+    """Yield the works of a file: Retraction Watch's CSV, or any file of papers."""
+    return read_retraction_watch(file, on_bad) if is_retraction_watch(file) else read_source(file, on_bad)

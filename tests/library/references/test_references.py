@@ -168,7 +168,7 @@ def test_an_index_finds_what_a_list_finds(
     ]  # fmt: skip
     file = tmp_path_factory.mktemp("table") / "works.jsonl"
     file.write_text("".join(f"{json.dumps(work)}\n" for work in works), "utf-8")
-    build(file.with_suffix(".sqlite"), [file], lambda _: None)
+    build(file.with_suffix(".sqlite"), [file], lambda _: None, "works")
     table = Table(file.with_suffix(".sqlite"))
     assert table.works == len(works)
     for work in works:
@@ -185,42 +185,32 @@ def test_an_index_finds_what_a_list_finds(
     table.close()
 
 
-DBLP = """<?xml version="1.0"?>
-<!DOCTYPE dblp SYSTEM "dblp.dtd">
-<dblp>
-<inproceedings key="conf/x/LindM21">
-<author>Ann L&uuml;nd 0001</author>
-<author>Bo Moss</author>
-<title>Moss grows on the <i>northern</i> side of old beech trees.</title>
-<booktitle>ICML</booktitle>
-<year>2021</year>
-<ee>https://doi.org/10.1145/1.2</ee>
-</inproceedings><article key="journals/x/Fern">
-<author>Cy Fern</author>
-<title>Ferns of the southern hills.</title>
-<year>1999</year>
-<journal>J. Ferns</journal>
-</article></dblp>
-"""
-
-
-def test_the_index_of_dblp_is_made_once_and_near_titles_are_contradicted(
+def test_the_index_of_crossref_is_made_once_and_near_titles_are_contradicted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
-    file = tmp_path / "dblp.xml.gz"
-    file.write_bytes(gzip.compress(DBLP.encode()))
+    works = [
+        {"DOI": "10.1145/1.2", "title": [WORK.title], "container-title": ["ICML"], "issued": {"date-parts": [[2021]]},
+         "author": [{"given": "Ann", "family": "Lünd"}, {"given": "Bo", "family": "Moss"}], "type": "proceedings-article"},
+        {"title": ["Ferns of the southern hills"], "author": [{"family": "Fern"}], "type": "journal-article"},
+    ]  # fmt: skip
+    file = tmp_path / "0.json.gz"
+    file.write_bytes(gzip.compress(json.dumps({"items": works}).encode()))
     table = Table.open([str(file)], lambda _: None)
     assert table.works == 2
     [(work, *_)] = table.records(LibraryPaper("", doi="10.1145/1.2"))
-    assert work.title == "Moss grows on the northern side of old beech trees"
-    assert (work.authors, work.venue, work.year) == (("Ann Lünd", "Bo Moss"), "ICML", 2021)
+    assert (work.title, work.authors, work.venue, work.year) == (
+        WORK.title,
+        ("Ann Lünd", "Bo Moss"),
+        "ICML",
+        2021,
+    )
     near = ENTRY.replace("northern", "shadowy").replace(
         "Lind, Ann and Moss, B. and Fern, Cy", "Lünd, A. and Moss, Bo"
     )
     [finding] = judge(paper(near), [table], today=TODAY).findings
     assert (finding.field, finding.source) == ("title", work.title) and finding.where.startswith(
-        "dblp.xml.gz, 20"
+        "0.json.gz, 20"
     )
     table.close()
     [index] = (tmp_path / "cache" / "tables").iterdir()
