@@ -38,16 +38,15 @@ def report(settings: ReportSettings) -> None:
     """Print the report."""
     draft = read_checked(expand_user(settings.tex), *settings.draft_files)
     content = describe(settings, draft, Library.open(settings.library) if settings.library else None)
-    lists = [
-        (f"{title} ({len(content[name])})", content[name]) for name, title in _LISTS.items() if content[name]
-    ]
+    told = ((title, content[name]) for name, title in _LISTS.items())
+    lists = [(f"{title} ({len(lines)})", lines) for title, lines in told if lines]
     title, numbers = f"References of {draft.path.name}", [*_numbers(content)]
     if settings.format == "json":
         print(json.dumps(content, ensure_ascii=False, indent=1))
     elif settings.format == "html":
         print(f"<!DOCTYPE html><html lang=en><meta charset=utf-8><title>{escape(title)}</title>")
-        for level, (head, lines) in zip((1, *(2 for _ in lists)), ((title, numbers), *lists), strict=True):
-            items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+        for number, (head, lines) in enumerate(((title, numbers), *lists)):
+            items, level = "".join(f"<li>{escape(line)}</li>" for line in lines), 2 if number else 1
             print(f"<h{level}>{escape(head)}</h{level}><ul>{items}</ul>")
         print("</html>")
     else:

@@ -134,7 +134,7 @@ def judge(
     """
     reference = Reference(paper)
     findings = check_entry(reference, today or date.today())
-    compared = [pair for source in sources for pair in _compared(reference, [*source.records(paper)])]
+    compared = [pair for source in sources for pair in _compared(reference, source)]
     by_id = [finding for record, comparison in compared if record.by_id for finding in comparison.findings]
     same = [(record, comparison) for record, comparison in compared if comparison.same]
     agreeing = [record for record, comparison in same if comparison.agrees]
@@ -162,14 +162,14 @@ def judge_by_library(papers: Sequence[LibraryPaper], library: Library | None = N
     return [judge(paper, sources) for paper in papers]
 
 
-def _compared(reference: Reference, records: Sequence[Record]) -> Iterator[tuple[Record, Comparison]]:
+def _compared(reference: Reference, source: Source) -> Iterator[tuple[Record, Comparison]]:
     """Yield the records of a source beside an entry, without the entry itself."""
-    letters = normalise_title(reference.paper.title)
+    own = reference.paper
+    records = [record for record in source.records(own) if record.paper != own or record.confirms]
+    letters = normalise_title(own.title)
     named = [record.paper for record in records if not record.by_id and record.paper.authors]
     first = {surname(work.authors[0]).lower() for work in named if normalise_title(work.title) == letters}
-    for record in records:
-        if record.paper != reference.paper or record.confirms:
-            yield record, compare(reference, record, alone=len(first) <= 1)
+    yield from ((record, compare(reference, record, alone=len(first) <= 1)) for record in records)
 
 
 def _status(paper: LibraryPaper, same: Sequence[tuple[Record, Comparison]]) -> Iterator[Status]:

@@ -35,11 +35,9 @@ _GROUP = re.compile(
     re.IGNORECASE,
 )
 _FOREIGN = re.compile(
-    r"\b(?:de|la|le|les|el|los|las|del|della|der|das|den|und|et|des|du|une?|für|von|zur|y|en|di|il|os|um|uma|och|av|van|het)\b"
-    r"|[^\x00-\x7f]",
-    re.IGNORECASE,
+    r"\b(?:de|la|le|les|el|los|del|der|das|den|und|et|des|von|di|il|och)\b|[^\0-\x7f]", re.I
 )
-"""Words of titles in other languages than English, whose translation is no other title."""
+"""Titles in other languages than English, whose translation is no other title."""
 
 
 class Record(NamedTuple):
@@ -111,11 +109,10 @@ def compare(reference: Reference, record: Record, alone: bool = True) -> Compari
     same_registrant = own.doi.split("/")[0] == other.doi.split("/")[0]
     if are_apart(own.doi, other.doi) and not versions and not findings and (venue or not same_registrant):
         findings.append(Finding("doi", own.doi, other.doi, where))
-    sure = own.doi in ("", other.doi) or bool(own.arxiv and own.arxiv == other.arxiv)
+    sure = own.doi in ("", other.doi) or (own.arxiv and own.arxiv == other.arxiv)
     sure = sure or any(facts.series.name and facts.series == reference.series for facts in reference.facts)
     complete = own.authors and len(own.authors) <= len(other.authors)
-    placed = venue or not own.venue or (PREPRINT_VENUE.search(own.venue) and not versions)
-    placed = placed and not (versions and own.venue)
+    placed = not own.venue or (not versions and (venue or PREPRINT_VENUE.search(own.venue)))
     differs = change or findings or authors or years > 1
     return Comparison(findings, True, bool(sure and complete and placed and not differs))
 
