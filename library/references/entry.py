@@ -132,7 +132,7 @@ class Reference:
                 name = match.groupdict().get("series") or ""
                 series = all_series().get(_TOLD_SERIES.get(name, name), Series())
                 where = f"doi:{self.paper.doi}" if match[0].startswith("doi:") else match[0]
-                if series.name or self.paper.year >= 1995:  # earlier papers were printed again
+                if name or self.paper.year >= 1995:  # earlier papers were printed again
                     exact = series.kind == "conference" or bool(_YEARLY.search(where))
                     facts.append(Facts(series, base + int(match["year"]), exact, where))
         return facts
