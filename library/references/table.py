@@ -39,7 +39,8 @@ NEAR = 3
 _SIGN = 1 << 63  # SQLite's numbers have one
 _LINK = np.dtype([("key", "<u8"), ("block", "<u4")])
 _FIELDS = ("title", "authors", "year", "venue", "doi", "arxiv", "filled")
-_Texts, _Lists = list[str], list[tuple[str, ...]]
+_Texts = list[str]
+_Lists = list[tuple[str, ...]]
 _COLUMNS = msgspec.msgpack.Decoder(tuple[_Texts, _Lists, list[int], _Texts, _Texts, _Texts, _Lists])
 
 
@@ -106,7 +107,7 @@ class Table:
     def _read(self, block: int) -> list[LibraryPaper]:
         try:
             [(content,)] = self._database.execute("SELECT content FROM works WHERE block = ?", (block,))
-            rows = zip(*_COLUMNS.decode(zlib.decompress(content)), strict=True)
+            rows: Iterator[Any] = zip(*_COLUMNS.decode(zlib.decompress(content)), strict=True)
             return [LibraryPaper("", "", title, "", *told, filled=marks) for title, *told, marks in rows]
         except (sqlite3.Error, zlib.error, msgspec.DecodeError, ValueError, TypeError) as error:
             reason = f"is damaged ({error_text(error)}); remove it, and it is made anew"
