@@ -111,7 +111,7 @@ def judge_all(
     return answers
 
 
-@dataclass(frozen=True)
+@dataclass
 class ReferenceAsker:
     """Asks services about references: by their identifiers, then their titles, until one has found a work."""
 
