@@ -108,7 +108,8 @@ class Table:
         try:
             [(content,)] = self._database.execute("SELECT content FROM works WHERE block = ?", (block,))
             rows: Iterator[Any] = zip(*_COLUMNS.decode(zlib.decompress(content)), strict=True)
-            return [LibraryPaper("", "", title, "", *told)._replace(filled=marks) for title, *told, marks in rows]
+            works = ((LibraryPaper("", "", title, "", *told), marks) for title, *told, marks in rows)
+            return [work._replace(filled=marks) for work, marks in works]
         except (sqlite3.Error, zlib.error, msgspec.DecodeError, ValueError, TypeError) as error:
             reason = f"is damaged ({error_text(error)}); remove it, and it is made anew"
             raise InputError(f"{self.path}: {reason}") from None
