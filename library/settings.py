@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar
 
 from citerec.base.errors import InputError
+from citerec.base.files import expand_user
 from citerec.base.settings import Settings, setting
 from citerec.library import limits
 
@@ -307,27 +309,38 @@ class CheckSettings(LibrarySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReferencesSettings(ServiceSettings):
+class DraftReferences(LibrarySettings):
+    """Shared by the commands that say whether the references of a draft are right."""
+
+    library: str = ""
+    """folder of a library whose records are compared; what services have filled in confirms"""
+    table: tuple[str, ...] = ()
+    """works to compare with: dumps of Crossref, OpenAlex or arXiv, files of papers, Retraction Watch's CSV;
+    turned once into an index in the cache (e.g. works.jsonl.gz)"""
+    bib: tuple[str, ...] = ()
+    """a draft's .bib files; empty: those that it names, else those beside it"""
+    root: str = ""
+    """folder that may be read for a draft's inputs; empty: the draft's"""
+
+    @property
+    def draft_files(self) -> tuple[Path | None, list[Path]]:
+        """The root, and the .bib files."""
+        return expand_user(self.root) if self.root else None, [*map(expand_user, self.bib)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferencesSettings(DraftReferences, ServiceSettings):
     """Check whether references are real and said right: confirmed, contradicted or unknown."""
 
     positional: ClassVar[str] = "file"
 
     file: str = ""
     """a bibliography (.bib, .ris, CSL JSON ...) or a draft; empty: all papers of the library"""
-    library: str = ""
-    """folder of a library whose records are compared; what services have filled in confirms"""
-    table: tuple[str, ...] = ()
-    """works to compare with: DBLP's dblp.xml.gz, dumps and files of papers, Retraction Watch's CSV; turned
-    once into an index in the cache (e.g. dblp.xml.gz)"""
     services: tuple[str, ...] = setting((), choices=(*SERVICES, "datacite"))
     """services to ask, always in this order; empty: none"""
     format: str = setting("text", choices=("text", "json"))
     strict: bool = False
     """exit with 1 if an entry is contradicted or retracted"""
-    bib: tuple[str, ...] = ()
-    """a draft's .bib files; empty: those that it names, else those beside it"""
-    root: str = ""
-    """folder that may be read for a draft's inputs; empty: the draft's"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -336,26 +349,18 @@ class ReferencesSettings(ServiceSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportSettings(LibrarySettings):
+class ReportSettings(DraftReferences):
     """Report on the references of a draft before it is submitted: numbers, ages, venues, what to mend."""
 
     positional: ClassVar[str] = "tex"
 
     tex: str
     """the draft, in LaTeX, Markdown, Typst, Org, Word or LibreOffice (e.g. paper.tex)"""
-    library: str = ""
-    """folder of a library that knows published versions and retractions, too"""
-    table: tuple[str, ...] = ()
-    """works to compare with, as for citerec references"""
     author: tuple[str, ...] = ()
     """family names of the draft's authors, to count own works (e.g. [Lind,Moss])"""
     most: int = 0
     """references that the journal allows; 0: any number"""
     format: str = setting("text", choices=("text", "html", "json"))
-    bib: tuple[str, ...] = ()
-    """the draft's .bib files; empty: those that it names, else those beside it"""
-    root: str = ""
-    """folder that may be read for inputs; empty: the draft's"""
 
 
 @dataclass(frozen=True, kw_only=True)

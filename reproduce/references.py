@@ -10,7 +10,6 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 from glob import glob
 from pathlib import Path
 from tempfile import mkdtemp
@@ -19,77 +18,66 @@ from typing import Any
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex, read_bibtex
 from citerec.formats.identifiers import find_arxiv_id
-from citerec.library.references.answers import Source, TableSource, judge
+from citerec.library.references.answers import judge
 from citerec.library.references.table import Table
 
-hallmark, citeaudit, bibs, *tables = sys.argv[1:]
 CITATION = re.compile(r"(?s)(.+?(?<![A-Z ]\w))\. (.{12,}?[.?!])(?: (.*))?$")
-YEAR = re.compile(r"\b(?:19|20)\d\d(?=[a-z]?\b)")
+"""Authors. Title. Venue, year."""
 
 
-def bibtex(row: dict[str, Any]) -> str:
-    fields = ", ".join(f"{name} = {{{value}}}" for name, value in row["fields"].items())
-    return f"@{row['bibtex_type']}{{{row['bibtex_key']}, {fields}}}\n"
+def bibtex(kind: str, fields: dict[str, Any]) -> str:
+    return f"@{kind}{{key, {', '.join(f'{name} = {{{value}}}' for name, value in fields.items())}}}\n"
+
+
+def read(text: str) -> LibraryPaper | None:
+    return next(parse_bibtex(text, "entry", lambda _: None), None)
 
 
 def citation(text: str) -> LibraryPaper | None:
-    """Return the paper of "Authors. Title. Venue, year."; None for another form."""
+    """Return the paper of a citation as CiteAudit prints it; None for another form."""
     if not (match := CITATION.match(text)):
         return None
-    names = [name for name in re.split(r",? and |, ", match[1]) if name and name != "et al"]
-    rest = match[3] or ""
+    names, rest = re.split(r",? and |, ", match[1]), match[3] or ""
+    authors = " and ".join(name for name in names if name not in ("", "et al"))
     venue = re.sub(r"^In |arXiv preprint.*|,? (?:pp\.|pages|vol)\W.*|, \d.*", "", rest)
-    note = "and others" if "et al" in match[1] else ""
-    doi = re.search(r"10\.\d{4,}/[^\s,]+", rest)
-    arxiv = f"arXiv:{found}" if (found := find_arxiv_id(rest)) else ""
-    years = YEAR.findall(re.sub(r"https?:\S+( \S+)?|\d{4}\.\d{4,5}|\d+[-–:]\d+|10\.\d{4,}\S*", " ", rest))
-    fields = {"title": match[2][:-1], "author": f"{' and '.join(names)} {note}", "journal": venue or arxiv}
-    fields |= {"doi": doi[0] if doi else "", "year": years[-1] if years else ""}
-    entry = f"@article{{key, {', '.join(f'{name} = {{{value}}}' for name, value in fields.items())}}}"
-    paper = next(parse_bibtex(re.sub(r"[\\#%&$]", "", entry), "citation", lambda _: None), None)
+    doi, arxiv = re.search(r"10\.\d{4,}/[^\s,]+", rest), find_arxiv_id(rest)
+    dated = re.sub(r"https?:\S+( \S+)?|\d{4}\.\d{4,5}|\d+[-–:]\d+|10\.\d{4,}\S*", " ", rest)
+    fields = {"title": match[2][:-1], "author": f"{authors} {'and others' if 'et al' in match[1] else ''}"}
+    fields |= {"journal": venue or (f"arXiv:{arxiv}" if arxiv else ""), "doi": doi[0] if doi else ""}
+    fields |= {"year": ["", *re.findall(r"\b(?:19|20)\d\d(?=[a-z]?\b)", dated)][-1]}
+    paper = read(re.sub(r"[\\#%&$]", "", bibtex("article", fields)))
     return paper and paper._replace(arxiv=make_paper(title="x", arxiv=arxiv).arxiv)
 
 
-def measure(title: str, rows: Sequence[tuple[bool, LibraryPaper]], sources: Sequence[Source]) -> None:
-    """Print the answers about valid and invented (label, paper)."""
-    counts, start = Counter[tuple[bool, str]](), time.process_time()
-    for label, paper in rows:
-        counts[label, judge(paper, sources).answer] += 1
+def measure(title: str, rows: list[tuple[str, LibraryPaper]], tables: list[Table]) -> list[str]:
+    """Print the answers about (label, paper); return the contradictions."""
+    start, answers = time.process_time(), [(label, judge(paper, tables)) for label, paper in rows]
     ms = (time.process_time() - start) / len(rows) * 1000
-    for label in (True, False):
-        total = sum(counts[label, answer] for answer in ("confirmed", "contradicted", "unknown"))
-        shares = ", ".join(
-            f"{counts[label, answer] / total:.1%} {answer}" for answer in ("confirmed", "contradicted")
-        )
-        print(f"{title}: {'valid' if label else 'invented'} {total:,}: {shares}; {ms:.1f} ms an entry")
+    for label, total in Counter(label for label, _ in rows).items():
+        counts = Counter(answer.answer for other, answer in answers if other == label)
+        shares = ", ".join(f"{counts[name] / total:.1%} {name}" for name in ("confirmed", "contradicted"))
+        print(f"{title}: {label} {total:,}: {shares}; {ms:.1f} ms an entry")
+    return [f"{label} {answer.key}: {answer.said}" for label, answer in answers if answer.findings]
 
 
+hallmark, citeaudit, bibs, *tables = sys.argv[1:]
 lines = [json.loads(line) for line in Path(hallmark).read_text("utf-8").splitlines()]
+entries = [(row["label"].lower(), bibtex(row["bibtex_type"], row["fields"])) for row in lines]
+rows = [(label, paper) for label, text in entries if (paper := read(text))]
 valid = Path(mkdtemp()) / "valid.bib"
-valid.write_text("".join(bibtex(row) for row in lines if row["label"] == "VALID"), "utf-8")
-rows = [(row["label"] == "VALID", next(parse_bibtex(bibtex(row), "", lambda _: None))) for row in lines]
+valid.write_text("".join(text for label, text in entries if label == "valid"), "utf-8")
 listed = json.loads(Path(citeaudit).read_text("utf-8"))["data"]
+listed = [row for row in listed if row["source_type"] == "realworld"]
 real = [
-    (row["GT"], paper)
-    for row in listed
-    if row["source_type"] == "realworld" and (paper := citation(row["citation"]))
+    ("valid" if row["GT"] else "invented", paper) for row in listed if (paper := citation(row["citation"]))
 ]
-opened = TableSource(Table.open(tables, lambda _: None))
-own = TableSource(Table.open([str(valid)], lambda _: None))
-for name, sources in {
-    "alone": [],
-    "open data": [opened],
-    "valid works": [own],
-    "both": [opened, own],
-}.items():
-    measure(f"HALLMARK, {name}", rows, sources)
-for name, sources in {"alone": [], "open data": [opened]}.items():
-    measure(f"CiteAudit, {name}", real, sources)
-count, found = 0, []
-for file in sorted(glob(bibs)):
-    for paper in read_bibtex(Path(file), lambda _: None):
-        count += 1
-        answer = judge(paper._replace(files=()), [opened])
-        if answer.findings:
-            found.append(f"{Path(file).stem} {paper.key}: {answer.said}")
-print(f"{count:,} entries of {len(glob(bibs))} bibliographies: {len(found)} contradicted", *found, sep="\n  ")
+opened, own = (Table.open(files, lambda _: None) for files in (tables, [str(valid)]))
+sources = {"alone": [], "open data": [opened], "valid works": [own], "both": [opened, own]}
+for name, each in sources.items():
+    measure(f"HALLMARK, {name}", rows, each)
+for name in ("alone", "open data"):
+    measure(f"CiteAudit, {name}", real, sources[name])
+papers = (paper for file in sorted(glob(bibs)) for paper in read_bibtex(Path(file), lambda _: None))
+people = [("entries", paper._replace(files=())) for paper in papers]
+found = measure(f"{len(glob(bibs))} bibliographies", people, [opened])
+print(f"{len(found)} contradicted", *found, sep="\n  ")

@@ -254,17 +254,13 @@ def _unknown_keys(
 
 def find_contradictions(draft: CheckedDraft, library: Library | None = None) -> list[Finding]:
     """Return the cited entries that contradict themselves, their PDFs or the records of a library."""
-    from citerec.library.references.answers import PaperSource, judge
+    from citerec.library.references.answers import judge_by_library
 
     aliases = {alias: entry.key for entry in draft.entries for alias in entry.aliases}
     cited = {aliases.get(citation.key, citation.key) for citation in draft.citations}
     entries = {entry.key: entry for entry in reversed(draft.entries) if entry.key in cited and entry.paper}
-    papers = [entry.paper for entry in entries.values() if entry.paper]
-    sources = [PaperSource.of_library(library, papers)] if library is not None else []
-    answers = [judge(paper, sources) for paper in papers]
-    return [
-        _at(entries[answer.key], "reference", answer.said) for answer in reversed(answers) if answer.findings
-    ]
+    answers = judge_by_library([entry.paper for entry in entries.values() if entry.paper], library)[::-1]
+    return [_at(entries[answer.key], "reference", answer.said) for answer in answers if answer.findings]
 
 
 def _defined_twice(draft: CheckedDraft, entries: dict[str, Entry]) -> Iterator[Finding]:

@@ -42,7 +42,7 @@ from citerec.library.editor.workspace import Workspace
 from citerec.library.evidence.explanation import NO_EVIDENCE
 from citerec.library.evidence.quotations import pinpointed
 from citerec.library.papers.search import count_words, query_words
-from citerec.library.references.answers import PaperSource, judge
+from citerec.library.references.answers import judge_by_library
 from citerec.library.settings import LspSettings
 from citerec.retrieval.passages import CitingPassages
 from citerec.retrieval.queries import Query
@@ -403,10 +403,8 @@ class Features(Workspace):
             return {}
         entries = {key: entry for key in cited if (entry := bibliography.entries.get(key)) and entry.paper}
         new = {entry.text: entry.paper for entry in entries.values() if entry.text not in self._judged}
-        papers = [paper for paper in new.values() if paper]
-        sources = [PaperSource.of_library(self.library, papers)] if self.library and papers else []
-        for text, paper in zip(new, papers, strict=True):
-            answer = judge(paper, sources)
+        answers = judge_by_library([paper for paper in new.values() if paper], self.library)
+        for text, answer in zip(new, answers, strict=True):
             self._judged[text] = answer.said if answer.findings else ""
         return {key: said for key, entry in entries.items() if (said := self._judged[entry.text])}
 

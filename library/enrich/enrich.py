@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -110,11 +110,11 @@ def _use_files(settings: EnrichSettings) -> None:
 def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache) -> None:
     services, rows = make_services(settings), _rows(library, settings)
     finder = ServiceFinder(library, services, cache, settings.retractions)
-    plan = _plan(library, rows, finder)
+    plan = make_plan(library.paper, rows, finder)
     if plan and not consent(settings, plan, services):
         return
     try:
-        unavailable = _ask_all(library, rows, finder, plan)
+        unavailable = ask_all(library.paper, rows, finder, plan)
     except KeyboardInterrupt:
         print(f"{library.path}: unchanged; answers are kept: the same command goes on", file=sys.stderr)
         raise
@@ -224,33 +224,51 @@ class ServiceFinder:
         return outcome
 
     def open_lookups(self, row: int, paper: LibraryPaper, service: Service) -> list[Lookup]:
-        """Return what a service may still be asked about a paper, in order, until it finds a work."""
         outcome = self._replay(row, paper, until=service)
         if not self._needs(outcome, service):
             return []
-        left = []
-        for lookup in self._lookups(outcome.paper, service):
-            works = self.cache.get(service.name, lookup)
-            if works:
-                break
-            if works is None:
-                left.append(lookup)
-        return left
+        return unanswered(self._lookups(outcome.paper, service), service, self.cache)
 
     def _lookups(self, paper: LibraryPaper, service: Service) -> list[Lookup]:
         return [lookup for lookup in lookups_of(paper, service.kinds) if service.accepts(lookup)]
+
+
+def unanswered(lookups: Iterable[Lookup], service: Service, cache: AnswerCache) -> list[Lookup]:
+    """Return the lookups that a service has not answered, before the first for which it found a work."""
+    left = []
+    for lookup in lookups:
+        works = cache.get(service.name, lookup)
+        if works:
+            break
+        if works is None:
+            left.append(lookup)
+    return left
 
 
 Plan = dict[str, Counter[str]]
 """Kinds of lookups and their numbers, by the name of the service."""
 
 
-def _plan(library: Library, rows: Rows, finder: ServiceFinder) -> Plan:
+class Asker(Protocol):
+    """What services can be asked, and a cache for what they answer."""
+
+    services: Sequence[Service]
+    cache: AnswerCache
+
+    def open_lookups(self, row: int, paper: LibraryPaper, service: Service) -> list[Lookup]:
+        """Return what a service may still be asked about a paper, in order, until it finds a work."""
+
+
+PaperAt = Callable[[int], LibraryPaper]
+"""Returns the paper of a row."""
+
+
+def make_plan(paper_at: PaperAt, rows: Rows, finder: Asker) -> Plan:
     """Count what will be asked at most."""
     plan: Plan = {service.name: Counter() for service in finder.services}
     with count_progress("papers to look up", len(rows)) as advance:
         for row in rows.tolist():
-            paper = library.paper(row)
+            paper = paper_at(row)
             for service in finder.services:
                 plan[service.name].update(lookup.kind for lookup in finder.open_lookups(row, paper, service))
             advance(1)
@@ -298,7 +316,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.0f} hours"
 
 
-def _ask_all(library: Library, rows: Rows, finder: ServiceFinder, plan: Plan) -> dict[str, str]:
+def ask_all(paper_at: PaperAt, rows: Rows, finder: Asker, plan: Plan) -> dict[str, str]:
     """Ask all services. Return why some could not be asked, by name."""
     unavailable = {}
     for service in finder.services:
@@ -307,7 +325,7 @@ def _ask_all(library: Library, rows: Rows, finder: ServiceFinder, plan: Plan) ->
             try:
                 while True:  # until no paper has a lookup left; the next may depend on the answer to the last
                     before = client.requests
-                    for batch in _batches(library, rows, finder, service):
+                    for batch in _batches(paper_at, rows, finder, service):
                         finder.cache.put(service.name, client.ask(batch))
                         advance(len(batch))
                     if client.requests == before:
@@ -317,11 +335,11 @@ def _ask_all(library: Library, rows: Rows, finder: ServiceFinder, plan: Plan) ->
     return unavailable
 
 
-def _batches(library: Library, rows: Rows, finder: ServiceFinder, service: Service) -> Iterator[list[Lookup]]:
+def _batches(paper_at: PaperAt, rows: Rows, finder: Asker, service: Service) -> Iterator[list[Lookup]]:
     """Yield the next lookup of each paper, in batches of one kind."""
     groups: dict[str, dict[Lookup, int]] = {}
     for row in rows.tolist():
-        for lookup in finder.open_lookups(row, library.paper(row), service)[:1]:
+        for lookup in finder.open_lookups(row, paper_at(row), service)[:1]:
             group = groups.setdefault(lookup.kind, {})
             length = len(quote(lookup.value))
             is_full = len(group) == service.batch_size(lookup.kind)

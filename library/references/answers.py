@@ -27,59 +27,34 @@ from citerec.library.papers.library import Library
 from citerec.library.papers.merging import KeyIndex
 from citerec.library.references.compare import Comparison, Record, compare
 from citerec.library.references.entry import Finding, Reference, are_apart, check_entry
-from citerec.library.references.table import Table
 from citerec.library.settings import SERVICES
 
 CONFIRMED, CONTRADICTED, UNKNOWN = "confirmed", "contradicted", "unknown"
-PDF = "pdf"
-_DOI_COLUMN, _ARXIV_COLUMN, _TITLE_COLUMN = map(Identity._fields.index, ("doi", "arxiv", "title"))
 _STAMP = re.compile(r"arXiv:(\d{4}\.\d{4,5})(?:v\d+)?\s+\[")
 _PAGE_DOI = re.compile(r"(?:doi\.org/|\bdoi:?\s*)(10\.\d{4,9}/\S+)", re.IGNORECASE)
 
 
 class Source(Protocol):
-    """Records of works: of an index, a library, other entries, lists of PDFs, services."""
+    """Records of works: of an index (references.table), a library, other entries, services."""
 
     def records(self, paper: LibraryPaper) -> Iterator[Record]:
         """Yield what may be a paper's work: by its identifiers, title or authors."""
 
 
-class TableSource:
-    """The works of an index (references.table)."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self._where = f"{table.name}, {table.date}"
-
-    def records(self, paper: LibraryPaper) -> Iterator[Record]:
-        yield from (Record(work, self._where, by_id=True) for work in self._table.by_id(paper))
-        named = self._table.by_title(paper)
-        for work in named or self._table.by_authors(paper):
-            yield Record(work, self._where)
-
-
 class PaperSource:
-    """Records in memory or in a library: papers by their hashed identifiers [N, F] (same_work.Identity).
+    """Records by their hashed identifiers [N, F] (same_work.Identity). record: returns that of a row."""
 
-    where: returns who says what the record of a row says, and whether that confirms an entry.
-    """
-
-    def __init__(
-        self,
-        numbers: NDArray[np.uint64],
-        paper: Callable[[int], LibraryPaper],
-        where: Callable[[int, LibraryPaper], tuple[str, bool]],
-    ) -> None:
-        columns = (_DOI_COLUMN, _ARXIV_COLUMN, _TITLE_COLUMN)
-        self._columns = [(place, KeyIndex(np.ascontiguousarray(numbers[:, place]))) for place in columns]
-        self._paper, self._where = paper, where
+    def __init__(self, numbers: NDArray[np.uint64], record: Callable[[int], Record]) -> None:
+        self._indices = {
+            name: KeyIndex(np.ascontiguousarray(numbers[:, Identity._fields.index(name)]))
+            for name in ("doi", "arxiv", "title")
+        }
+        self._record = record
 
     @classmethod
-    def of(cls, records: Sequence[tuple[LibraryPaper, str]], confirms: bool = True) -> PaperSource:
-        """Return a source of records, each with who says it."""
-        numbers = np.array([identity(paper) for paper, _ in records], np.uint64)
-        numbers = numbers.reshape(-1, len(Identity._fields))
-        return cls(numbers, lambda row: records[row][0], lambda row, _: (records[row][1], confirms))
+    def of(cls, records: Sequence[Record]) -> PaperSource:
+        numbers = np.array([identity(record.paper) for record in records], np.uint64)
+        return cls(numbers.reshape(-1, len(Identity._fields)), records.__getitem__)
 
     @classmethod
     def of_library(cls, library: Library, papers: Iterable[LibraryPaper]) -> PaperSource:
@@ -89,21 +64,20 @@ class PaperSource:
         """
         storage, name = library.related(papers), library.path.name
 
-        def where(row: int, record: LibraryPaper) -> tuple[str, bool]:
-            told = sorted({mark.partition(":")[2] for mark in record.filled} & {*SERVICES})
-            return ", ".join((f"library {name}", *told)), bool(told)
+        def record(row: int) -> Record:
+            paper = storage.paper(row)
+            told = sorted({mark.partition(":")[2] for mark in paper.filled} & {*SERVICES})
+            return Record(paper, ", ".join((f"library {name}", *told)), confirms=bool(told))
 
-        return cls(storage.identities, storage.paper, where)
+        return cls(storage.identities, record)
 
     def records(self, paper: LibraryPaper) -> Iterator[Record]:
-        own, seen = np.array([identity(paper)], np.uint64), set[int]()
-        for place, index in self._columns:
-            for _, row in index.matches(own[:, place]):
-                record = self._paper(row)
+        own, seen = identity(paper), set[int]()
+        for name, index in self._indices.items():
+            for _, row in index.matches(np.array([getattr(own, name)], np.uint64)):
                 if row not in seen:
-                    seen.add(row)
-                    where, confirms = self._where(row, record)
-                    yield Record(record, where, place != _TITLE_COLUMN, confirms)
+                    yield self._record(row)._replace(by_id=name != "title")
+                seen.add(row)
 
 
 class Status(NamedTuple):
@@ -129,6 +103,10 @@ class Answer:
         return CONTRADICTED if self.findings else CONFIRMED if self.where else UNKNOWN
 
     @property
+    def is_retracted(self) -> bool:
+        return any(status.kind == "retracted" for status in self.status)
+
+    @property
     def said(self) -> str:
         return "; ".join(finding.text for finding in self.findings) or self.where
 
@@ -138,13 +116,9 @@ class Answer:
         return "; ".join(parts + [f"{status.text} ({status.where})" for status in self.status])
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "key": self.key,
-            "answer": self.answer,
-            "findings": [finding._asdict() for finding in self.findings],
-            "confirmed": self.where,
-            "status": [status._asdict() for status in self.status],
-        }
+        findings, status = ([part._asdict() for part in parts] for parts in (self.findings, self.status))
+        told = {"key": self.key, "answer": self.answer, "findings": findings}
+        return told | {"confirmed": self.where, "status": status}
 
 
 def judge(
@@ -160,17 +134,16 @@ def judge(
     """
     reference = Reference(paper)
     findings = check_entry(reference, today or date.today())
-    compared = [*_compared(reference, sources)]
+    compared = [pair for source in sources for pair in _compared(reference, source)]
     by_id = [finding for record, comparison in compared if record.by_id for finding in comparison.findings]
     same = [(record, comparison) for record, comparison in compared if comparison.same]
     agreeing = [record for record, comparison in same if comparison.agrees]
-    confirming = [record for record in agreeing if record.confirms]
     by_title = [comparison.findings for record, comparison in same if not record.by_id]
     if not by_id and not agreeing and by_title:
         by_id = min(by_title, key=len)
     told = {finding.field for finding in findings}
     findings += [finding for finding in by_id if finding.field not in told]
-    where = confirming[0].where if confirming else ""
+    where = next((record.where for record in agreeing if record.confirms), "")
     for file in paper.files if not where else ():
         if os.path.isfile(file):  # False for names that cannot be, too
             try:
@@ -178,19 +151,25 @@ def judge(
                 findings, where = findings + more, where or confirmed
             except InputError as error:
                 on_note(f"{file}: {error}")
-    unique = list({(finding.field, finding.source): finding for finding in reversed(findings)}.values())[::-1]
+    unique = {(finding.field, finding.source): finding for finding in reversed(findings)}
     status = [*_status(paper, same), *(_shared(reference, others) if others else ())]
-    return Answer(paper.key, unique, status, where)
+    return Answer(paper.key, [*unique.values()][::-1], status, where)
 
 
-def _compared(reference: Reference, sources: Iterable[Source]) -> Iterator[tuple[Record, Comparison]]:
-    for source in sources:
-        own = reference.paper
-        records = [record for record in source.records(own) if record.paper != own or record.confirms]
-        letters = normalise_title(reference.paper.title)
-        named = [r.paper for r in records if not r.by_id and normalise_title(r.paper.title) == letters]
-        alone = len({surname(work.authors[0]).lower() for work in named if work.authors}) <= 1
-        yield from ((record, compare(reference, record, alone)) for record in records)
+def judge_by_library(papers: Sequence[LibraryPaper], library: Library | None = None) -> list[Answer]:
+    """Return what the entries of papers and the records of a library say of them."""
+    sources = [PaperSource.of_library(library, papers)] if library is not None and papers else []
+    return [judge(paper, sources) for paper in papers]
+
+
+def _compared(reference: Reference, source: Source) -> Iterator[tuple[Record, Comparison]]:
+    """Yield the records of a source beside an entry, without the entry itself."""
+    own = reference.paper
+    records = [record for record in source.records(own) if record.paper != own or record.confirms]
+    letters = normalise_title(own.title)
+    named = [record.paper for record in records if not record.by_id and record.paper.authors]
+    first = {surname(work.authors[0]).lower() for work in named if normalise_title(work.title) == letters}
+    yield from ((record, compare(reference, record, alone=len(first) <= 1)) for record in records)
 
 
 def _status(paper: LibraryPaper, same: Sequence[tuple[Record, Comparison]]) -> Iterator[Status]:
@@ -199,13 +178,11 @@ def _status(paper: LibraryPaper, same: Sequence[tuple[Record, Comparison]]) -> I
     elif told := next((record for record, _ in same if record.paper.retracted), None):
         yield Status("retracted", "retracted", f"{told.paper.retracted}; {told.where}")
     sound = [record for record, comparison in same if not comparison.findings]
-    if is_preprint(paper):
-        for record in sound:
-            if is_published(record.paper) and not is_preprint(record.paper):
-                work = record.paper
-                details = filter(None, (work.venue, str(work.year or ""), work.doi and f"doi:{work.doi}"))
-                yield Status("published", f"published since: {', '.join(details)}", record.where)
-                return
+    for record in sound if is_preprint(paper) else ():
+        if is_published(work := record.paper) and not is_preprint(work):
+            details = filter(None, (work.venue, str(work.year or ""), work.doi and f"doi:{work.doi}"))
+            yield Status("published", f"published since: {', '.join(details)}", record.where)
+            return
     dois = {record.paper.doi: record.where for record in sound if record.paper.doi}
     if not paper.doi and len(dois) == 1:
         [(doi, where)] = dois.items()
@@ -217,10 +194,9 @@ def _shared(reference: Reference, others: Source) -> Iterator[Status]:
     paper = reference.paper
     for record in others.records(paper):
         if record.by_id and record.paper.key != paper.key:
-            for finding in compare(reference, record).findings:
-                if finding.field == "title":
-                    id = f"doi:{paper.doi}" if paper.doi == record.paper.doi else f"arXiv:{paper.arxiv}"
-                    yield Status("shared", f"{id} is also that of {finding.source!r}", record.where)
+            id = f"doi:{paper.doi}" if paper.doi == record.paper.doi else f"arXiv:{paper.arxiv}"
+            titles = [f.source for f in compare(reference, record).findings if f.field == "title"]
+            yield from (Status("shared", f"{id} is also that of {title!r}", record.where) for title in titles)
 
 
 def _compare_pdf(paper: LibraryPaper, file: Path) -> tuple[list[Finding], str]:
@@ -241,5 +217,4 @@ def _compare_pdf(paper: LibraryPaper, file: Path) -> tuple[list[Finding], str]:
     if len(dois) == 1 and paper.doi and are_apart(doi := dois.pop(), paper.doi):
         findings.append(Finding("doi", paper.doi, doi, where))
     first = surname(paper.authors[0]).lower() if paper.authors else ""
-    confirms = not findings and first and first in fold(page).lower()
-    return findings, where if confirms else ""
+    return findings, where if not findings and first and first in fold(page).lower() else ""

@@ -349,11 +349,10 @@ def paper_link(paper: LibraryPaper) -> str:
 
 def check_references(recommender: Recommender, entries: str) -> list[dict[str, Any]]:
     """Return what the library says of BibTeX entries. Raises InputError if there is none."""
-    from citerec.library.references.answers import PaperSource, judge
+    from citerec.library.references.answers import judge_by_library
 
     papers = [*parse_bibtex(entries, "entries", raise_bad)]
-    sources = [PaperSource.of_library(recommender.library, papers)]
-    return [judge(paper, sources).as_json() for paper in papers]
+    return [answer.as_json() for answer in judge_by_library(papers, recommender.library)]
 
 
 def find_papers(recommender: Recommender, search: Search) -> Found:
