@@ -442,7 +442,7 @@ def schema(url: str) -> Any:
 @pytest.mark.slow
 def test_responses_conform_to_the_schema(schema: Any) -> None:
     operations = [result.ok() for result in schema.get_all_operations()]
-    assert len(operations) == 11
+    assert len(operations) == 12
     for operation in operations:
 
         @given(case=operation.as_strategy())
