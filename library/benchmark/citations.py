@@ -14,6 +14,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -24,10 +25,10 @@ from citerec.datasets.records import IN_TEXTS, OTHER_MARKER, TARGET_MARKER, WIND
 from citerec.formats.articles.citing import find_marks
 from citerec.formats.articles.xml_documents import read_paragraph, read_trees
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
-from citerec.formats.documents import FullText, Metadata, Paragraph, Reference
+from citerec.formats.documents import FullText, Metadata, Paragraph
 from citerec.formats.drafts.language import replaced
 from citerec.library.ask.question import mark_query
-from citerec.library.evidence.citations import is_sentence, sentence_bounds, sentence_of
+from citerec.library.evidence.citations import citing_sentences, sentence_bounds, sentence_of
 from citerec.library.evidence.links import Linker
 from citerec.library.evidence.passages import cut
 from citerec.library.evidence.quotations import PaperText
@@ -45,12 +46,16 @@ Sentence = tuple[int, str]
 """A work that is cited, and a sentence that cites it."""
 
 
-class Counts(NamedTuple):
+@dataclass
+class Counts:
     """Numbers of what is read, of what is there, and of what is both."""
 
-    read: int
-    there: int
-    both: int
+    read: int = 0
+    there: int = 0
+    both: int = 0
+
+    def add(self, read: int, there: int, both: int) -> None:
+        self.read, self.there, self.both = self.read + read, self.there + there, self.both + both
 
     def __str__(self) -> str:
         precision, recall = self.both / max(self.read, 1), self.both / max(self.there, 1)
@@ -87,11 +92,17 @@ def find_pairs(folders: Sequence[str]) -> list[_Pair]:
     return pairs
 
 
-def _paper(id: str, entry: Reference) -> LibraryPaper:
-    kinds = dict(name.split(":", 1) for name in entry.identifiers)
-    arxiv = entry.arxiv or kinds.get("arxiv", "")
-    named = {"title": entry.title, "authors": entry.authors, "year": entry.year}
-    return make_paper(id, doi=kinds.get("doi", ""), arxiv=arxiv, **named)
+def _add_works(
+    number: int, pair: _Pair, papers: list[LibraryPaper], places: dict[tuple[int, str], int]
+) -> None:
+    """Add the works of a list of references to papers; places: of each, by number of the pair and name."""
+    for ref, entry in pair.text.references.items():
+        if entry.title:
+            kinds = dict(name.split(":", 1) for name in entry.identifiers)
+            named = {"title": entry.title, "authors": entry.authors, "year": entry.year}
+            ids = {"doi": kinds.get("doi", ""), "arxiv": entry.arxiv or kinds.get("arxiv", "")}
+            places[number, ref] = len(papers)
+            papers.append(make_paper(f"{number}:{len(papers)}", **ids, **named))
 
 
 def _others(xml: Path) -> Iterator[Paragraph]:
@@ -117,43 +128,35 @@ def measure(pairs: Sequence[_Pair]) -> tuple[Counts, Counts]:
     """Return the counts of links and of sentences."""
     papers, places = list[LibraryPaper](), dict[tuple[int, str], int]()
     for number, pair in enumerate(pairs):
-        for ref, entry in pair.text.references.items():
-            if entry.title:
-                places[number, ref] = len(papers)
-                papers.append(_paper(f"{number}:{len(papers)}", entry))
+        _add_works(number, pair, papers, places)
     leaders = leaders_of(papers)
     same = {paper.id: leader for paper, leader in zip(papers, leaders, strict=True)}
     linker = Linker(papers[place] for place in dict.fromkeys(leaders))
-    links, sentences = [0, 0, 0], [0, 0, 0]
+    links, sentences = Counts(), Counts()
     for number, pair in enumerate(pairs):
-        own_places = {ref: leaders[place] for (own, ref), place in places.items() if own == number}
-        there = _sentences(pair.text.paragraphs, own_places)
-        aside = _sentences(pair.others, own_places)
+        works = {ref: leaders[place] for (own, ref), place in places.items() if own == number}
+        there = _sentences(pair.text.paragraphs, works)
         read = read_here(pair.pdf)
-        linked = {row: same[paper.id] for row, paper in linker.link(read.entries).items()}
-        found, works = set(linked.values()), set(own_places.values())
-        _add(links, found, works)
+        linked = {
+            row: same[paper.id]
+            for row, entry in enumerate(read.entries)
+            if (paper := linker.find(entry.text)) is not None
+        }
+        found, named = {*linked.values()}, {*works.values()}
+        links.add(len(found), len(named), len(found & named))
         if not there:  # its XML marks no citation
             continue
-        passages = [passage.text for passage in cut(read.parts)]
-        cited = set[tuple[int, str]]()
-        marks = find_marks(passages, read.entries)
-        for mark in marks:
-            own = [other[1:3] for other in marks if other.text == mark.text]
-            edges = sentence_bounds(passages[mark.text], own)
-            sentence = passages[mark.text][slice(*sentence_of(edges, mark.start))]
-            if is_sentence(sentence):
-                cited |= {(linked[row], sentence) for row in mark.entries if row in linked}
-        cited -= {sentence for sentence, _ in _matched(cited, aside - there)}
-        both = list(_matched(cited, there))
-        for place, count in enumerate((len(cited), len(there), len(both))):
-            sentences[place] += count
-    return Counts(*links), Counts(*sentences)
-
-
-def _add(counts: list[int], read: set[int], there: set[int]) -> None:
-    for place, some in enumerate((read, there, read & there)):
-        counts[place] += len(some)
+        texts = [passage.text for passage in cut(read.parts)]
+        marks = find_marks(texts, read.entries)
+        cited = {
+            (work, sentence)
+            for row, work in linked.items()
+            for sentence, _, _ in citing_sentences(texts, marks, row)
+        }
+        aside = _sentences(pair.others, works) - there
+        cited -= {sentence for sentence, _ in _matched(cited, aside)}
+        sentences.add(len(cited), len(there), len([*_matched(cited, there)]))
+    return links, sentences
 
 
 def _matched(read: Iterable[Sentence], there: Iterable[Sentence]) -> Iterator[tuple[Sentence, Sentence]]:
@@ -180,7 +183,7 @@ def check_quotations(pdfs: Sequence[Path], count: int, seed: int = 0) -> Counts:
         PaperText(LibraryPaper(pdf.stem), read, cut(read.parts)) for pdf in pdfs for read in [read_here(pdf)]
     ]
     texts = [text for text in texts if text.read.pages > 1 and text.passages]
-    told = wrong = both = 0
+    counts = Counts()
     for number in range(count):
         text = draw.choice(texts)
         passage = draw.choice(text.passages)
@@ -195,8 +198,9 @@ def check_quotations(pdfs: Sequence[Path], count: int, seed: int = 0) -> Counts:
             place = draw.randrange(1, len(quoted) - 1)
             quoted[place : place + 1] = [draw.choice(words)[0]] if change == "other" else []
         is_told = any(text.problems((page, page), " ".join(quoted)))
-        told, wrong, both = told + is_told, wrong + bool(change), both + (is_told and bool(change))
-    return Counts(told, wrong, both)
+        is_wrong = bool(change)
+        counts.add(is_told, is_wrong, is_told and is_wrong)
+    return counts
 
 
 def measure_ranking(pairs: Sequence[_Pair], folder: Path) -> list[str]:
@@ -208,10 +212,7 @@ def measure_ranking(pairs: Sequence[_Pair], folder: Path) -> list[str]:
         about = pair.about
         named = {"title": about.title, "authors": about.authors, "year": about.year}
         papers.append(make_paper(f"own:{number}", files=(str(pair.pdf),), **named))
-        for ref, entry in pair.text.references.items():
-            if entry.title:
-                works[number, ref] = len(papers)
-                papers.append(_paper(f"{len(papers)}", entry))
+        _add_works(number, pair, papers, works)
     leaders = leaders_of(papers)
     kept = [papers[place] for place in dict.fromkeys(leaders)]
     Library.create(folder, kept, model="static", fulltext=True)
@@ -228,8 +229,11 @@ def measure_ranking(pairs: Sequence[_Pair], folder: Path) -> list[str]:
         row = corpus.paper_row(papers[leaders[own[number]]].id)
         count = Counter(paper for by, rows in citing if by != row for paper in rows.tolist())
         for context, refs in _contexts(pair.text.paragraphs):
-            known = [leaders[works[number, ref]] for ref in refs if (number, ref) in works]
-            cited = {corpus.paper_row(papers[place].id) for place in known}
+            cited = {
+                corpus.paper_row(papers[leaders[works[number, ref]]].id)
+                for ref in refs
+                if (number, ref) in works
+            }
             query = Queries.from_list(corpus, [mark_query(Query(context, own=corpus.paper_ids[row]))])
             if not cited:
                 continue

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict
 from itertools import islice
@@ -21,6 +20,7 @@ from citerec.formats.bibliography.bibtex import write_item
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.references import ENTRIES, paper_item
 from citerec.library.ask.relations import SENTENCES, Relations, name_of
+from citerec.library.drafts.copies import numbered_keys
 from citerec.library.evidence.citations import READ_FROM_PDF, Citations, MissingWork
 from citerec.library.evidence.explanation import MAX_EXCERPT, excerpt
 from citerec.library.papers.library import Library
@@ -71,7 +71,7 @@ def missing(settings: MissingSettings) -> None:
         works, unclear = citations.missing(settings.least)
         works = works[: settings.k]
         listed = [_described(library, work, citations) for work in works]
-    papers = [*map(marked, unique_keys([work.paper() for work in works]))]
+    papers = [work.paper() for work in works]
     if settings.format == "text":
         console = Console()
         for work in listed:
@@ -85,48 +85,35 @@ def missing(settings: MissingSettings) -> None:
             work |= {"title": paper.title, "year": paper.year or None, "doi": paper.doi}
         print(json.dumps(listed, ensure_ascii=False, indent=1))
     else:
-        print(ENTRIES[settings.format]([paper for paper in papers if paper.title]), end="")
+        titled = (paper for paper in papers if paper.title)
+        print(ENTRIES[settings.format]([*_exported(titled)]), end="")
         if left := sum(not paper.title for paper in papers):
             print(f"{count_noun(left, 'work')} left out, whose title cannot be told", file=sys.stderr)
     if not works:
-        print(
-            f"{settings.library}: no work that it lacks is cited by {count_noun(settings.least, 'PDF')}",
-            file=sys.stderr,
-        )
+        cited = count_noun(settings.least, "PDF")
+        print(f"{settings.library}: no work that it lacks is cited by {cited}", file=sys.stderr)
     if unclear:
-        print(
-            f"{count_noun(unclear, 'reference')} could not be compared, as no title can be told",
-            file=sys.stderr,
-        )
+        count = count_noun(unclear, "reference")
+        print(f"{count} could not be compared, as no title can be told", file=sys.stderr)
 
 
 def _described(library: Library, work: MissingWork, citations: Citations) -> dict[str, Any]:
     keys = {id: library.by_id(id).key or id for id in work.citing if library.row(id) is not None}
     sentences = [
         {"key": keys[id], "text": text, "page": place.page}
-        for id, text, place in islice(citations.sentences(work), SENTENCES)
+        for id, text, place in islice(citations.sentences(work.places), SENTENCES)
         if id in keys
     ]
-    return {
-        "entry": work.entry,
-        "pdfs": len(work.citing),
-        "cited_by": [*keys.values()],
-        "sentences": sentences,
-    }
+    about = {"entry": work.entry, "pdfs": len(work.citing), "cited_by": [*keys.values()]}
+    return about | {"sentences": sentences}
 
 
-def marked(paper: LibraryPaper) -> LibraryPaper:
-    """Return a paper whose entry says where it was read."""
-    item = paper_item(paper)
-    item.fields["note"] = READ_FROM_PDF
-    return paper._replace(bibtex=write_item(item, paper.key))
-
-
-def unique_keys(papers: Iterable[LibraryPaper]) -> list[LibraryPaper]:
-    """Give papers keys that differ: lee2003bees, lee2003bees2."""
-    seen, unique = Counter[str](), []
+def _exported(papers: Iterable[LibraryPaper]) -> Iterator[LibraryPaper]:
+    """Yield papers with keys that differ, whose entries say where they were read."""
+    taken = set[str]()
     for paper in papers:
-        seen[paper.key] += 1
-        count = seen[paper.key]
-        unique.append(paper._replace(key=f"{paper.key}{count}") if paper.key and count > 1 else paper)
-    return unique
+        key = next(key for key in numbered_keys(paper) if key not in taken)
+        taken.add(key)
+        item = paper_item(paper)
+        item.fields["note"] = READ_FROM_PDF
+        yield paper._replace(key=key, bibtex=write_item(item, key))
