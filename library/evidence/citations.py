@@ -19,6 +19,7 @@ from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, WINDOW, Contex
 from citerec.datasets.tokenize import sentence_starts
 from citerec.formats.articles.citing import Mark, read_work
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
+from citerec.formats.drafts.language import replaced
 from citerec.formats.identifiers import clean_doi
 from citerec.formats.letters import fold, normalise_title
 from citerec.formats.names import parse_names, surname
@@ -169,12 +170,10 @@ class Citations:
                 cited = list(dict.fromkeys(links[row] for row in mark.entries if row in links))
                 if not cited or not is_sentence(passage.text[slice(*sentence_of(bounds, mark.start))]):
                     continue
-                pieces, done = list[str](), 0
-                for other in own:
-                    sign = TARGET_MARKER if other is mark else OTHER_MARKER
-                    pieces += [passage.text[done : other.start], f" {sign} "]
-                    done = other.end
-                text = _LOOSE.sub("", " ".join("".join([*pieces, passage.text[done:]]).split()))
+                edits = [
+                    (*other[1:3], f" {TARGET_MARKER if other is mark else OTHER_MARKER} ") for other in own
+                ]
+                text = _LOOSE.sub("", " ".join(replaced(passage.text, edits).split()))
                 yield passage.page(mark.start), cut_around_mark(text, WINDOW), cited
 
     def _read(self, file: str) -> ReadText:
