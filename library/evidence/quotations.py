@@ -141,7 +141,7 @@ class PaperText:
 
     @cached_property
     def _places(self) -> dict[str, list[int]]:
-        places: dict[str, list[int]] = {}
+        places = dict[str, list[int]]()
         for place, (_, letters, _) in enumerate(self._words):
             places.setdefault(letters, []).append(place)
         return places
@@ -149,13 +149,13 @@ class PaperText:
     def find(self, quoted: str) -> Reading | None:
         """Return where quoted words stand, or else what is most like them; None if nothing is. Words that are
         left out ("...") may be any."""
-        parts = [_MARKS.sub(" ", part) for part in _LEFT_OUT.split(quoted)]
-        parts = [part for part in parts if normalise_title(part)]
-        pages = [pages for part in parts if (pages := self._pages(normalise_title(part)))]
-        if len(pages) == len(parts):
-            return Reading(tuple(dict.fromkeys(page for some in pages for page in some))) if pages else None
-        missing = next(part for part in parts if not self._pages(normalise_title(part)))
-        return self._nearest([normalise_title(word) for word in missing.split() if normalise_title(word)])
+        pages = list[int]()
+        for part in _LEFT_OUT.split(_MARKS.sub(" ", quoted)):
+            words = [letters for word in part.split() if (letters := normalise_title(word))]
+            if words and not (there := self._pages("".join(words))):
+                return self._nearest(words)
+            pages += there if words else ()
+        return Reading(tuple(dict.fromkeys(pages))) if pages else None
 
     def _pages(self, letters: str) -> list[int]:
         """Return the pages on which letters stand, from the first to the last of each place."""
@@ -177,11 +177,7 @@ class PaperText:
         for bucket, _ in votes.most_common(8):
             start = max(3 * bucket - 3, 0)
             window = [word[1] for word in self._words[start : start + len(words) + 9]]
-            blocks = [
-                block
-                for block in SequenceMatcher(None, words, window, False).get_matching_blocks()
-                if block.size
-            ]
+            *blocks, _ = SequenceMatcher(None, words, window, False).get_matching_blocks()
             if blocks:
                 share = sum(block.size for block in blocks) / len(words)
                 first, last = blocks[0].b - blocks[0].a, blocks[-1].b + len(words) - blocks[-1].a
@@ -209,20 +205,16 @@ class PaperText:
     def problems(self, pages: tuple[int, int] | None, quoted: str) -> Iterator[str]:
         """Yield what does not agree with the PDF: pages that it has not, words that are not there, or not on
         these pages."""
-        wanted = set[int]()
-        if pages is not None and self.read.pages:
-            wanted = {
-                page
-                for number in range(pages[0], min(pages[1], pages[0] + 1000) + 1)
-                for page in self.meant(number)
-            }
-            if not self.meant(pages[0]) or not self.meant(pages[1]):
-                last = pages[1] if self.meant(pages[0]) else pages[0]
-                yield f"page {last} is cited, but its PDF has {self.read.pages} pages"
-        reading = self.find(quoted) if quoted and self._words else None
-        if quoted and self._words and (reading is None or reading.text):
-            near = f"; on p. {printed(self.read, reading.pages[0])} is “{reading.text}”" if reading else ""
+        cited = range(pages[0], min(pages[1], pages[0] + 1000) + 1) if pages and self.read.pages else ()
+        beyond = [number for number in (pages if cited and pages else ()) if not self.meant(number)]
+        if beyond:
+            yield f"page {beyond[0]} is cited, but its PDF has {self.read.pages} pages"
+        if not quoted or not self._words:
+            return
+        reading, wanted = self.find(quoted), {page for number in cited for page in self.meant(number)}
+        there = printed(self.read, reading.pages[0]) if reading else ""
+        if reading is None or reading.text:
+            near = f"; on p. {there} is “{reading.text}”" if reading else ""
             yield f"its PDF has not the words “{quoted}”{near}"
-        elif reading is not None and wanted and wanted.isdisjoint(reading.pages):
-            there = printed(self.read, reading.pages[0])
-            yield f"“{quoted}” is on p. {there} of its PDF, not on p. {pages[0] if pages else ''}"
+        elif wanted and wanted.isdisjoint(reading.pages):
+            yield f"“{quoted}” is on p. {there} of its PDF, not on p. {cited[0]}"
