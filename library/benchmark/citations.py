@@ -161,7 +161,7 @@ def measure(pairs: Sequence[_Pair]) -> tuple[Counts, Counts]:
 
 def _matched(read: Iterable[Sentence], there: Iterable[Sentence]) -> Iterator[tuple[Sentence, Sentence]]:
     """Yield pairs of sentences that are the same, each once."""
-    left: dict[int, list[tuple[Sentence, frozenset[str]]]] = {}
+    left = dict[int, list[tuple[Sentence, frozenset[str]]]]()
     for sentence in there:
         left.setdefault(sentence[0], []).append((sentence, _words(sentence[1])))
     for sentence in read:
@@ -220,8 +220,8 @@ def measure_ranking(pairs: Sequence[_Pair], folder: Path) -> list[str]:
     storage = Library.open(folder).mapped
     ranker, corpus = storage.retriever, storage.corpus
     assert isinstance(ranker, Ranker)
-    sentences = ranker.cited
-    if (split := corpus.splits.get(IN_TEXTS)) is None:
+    sentences, split = ranker.cited, corpus.splits.get(IN_TEXTS)
+    if split is None:
         return ["no work is cited by a PDF"]
     citing = [*zip(corpus.citing[split.contexts].tolist(), split.positives, strict=True)]
     hits = list[tuple[int, bool, bool]]()
