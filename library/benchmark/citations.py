@@ -42,7 +42,7 @@ from citerec.retrieval.queries import Queries, Query, cut_around_mark
 SAME = 0.6
 """Share of the words of two sentences, of all that they have, from which they are the same."""
 _WORD = re.compile(r"[^\W\d_]{2,}")
-Sentence = tuple[int, str]
+Sentence = tuple[str, str]
 """A work that is cited, and a sentence that cites it."""
 
 
@@ -92,17 +92,27 @@ def find_pairs(folders: Sequence[str]) -> list[_Pair]:
     return pairs
 
 
-def _add_works(
-    number: int, pair: _Pair, papers: list[LibraryPaper], places: dict[tuple[int, str], int]
-) -> None:
-    """Add the works of a list of references to papers; places: of each, by number of the pair and name."""
-    for ref, entry in pair.text.references.items():
-        if entry.title:
-            kinds = dict(name.split(":", 1) for name in entry.identifiers)
-            named = {"title": entry.title, "authors": entry.authors, "year": entry.year}
-            ids = {"doi": kinds.get("doi", ""), "arxiv": entry.arxiv or kinds.get("arxiv", "")}
-            places[number, ref] = len(papers)
-            papers.append(make_paper(f"{number}:{len(papers)}", **ids, **named))
+def _works(pairs: Sequence[_Pair], own: bool) -> tuple[list[LibraryPaper], list[dict[str, str]]]:
+    """Return what the lists of references name, each work once; and for each pair, their ids by the names
+    that it has in the XML. own: with the papers of the PDFs, whose name is ""."""
+    papers, names = list[LibraryPaper](), list[tuple[int, str]]()
+    for number, (pdf, about, text, _) in enumerate(pairs):
+        if own:
+            names.append((number, ""))
+            named = {"title": about.title, "authors": about.authors, "year": about.year}
+            papers.append(make_paper(f"own:{number}", files=(str(pdf),), **named))
+        for name, entry in text.references.items():
+            if entry.title:
+                names.append((number, name))
+                kinds = dict(identifier.split(":", 1) for identifier in entry.identifiers)
+                ids = {"doi": kinds.get("doi", ""), "arxiv": entry.arxiv or kinds.get("arxiv", "")}
+                named = {"title": entry.title, "authors": entry.authors, "year": entry.year}
+                papers.append(make_paper(f"{len(papers)}", **ids, **named))
+    works = [dict[str, str]() for _ in pairs]
+    leaders = leaders_of(papers)
+    for (number, name), leader in zip(names, leaders, strict=True):
+        works[number][name] = papers[leader].id
+    return [papers[place] for place in dict.fromkeys(leaders)], works
 
 
 def _others(xml: Path) -> Iterator[Paragraph]:
@@ -113,7 +123,7 @@ def _others(xml: Path) -> Iterator[Paragraph]:
                     yield read_paragraph(element, "", (), lambda node: node.get("rid", "").split())
 
 
-def _sentences(paragraphs: Iterable[Paragraph], works: Mapping[str, int]) -> set[Sentence]:
+def _sentences(paragraphs: Iterable[Paragraph], works: Mapping[str, str]) -> set[Sentence]:
     """Return the sentences that cite works, by the names of these in the XML."""
     sentences = set()
     for text, spans, *_ in paragraphs:
@@ -126,24 +136,15 @@ def _sentences(paragraphs: Iterable[Paragraph], works: Mapping[str, int]) -> set
 
 def measure(pairs: Sequence[_Pair]) -> tuple[Counts, Counts]:
     """Return the counts of links and of sentences."""
-    papers, places = list[LibraryPaper](), dict[tuple[int, str], int]()
-    for number, pair in enumerate(pairs):
-        _add_works(number, pair, papers, places)
-    leaders = leaders_of(papers)
-    same = {paper.id: leader for paper, leader in zip(papers, leaders, strict=True)}
-    linker = Linker(papers[place] for place in dict.fromkeys(leaders))
-    links, sentences = Counts(), Counts()
-    for number, pair in enumerate(pairs):
-        works = {ref: leaders[place] for (own, ref), place in places.items() if own == number}
+    papers, named_by = _works(pairs, own=False)
+    linker, links, sentences = Linker(papers), Counts(), Counts()
+    for pair, works in zip(pairs, named_by, strict=True):
         there = _sentences(pair.text.paragraphs, works)
         read = read_here(pair.pdf)
-        linked = {
-            row: same[paper.id]
-            for row, entry in enumerate(read.entries)
-            if (paper := linker.find(entry.text)) is not None
-        }
-        found, named = {*linked.values()}, {*works.values()}
-        links.add(len(found), len(named), len(found & named))
+        found = ((row, linker.find(entry.text)) for row, entry in enumerate(read.entries))
+        linked = {row: paper.id for row, paper in found if paper}
+        cites, named = {*linked.values()}, {*works.values()}
+        links.add(len(cites), len(named), len(cites & named))
         if not there:  # its XML marks no citation
             continue
         texts = [passage.text for passage in cut(read.parts)]
@@ -161,7 +162,7 @@ def measure(pairs: Sequence[_Pair]) -> tuple[Counts, Counts]:
 
 def _matched(read: Iterable[Sentence], there: Iterable[Sentence]) -> Iterator[tuple[Sentence, Sentence]]:
     """Yield pairs of sentences that are the same, each once."""
-    left = dict[int, list[tuple[Sentence, frozenset[str]]]]()
+    left = dict[str, list[tuple[Sentence, frozenset[str]]]]()
     for sentence in there:
         left.setdefault(sentence[0], []).append((sentence, _words(sentence[1])))
     for sentence in read:
@@ -179,9 +180,7 @@ def check_quotations(pdfs: Sequence[Path], count: int, seed: int = 0) -> Counts:
     """Return how many of `count` quotations of PDFs are told to be wrong (read), are wrong (there), and both:
     half of them have another word, lack one, or name another page."""
     draw = random.Random(seed)
-    texts = [
-        PaperText(LibraryPaper(pdf.stem), read, cut(read.parts)) for pdf in pdfs for read in [read_here(pdf)]
-    ]
+    texts = [PaperText(LibraryPaper(""), read, cut(read.parts)) for read in map(read_here, pdfs)]
     texts = [text for text in texts if text.read.pages > 1 and text.passages]
     counts = Counts()
     for number in range(count):
@@ -198,24 +197,15 @@ def check_quotations(pdfs: Sequence[Path], count: int, seed: int = 0) -> Counts:
             place = draw.randrange(1, len(quoted) - 1)
             quoted[place : place + 1] = [draw.choice(words)[0]] if change == "other" else []
         is_told = any(text.problems((page, page), " ".join(quoted)))
-        is_wrong = bool(change)
-        counts.add(is_told, is_wrong, is_told and is_wrong)
+        counts.add(is_told, change != "", is_told and change != "")
     return counts
 
 
 def measure_ranking(pairs: Sequence[_Pair], folder: Path) -> list[str]:
     """Return lines with R@10 of the citations in the XML without and with the sentences of other PDFs, by
     their number: in a library of titles and these PDFs, `model=static`."""
-    papers, own, works = list[LibraryPaper](), list[int](), dict[tuple[int, str], int]()
-    for number, pair in enumerate(pairs):
-        own.append(len(papers))
-        about = pair.about
-        named = {"title": about.title, "authors": about.authors, "year": about.year}
-        papers.append(make_paper(f"own:{number}", files=(str(pair.pdf),), **named))
-        _add_works(number, pair, papers, works)
-    leaders = leaders_of(papers)
-    kept = [papers[place] for place in dict.fromkeys(leaders)]
-    Library.create(folder, kept, model="static", fulltext=True)
+    papers, named_by = _works(pairs, own=True)
+    Library.create(folder, papers, model="static", fulltext=True)
     update_full_texts(folder)
     storage = Library.open(folder).mapped
     ranker, corpus = storage.retriever, storage.corpus
@@ -225,15 +215,11 @@ def measure_ranking(pairs: Sequence[_Pair], folder: Path) -> list[str]:
         return ["no work is cited by a PDF"]
     citing = [*zip(corpus.citing[split.contexts].tolist(), split.positives, strict=True)]
     hits = list[tuple[int, bool, bool]]()
-    for number, pair in enumerate(pairs):
-        row = corpus.paper_row(papers[leaders[own[number]]].id)
+    for pair, works in zip(pairs, named_by, strict=True):
+        row = corpus.paper_row(works[""])
         count = Counter(paper for by, rows in citing if by != row for paper in rows.tolist())
         for context, refs in _contexts(pair.text.paragraphs):
-            cited = {
-                corpus.paper_row(papers[leaders[works[number, ref]]].id)
-                for ref in refs
-                if (number, ref) in works
-            }
+            cited = {corpus.paper_row(works[ref]) for ref in refs if ref in works}
             query = Queries.from_list(corpus, [mark_query(Query(context, own=corpus.paper_ids[row]))])
             if not cited:
                 continue
@@ -247,8 +233,8 @@ def measure_ranking(pairs: Sequence[_Pair], folder: Path) -> list[str]:
     lines = []
     for name, least, most in (("all", 0, 10**9), ("no sentence", 0, 0), ("three or more", 3, 10**9)):
         some = [hit for hit in hits if least <= hit[0] <= most]
-        shares = (sum(hit[place] for hit in some) / max(len(some), 1) for place in (1, 2))
-        lines.append(f"{name} ({len(some):,}): {' -> '.join(f'{share:.3f}' for share in shares)}")
+        without, used = (sum(hit[place] for hit in some) / max(len(some), 1) for place in (1, 2))
+        lines.append(f"{name} ({len(some):,}): {without:.3f} -> {used:.3f}")
     return lines
 
 
