@@ -28,7 +28,7 @@ from citerec.formats.bibliography.paper import LibraryPaper, make_paper
 from citerec.formats.documents import FullText, Metadata, Paragraph
 from citerec.formats.drafts.language import replaced
 from citerec.library.ask.question import mark_query
-from citerec.library.evidence.citations import citing_sentences, sentence_bounds, sentence_of
+from citerec.library.evidence.citations import citing_sentences, sentence_at, sentence_bounds
 from citerec.library.evidence.links import Linker
 from citerec.library.evidence.passages import cut
 from citerec.library.evidence.quotations import PaperText
@@ -130,7 +130,7 @@ def _sentences(paragraphs: Iterable[Paragraph], works: Mapping[str, str]) -> set
         bounds = sentence_bounds(text, [span[:2] for span in spans])
         for start, _, ref in spans:
             if (work := works.get(str(ref))) is not None:
-                sentences.add((work, text[slice(*sentence_of(bounds, start))]))
+                sentences.add((work, sentence_at(text, bounds, start)))
     return sentences
 
 

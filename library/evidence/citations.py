@@ -51,9 +51,9 @@ def sentence_bounds(text: str, marks: Iterable[tuple[int, int]]) -> list[int]:
     for start, end in sorted(marks):
         if any(map(str.isalpha, text[start:end])):
             continue
-        if regions and start >= regions[-1][1] and not text[regions[-1][1] : start].strip(_BETWEEN):
+        if regions and not text[regions[-1][1] : start].strip(_BETWEEN):
             regions[-1][1] = max(end, regions[-1][1])
-        elif not regions or start >= regions[-1][1]:
+        else:
             regions.append([start, end])
     plain = text
     for start, end in regions:
@@ -72,14 +72,13 @@ LEAST_WORDS, MOST_LETTERS = 5, 800
 
 def is_sentence(text: str) -> bool:
     """True for a whole sentence; a part of one begins with a small letter."""
-    text = text.strip()
     return len(text.split()) >= LEAST_WORDS and len(text) <= MOST_LETTERS and not text[:1].islower()
 
 
-def sentence_of(bounds: list[int], start: int) -> tuple[int, int]:
-    """Return the sentence of a place."""
+def sentence_at(text: str, bounds: list[int], start: int) -> str:
+    """Return the sentence of a place. bounds: of the sentences of its text."""
     place = min(bisect_right(bounds, start), len(bounds) - 1)
-    return bounds[place - 1], bounds[place]
+    return text[bounds[place - 1] : bounds[place]].strip()
 
 
 # Links.
@@ -168,7 +167,7 @@ class Citations:
             bounds = sentence_bounds(passage.text, [mark[1:3] for mark in own])
             for mark in own:
                 cited = list(dict.fromkeys(links[row] for row in mark.entries if row in links))
-                if not cited or not is_sentence(passage.text[slice(*sentence_of(bounds, mark.start))]):
+                if not cited or not is_sentence(sentence_at(passage.text, bounds, mark.start)):
                     continue
                 edits = [
                     (*other[1:3], f" {TARGET_MARKER if other is mark else OTHER_MARKER} ") for other in own
@@ -208,8 +207,8 @@ def citing_sentences(texts: Sequence[str], marks: Sequence[Mark], row: int) -> I
     for mark in marks:
         if row in mark.entries:
             spans = [other[1:3] for other in marks if other.text == mark.text]
-            bounds = sentence_bounds(texts[mark.text], spans)
-            sentence = texts[mark.text][slice(*sentence_of(bounds, mark.start))].strip()
+            text = texts[mark.text]
+            sentence = sentence_at(text, sentence_bounds(text, spans), mark.start)
             if is_sentence(sentence) and sentence not in shown:
                 shown.add(sentence)
                 yield sentence, mark.text, mark.start

@@ -49,11 +49,9 @@ def locator(command: str) -> tuple[int, int] | None:
     """
     for pattern in _LOCATORS:
         if pages := pattern.search(command):
-            first = int(pages[1])
-            last = int(pages[2] or first)
-            if last < first:  # 127-9
-                last = int(pages[1][: -len(pages[2])] + pages[2]) if len(pages[2]) < len(pages[1]) else first
-            return first, max(first, last)
+            first, last = pages[1], pages[2] or pages[1]
+            last = first[: max(len(first) - len(last), 0)] + last  # 127-9
+            return int(first), max(int(first), int(last))
     return None
 
 
@@ -62,17 +60,14 @@ def quotation(before: str, after: str, cites: re.Pattern[str]) -> str:
 
     cites: what a citation looks like; none may stand between.
     """
-    found = ""
-    for match in _QUOTATIONS.finditer(before):
-        between = before[match.end() :]
-        if len(between) <= FAR and "\n\n" not in between and not cites.search(between):
-            found = next(filter(None, match.groups()))
-    if not found and (next_one := _QUOTATIONS.search(after)):
-        between = after[: next_one.start()]
-        if len(between) <= FAR // 2 and not re.search(r"[.!?]\s|\n\n", between) and not cites.search(between):
-            found = next(filter(None, next_one.groups()))
-    plain = " ".join(_COMMAND.sub(" ", found).split())
-    return plain if len(plain.split()) >= LEAST_WORDS else ""
+    sides = [(match, before[match.end() :], FAR, r"\n\n") for match in _QUOTATIONS.finditer(before)][::-1]
+    if following := _QUOTATIONS.search(after):
+        sides.append((following, after[: following.start()], FAR // 2, r"[.!?]\s|\n\n"))
+    for match, between, far, ends in sides:
+        if len(between) <= far and not re.search(ends, between) and not cites.search(between):
+            words = _COMMAND.sub(" ", next(filter(None, match.groups()))).split()
+            return " ".join(words) if len(words) >= LEAST_WORDS else ""
+    return ""
 
 
 _PINPOINTS = (
@@ -205,7 +200,9 @@ class PaperText:
     def problems(self, pages: tuple[int, int] | None, quoted: str) -> Iterator[str]:
         """Yield what does not agree with the PDF: pages that it has not, words that are not there, or not on
         these pages."""
-        cited = range(pages[0], min(pages[1], pages[0] + 1000) + 1) if pages and self.read.pages else ()
+        cited: Sequence[int] = (
+            range(pages[0], min(pages[1], pages[0] + 1000) + 1) if pages and self.read.pages else ()
+        )
         beyond = [number for number in (pages if cited and pages else ()) if not self.meant(number)]
         if beyond:
             yield f"page {beyond[0]} is cited, but its PDF has {self.read.pages} pages"
