@@ -233,8 +233,8 @@ def measure_ranking(pairs: Sequence[_Pair], folder: Path) -> list[str]:
     lines = []
     for name, least, most in (("all", 0, 10**9), ("no sentence", 0, 0), ("three or more", 3, 10**9)):
         some = [hit for hit in hits if least <= hit[0] <= most]
-        without, used = (sum(hit[place] for hit in some) / max(len(some), 1) for place in (1, 2))
-        lines.append(f"{name} ({len(some):,}): {without:.3f} -> {used:.3f}")
+        before, after = (sum(hit[place] for hit in some) / max(len(some), 1) for place in (1, 2))
+        lines.append(f"{name} ({len(some):,}): {before:.3f} -> {after:.3f}")
     return lines
 
 
