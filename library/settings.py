@@ -252,7 +252,7 @@ class MissingSettings(LibrarySettings):
     """least number of PDFs that cite a work"""
     k: int = setting(20, least=1)
     """maximum number of works"""
-    format: str = setting("text", choices=("text", "json", "bibtex", "ris", "csl"))
+    format: str = setting("text", choices=("text", "bibtex", "ris", "csl"))
 
 
 @dataclass(frozen=True, kw_only=True)

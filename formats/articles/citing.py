@@ -68,20 +68,13 @@ def split_references(lines: Sequence[Line]) -> tuple[list[Line], list[Entry]]:
         listed, run = lines[start:], [(number, place - start) for number, place in run]
     elif not run or run[0][1] > 3:
         run = [(0, place) for place in _unnumbered(listed)]
-    entries = []
+    running, entries = [*lines[:start], *lines[end:]], list[Entry]()
     for (number, first), (_, last) in pairwise([*run, (0, len(listed))]):
-        text = join_lines(list(_until_end(listed[first:last])))
+        stop = next((i for i in range(first + 1, last) if _AFTER_LIST.match(listed[i].text)), last)
+        text = join_lines(listed[first:stop])
         text = text[label.end() :] if number and (label := _LABEL.match(text)) else text
         entries.append(Entry(number, text[:MAX_ENTRY].strip()))
-    return [*lines[:start], *lines[end:]], entries
-
-
-def _until_end(lines: Sequence[Line]) -> Iterator[Line]:
-    """Yield the lines of an entry, without what follows the list."""
-    for place, line in enumerate(lines):
-        if place and _AFTER_LIST.match(line.text):
-            return
-        yield line
+    return running, entries
 
 
 def _numbered(lines: Sequence[Line]) -> list[tuple[int, int]]:
@@ -164,7 +157,6 @@ _NAMED = re.compile(rf"[{UPPER}][^\s{_UP}]*[,*]*\s?[{_UP}]")
 """A word with a capital letter and a raised number, as names have it above a paper."""
 NAMED = 3
 """Such words of a line that is no text."""
-"""What a raised 2 or 3 after it is the power of."""
 LEAST_CITED = 0.4
 """Share of the entries that marks of a form must cite, so that they are believed."""
 MAX_RANGE = 60
@@ -187,14 +179,14 @@ def _numbers(form: str, texts: Sequence[str], entries: Sequence[Entry]) -> Itera
     rows = {entry.number: row for row, entry in enumerate(entries) if entry.number}
     for number, text in enumerate(texts if rows else ()):
         for match in _FORMS[form].finditer(text):
-            if (
-                form == "^"
-                and len(_NAMED.findall(text, max(match.start() - 60, 0), match.end() + 60)) >= NAMED
+            start, end = match.span()
+            if form == "^" and (
+                len(_NAMED.findall(text, max(start - 60, 0), end + 60)) >= NAMED
+                or (match[0] in "²³" and _UNIT.search(text[:start][-8:]))
             ):
                 continue
-            is_power = form == "^" and match[0] in "²³" and _UNIT.search(text[: match.start()][-8:])
-            if not is_power and (cited := _listed(match[0], rows)):
-                yield Mark(number, match.start(), match.end(), cited)
+            if cited := _listed(match[0], rows):
+                yield Mark(number, start, end, cited)
 
 
 def _listed(mark: str, rows: dict[int, int]) -> tuple[int, ...]:
@@ -237,9 +229,8 @@ def _printed(entry: Entry) -> _Printed | None:
     if author is None or year is None:
         return None
     head = entry.text[: max(min(year.start(), 250), author.end())]
-    words = [fold(word).casefold() for word in _WORDS.findall(head)]
-    names = [word for word in _WORDS.findall(head) if len(word) > 2]
-    return _Printed(_last(author[1]), year[1], frozenset(words), len(names) > 1)
+    words = frozenset(fold(word).casefold() for word in _WORDS.findall(head))
+    return _Printed(_last(author[1]), year[1], words, sum(len(word) > 2 for word in words) > 1)
 
 
 def _last(name: str) -> str:
@@ -253,39 +244,32 @@ def _names(texts: Sequence[str], entries: Sequence[Entry]) -> Iterator[Mark]:
     for row, entry in enumerate(entries):
         if printed := _printed(entry):
             by_author.setdefault(printed.author, []).append((row, printed))
-            if match := _AUTHOR.match(entry.text):
-                known.add(surname(match[1]))
             known.update(surname(name) for name in re.findall(NAME, entry.text[:120]))
     if not by_author:
         return
     surnames = frozenset(known)
     for number, text in enumerate(texts):
         end, names = -1, ""
-        start = 0
         for year in _YEARS.finditer(text):
-            before = find_names_before(text, max(end, 0), year.start(), surnames)
-            if before is not None:
-                start = before[0]
-                names = text[start : year.start()]
-            elif end < 0 or not _BETWEEN_YEARS.fullmatch(text, end, year.start()):
+            start = year.start()
+            if before := find_names_before(text, max(end, 0), start, surnames):
+                start, names = before[0], text[before[0] : start]
+            elif end < 0 or not _BETWEEN_YEARS.fullmatch(text, end, start):
                 end = -1
                 continue
-            else:
-                start = year.start()
             end = year.end()
             years = [year[0]]
             if letters := _LETTERS.match(text, end):
                 years += [year[0][:4] + letter for letter in re.findall("[a-z]", letters[0])]
                 end = letters.end()
             meant = (_meant(names, printed, by_author) for printed in years)
-            cited = [entry for entry in meant if entry is not None]
-            if cited:
-                yield Mark(number, start, end, tuple(dict.fromkeys(cited)))
+            if cited := dict.fromkeys(entry for entry in meant if entry is not None):
+                yield Mark(number, start, end, tuple(cited))
 
 
 def _meant(names: str, year: str, by_author: dict[str, list[tuple[int, _Printed]]]) -> int | None:
     """Return the one entry that names and a year may mean; None if there is none, or several."""
-    people = [_last(name) for name in re.findall(NAME, _ET_AL.sub(" ", names))]
+    people = [_last(name) for name in re.findall(NAME, names)]
     while people and people[0] not in by_author:
         people = people[1:]
     if not people:
@@ -293,40 +277,36 @@ def _meant(names: str, year: str, by_author: dict[str, list[tuple[int, _Printed]
     fits = [
         (row, printed)
         for row, printed in by_author[people[0]]
-        if printed.year == year or (printed.year[:4] == year and len(year) == 4)
+        if year in (printed.year, printed.year[:4]) and printed.words.issuperset(people[1:])
     ]
-    fits = [(row, printed) for row, printed in fits if printed.words.issuperset(people[1:])]
-    if len(fits) > 1:
-        with_others = len(people) > 1 or _ET_AL.search(names) is not None
-        fits = [(row, printed) for row, printed in fits if printed.several == with_others] or fits
-    if len(fits) > 1:
-        fits = [(row, printed) for row, printed in fits if printed.year == year] or fits
+    with_others = len(people) > 1 or _ET_AL.search(names) is not None
+    for closer in (lambda entry: entry.several == with_others, lambda entry: entry.year == year):
+        if len(fits) > 1:
+            fits = [fit for fit in fits if closer(fit[1])] or fits
     return fits[0][0] if len(fits) == 1 else None
 
 
 # What an entry says, as far as it can be told.
 
-_QUOTED = re.compile(r"[“\"](.{15,300}?)[,.?!]?[”\"]")
-_YEAR_FIRST = re.compile(
-    r"^(.{3,600}?)(?:[\s,.]*[([]|\.,?\s+)((?:19|20)\d\d)[a-z]?[)\]]?[.:,]?\s+(?=[A-Z“\"\d])(.*)$", re.DOTALL
-)
-_STOP = re.compile(
-    r"(?:(?<=[^\W\d_]{2})|(?<=[\d)\]”]))\.(?<!\bal\.)(?<!\bSt\.)\s+(?=[^a-z\s])|(?<=\bal\.)\s+"
-)
-_INITIALS_END = re.compile(
-    rf"^((?:{NAME}\s+[{UPPER}]{{1,3}}(?:\s+(?:Jr|Sr|[23][rn]d))?(?:,\s*|\s+and\s+|\s*&\s*))*{NAME}\s+[{UPPER}]{{1,3}}"
-    r"(?:,?\s*et\s+al)?)[.:]\s*(.*)$",
-    re.DOTALL,
-)
-_COMMAS = re.compile(
-    rf"^((?:(?:[{UPPER}]\.[\s-]?)+{NAME}(?:,\s*(?:and\s+)?|\s+and\s+|\s*&\s*))+)(?:et al\.?,\s*)?"
-    r"([^,].{15,}?)(?:,\s|\.\s)",
-    re.DOTALL,
-)
+_STOP = r"(?:(?:(?<=[^\W\d_]{2})|(?<=[\d)\]”]))\.(?<!\bal\.)(?<!\bSt\.)\s+(?=[^a-z\s])|(?<=\bal\.)\s+)"
+_TITLE = rf"(.*?)(?:{_STOP}|\Z)"
+_YEARLY = r"(?:[\s,.]*[([]|\.,?\s+)(?:19|20)\d\d[a-z]?[)\]]?[.:,]?\s+(?=[A-Z“\"\d])"
+_AND = r"(?:,\s*(?:and\s+)?|\s+and\s+|\s*&\s*)"
+_PLAIN = rf"{NAME}\s+[{UPPER}]{{1,3}}"
 _DOTTED = rf"{NAME},\s*(?:[{UPPER}]\.[\s-]*){{1,4}}"
-_SEMICOLONS = re.compile(
-    rf"^({_DOTTED}(?:\s*(?:[;,&]|and)+\s*{_DOTTED})*(?:[;,&]*\s*et al\.)?)\s*(?=[^\s,;&])(.*)$", re.DOTALL
+_WORKS = tuple(
+    re.compile(form, re.DOTALL)
+    for form in (
+        r"(.*?)[“\"](.{15,300}?)[,.?!]?[”\"]",  # A. Lee, “Title,”
+        rf"((?:(?!{_STOP}).){{3,600}}?){_YEARLY}{_TITLE}",  # Lee, A. (2001) Title.
+        rf"((?:{_PLAIN}(?:\s+(?:Jr|Sr|[23][rn]d))?{_AND})*{_PLAIN}(?:,?\s*et\s+al)?)[.:]\s*{_TITLE}",
+        rf"({_DOTTED}(?:\s*(?:[;,&]|and)+\s*{_DOTTED})*(?:[;,&]*\s*et al\.)?)\s*(?=[^\s,;&]){_TITLE}",
+        rf"((?:(?:[{UPPER}]\.[\s-]?)+{NAME}{_AND})+)(?:et al\.?,\s*)?([^,].{{15,}}?)(?:,\s|\.\s)",
+        rf"(.*?){_STOP}(.*?){_STOP}",  # anybody. Title. Journal
+    )
 )
+"""Authors and title, as they are tried: Lee, “Title”; Lee, A. (2001). Title; Lee A, Kim B. Title;
+Lee, A., Kim, B. Title; A. Lee, B. Kim, Title, Journal; anybody. Title. Journal."""
 _INITIAL = re.compile(rf"\b[{UPPER}]\.")
 _WORDY = re.compile(r"[^\W\d_]{3,}")
 
@@ -347,30 +327,11 @@ def read_work(text: str) -> Work | None:
     >>> read_work("Lee, A., & Kim, B. (2001). Honey bees dance. J. Bees, 3.")
     Work(authors='Lee, A., & Kim, B', title='Honey bees dance', year=2001)
     """
-    years = [int(year[:4]) for year in _PRINTED_YEAR.findall(text) or _BARE_YEAR.findall(text)]
-    if quoted := _QUOTED.search(text):
-        authors, title = text[: quoted.start()], quoted[1]
-    elif (dated := _YEAR_FIRST.match(text)) and not _STOP.search(dated[1]):
-        authors, title = dated[1], _STOP.split(dated[3])[0]
-    else:
-        return _by_stops(text, years)
-    return _work(authors, title, years)
-
-
-def _by_stops(text: str, years: Sequence[int]) -> Work | None:
-    if initials := _INITIALS_END.match(text):
-        return _work(initials[1], _STOP.split(initials[2])[0], years)
-    if dotted := _SEMICOLONS.match(text):
-        return _work(dotted[1], _STOP.split(dotted[2])[0], years)
-    if listed := _COMMAS.match(text):
-        return _work(listed[1], listed[2], years)
-    parts = _STOP.split(text)
-    return _work(parts[0], parts[1], years) if len(parts) > 2 else None
-
-
-def _work(authors: str, title: str, years: Sequence[int]) -> Work | None:
-    title, authors = title.strip(" .,;:"), authors.strip(" ,;:(")
+    fits = (match.groups() for form in _WORKS if (match := form.match(text)))
+    authors, title = next(fits, ("", ""))
+    authors, title = authors.strip(" ,;:("), title.strip(" .,;:")
+    years = _PRINTED_YEAR.findall(text) or _BARE_YEAR.findall(text)
     is_list = len(_INITIAL.findall(title)) > 1  # of names, before a journal
     if len(_WORDY.findall(title)) < 2 or len(title) > 300 or is_list or not _AUTHOR.match(authors):
         return None
-    return Work(authors, title, years[0] if years else 0)
+    return Work(authors, title, int(years[0][:4]) if years else 0)

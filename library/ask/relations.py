@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.ask.display import short_authors
-from citerec.library.evidence.citations import Citations, Cited
+from citerec.library.evidence.citations import Citations, CitingSentence
 from citerec.library.evidence.passages import TextPlace
 from citerec.library.papers.library import Library
 
@@ -43,28 +43,23 @@ class Relations:
         InputError for an unknown paper, and for a library without full texts."""
         paper = library.paper(int(library.rows([key], "key")[0]))
         with closing(Citations(library.path)) as citations:
-            listed, citing = citations.cites(paper.id), citations.cited_by(paper.id)
-            has_text = citations.has_text(paper.id)
-        there = {cited.paper: cited for cited in listed if cited.paper}
-        note = "" if listed else NO_LIST if has_text else NO_PDF
-        others = sum(not cited.paper for cited in listed)
-        cites = _related(library, there, link, paper.id)
-        return cls(paper.id, cites, others, _related(library, citing, link), note)
+            (cites, others), cited_by = citations.cites(paper.id), citations.cited_by(paper.id)
+            note = "" if cites or others else NO_LIST if paper.id in citations.files else NO_PDF
+        return cls(paper.id, _related(library, cites, link), others, _related(library, cited_by, link), note)
 
 
 def _related(
-    library: Library, cited: Mapping[str, Cited], link: Link, citing: str = ""
+    library: Library, works: Mapping[str, Sequence[CitingSentence]], link: Link
 ) -> list[dict[str, Any]]:
-    """Return papers with the sentences, as all interfaces show them. citing: whose PDF has them, if not each
-    its own."""
+    """Return papers with the sentences, as all interfaces show them."""
     related = []
-    for id, work in cited.items():
+    for id, cited in works.items():
         if (row := library.row(id)) is None:  # it was removed since
             continue
         paper = library.paper(row)
         sentences = [
-            {"text": text, "page": place.page, "link": link(citing or id, place)}
-            for text, place in work.sentences[:SENTENCES]
+            {"text": text, "page": place.page, "link": link(citing, place)}
+            for citing, text, place in cited[:SENTENCES]
         ]
         about = {"id": id, "key": paper.key, "title": paper.title, "year": paper.year or None}
         related.append({**about, "name": name_of(paper), "sentences": sentences})

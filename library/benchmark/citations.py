@@ -14,6 +14,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -24,10 +25,10 @@ from citerec.datasets.records import IN_TEXTS, OTHER_MARKER, TARGET_MARKER, WIND
 from citerec.formats.articles.citing import find_marks
 from citerec.formats.articles.xml_documents import read_paragraph, read_trees
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
-from citerec.formats.documents import FullText, Metadata, Paragraph, Reference
+from citerec.formats.documents import FullText, Metadata, Paragraph
 from citerec.formats.drafts.language import replaced
 from citerec.library.ask.question import mark_query
-from citerec.library.evidence.citations import is_sentence, sentence_bounds, sentence_of
+from citerec.library.evidence.citations import citing_sentences, sentence_at, sentence_bounds
 from citerec.library.evidence.links import Linker
 from citerec.library.evidence.passages import cut
 from citerec.library.evidence.quotations import PaperText
@@ -41,16 +42,20 @@ from citerec.retrieval.queries import Queries, Query, cut_around_mark
 SAME = 0.6
 """Share of the words of two sentences, of all that they have, from which they are the same."""
 _WORD = re.compile(r"[^\W\d_]{2,}")
-Sentence = tuple[int, str]
+Sentence = tuple[str, str]
 """A work that is cited, and a sentence that cites it."""
 
 
-class Counts(NamedTuple):
+@dataclass
+class Counts:
     """Numbers of what is read, of what is there, and of what is both."""
 
-    read: int
-    there: int
-    both: int
+    read: int = 0
+    there: int = 0
+    both: int = 0
+
+    def add(self, read: int, there: int, both: int) -> None:
+        self.read, self.there, self.both = self.read + read, self.there + there, self.both + both
 
     def __str__(self) -> str:
         precision, recall = self.both / max(self.read, 1), self.both / max(self.there, 1)
@@ -87,11 +92,27 @@ def find_pairs(folders: Sequence[str]) -> list[_Pair]:
     return pairs
 
 
-def _paper(id: str, entry: Reference) -> LibraryPaper:
-    kinds = dict(name.split(":", 1) for name in entry.identifiers)
-    arxiv = entry.arxiv or kinds.get("arxiv", "")
-    named = {"title": entry.title, "authors": entry.authors, "year": entry.year}
-    return make_paper(id, doi=kinds.get("doi", ""), arxiv=arxiv, **named)
+def _works(pairs: Sequence[_Pair], own: bool) -> tuple[list[LibraryPaper], list[dict[str, str]]]:
+    """Return what the lists of references name, each work once; and for each pair, their ids by the names
+    that it has in the XML. own: with the papers of the PDFs, whose name is ""."""
+    papers, names = list[LibraryPaper](), list[tuple[int, str]]()
+    for number, (pdf, about, text, _) in enumerate(pairs):
+        if own:
+            names.append((number, ""))
+            named = {"title": about.title, "authors": about.authors, "year": about.year}
+            papers.append(make_paper(f"own:{number}", files=(str(pdf),), **named))
+        for name, entry in text.references.items():
+            if entry.title:
+                names.append((number, name))
+                kinds = dict(identifier.split(":", 1) for identifier in entry.identifiers)
+                ids = {"doi": kinds.get("doi", ""), "arxiv": entry.arxiv or kinds.get("arxiv", "")}
+                named = {"title": entry.title, "authors": entry.authors, "year": entry.year}
+                papers.append(make_paper(f"{len(papers)}", **ids, **named))
+    works = [dict[str, str]() for _ in pairs]
+    leaders = leaders_of(papers)
+    for (number, name), leader in zip(names, leaders, strict=True):
+        works[number][name] = papers[leader].id
+    return [papers[place] for place in dict.fromkeys(leaders)], works
 
 
 def _others(xml: Path) -> Iterator[Paragraph]:
@@ -102,63 +123,46 @@ def _others(xml: Path) -> Iterator[Paragraph]:
                     yield read_paragraph(element, "", (), lambda node: node.get("rid", "").split())
 
 
-def _sentences(paragraphs: Iterable[Paragraph], works: Mapping[str, int]) -> set[Sentence]:
+def _sentences(paragraphs: Iterable[Paragraph], works: Mapping[str, str]) -> set[Sentence]:
     """Return the sentences that cite works, by the names of these in the XML."""
     sentences = set()
     for text, spans, *_ in paragraphs:
         bounds = sentence_bounds(text, [span[:2] for span in spans])
         for start, _, ref in spans:
             if (work := works.get(str(ref))) is not None:
-                sentences.add((work, text[slice(*sentence_of(bounds, start))]))
+                sentences.add((work, sentence_at(text, bounds, start)))
     return sentences
 
 
 def measure(pairs: Sequence[_Pair]) -> tuple[Counts, Counts]:
     """Return the counts of links and of sentences."""
-    papers, places = list[LibraryPaper](), dict[tuple[int, str], int]()
-    for number, pair in enumerate(pairs):
-        for ref, entry in pair.text.references.items():
-            if entry.title:
-                places[number, ref] = len(papers)
-                papers.append(_paper(f"{number}:{len(papers)}", entry))
-    leaders = leaders_of(papers)
-    same = {paper.id: leader for paper, leader in zip(papers, leaders, strict=True)}
-    linker = Linker(papers[place] for place in dict.fromkeys(leaders))
-    links, sentences = [0, 0, 0], [0, 0, 0]
-    for number, pair in enumerate(pairs):
-        own_places = {ref: leaders[place] for (own, ref), place in places.items() if own == number}
-        there = _sentences(pair.text.paragraphs, own_places)
-        aside = _sentences(pair.others, own_places)
+    papers, named_by = _works(pairs, own=False)
+    linker, links, sentences = Linker(papers), Counts(), Counts()
+    for pair, works in zip(pairs, named_by, strict=True):
+        there = _sentences(pair.text.paragraphs, works)
         read = read_here(pair.pdf)
-        linked = {row: same[paper.id] for row, paper in linker.link(read.entries).items()}
-        found, works = set(linked.values()), set(own_places.values())
-        _add(links, found, works)
+        found = ((row, linker.find(entry.text)) for row, entry in enumerate(read.entries))
+        linked = {row: paper.id for row, paper in found if paper}
+        cites, named = {*linked.values()}, {*works.values()}
+        links.add(len(cites), len(named), len(cites & named))
         if not there:  # its XML marks no citation
             continue
-        passages = [passage.text for passage in cut(read.parts)]
-        cited = set[tuple[int, str]]()
-        marks = find_marks(passages, read.entries)
-        for mark in marks:
-            own = [other[1:3] for other in marks if other.text == mark.text]
-            edges = sentence_bounds(passages[mark.text], own)
-            sentence = passages[mark.text][slice(*sentence_of(edges, mark.start))]
-            if is_sentence(sentence):
-                cited |= {(linked[row], sentence) for row in mark.entries if row in linked}
-        cited -= {sentence for sentence, _ in _matched(cited, aside - there)}
-        both = list(_matched(cited, there))
-        for place, count in enumerate((len(cited), len(there), len(both))):
-            sentences[place] += count
-    return Counts(*links), Counts(*sentences)
-
-
-def _add(counts: list[int], read: set[int], there: set[int]) -> None:
-    for place, some in enumerate((read, there, read & there)):
-        counts[place] += len(some)
+        texts = [passage.text for passage in cut(read.parts)]
+        marks = find_marks(texts, read.entries)
+        cited = {
+            (work, sentence)
+            for row, work in linked.items()
+            for sentence, _, _ in citing_sentences(texts, marks, row)
+        }
+        aside = _sentences(pair.others, works) - there
+        cited -= {sentence for sentence, _ in _matched(cited, aside)}
+        sentences.add(len(cited), len(there), len([*_matched(cited, there)]))
+    return links, sentences
 
 
 def _matched(read: Iterable[Sentence], there: Iterable[Sentence]) -> Iterator[tuple[Sentence, Sentence]]:
     """Yield pairs of sentences that are the same, each once."""
-    left: dict[int, list[tuple[Sentence, frozenset[str]]]] = {}
+    left = dict[str, list[tuple[Sentence, frozenset[str]]]]()
     for sentence in there:
         left.setdefault(sentence[0], []).append((sentence, _words(sentence[1])))
     for sentence in read:
@@ -176,11 +180,9 @@ def check_quotations(pdfs: Sequence[Path], count: int, seed: int = 0) -> Counts:
     """Return how many of `count` quotations of PDFs are told to be wrong (read), are wrong (there), and both:
     half of them have another word, lack one, or name another page."""
     draw = random.Random(seed)
-    texts = [
-        PaperText(LibraryPaper(pdf.stem), read, cut(read.parts)) for pdf in pdfs for read in [read_here(pdf)]
-    ]
+    texts = [PaperText(LibraryPaper(""), read, cut(read.parts)) for read in map(read_here, pdfs)]
     texts = [text for text in texts if text.read.pages > 1 and text.passages]
-    told = wrong = both = 0
+    counts = Counts()
     for number in range(count):
         text = draw.choice(texts)
         passage = draw.choice(text.passages)
@@ -195,41 +197,29 @@ def check_quotations(pdfs: Sequence[Path], count: int, seed: int = 0) -> Counts:
             place = draw.randrange(1, len(quoted) - 1)
             quoted[place : place + 1] = [draw.choice(words)[0]] if change == "other" else []
         is_told = any(text.problems((page, page), " ".join(quoted)))
-        told, wrong, both = told + is_told, wrong + bool(change), both + (is_told and bool(change))
-    return Counts(told, wrong, both)
+        counts.add(is_told, change != "", is_told and change != "")
+    return counts
 
 
 def measure_ranking(pairs: Sequence[_Pair], folder: Path) -> list[str]:
     """Return lines with R@10 of the citations in the XML without and with the sentences of other PDFs, by
     their number: in a library of titles and these PDFs, `model=static`."""
-    papers, own, works = list[LibraryPaper](), list[int](), dict[tuple[int, str], int]()
-    for number, pair in enumerate(pairs):
-        own.append(len(papers))
-        about = pair.about
-        named = {"title": about.title, "authors": about.authors, "year": about.year}
-        papers.append(make_paper(f"own:{number}", files=(str(pair.pdf),), **named))
-        for ref, entry in pair.text.references.items():
-            if entry.title:
-                works[number, ref] = len(papers)
-                papers.append(_paper(f"{len(papers)}", entry))
-    leaders = leaders_of(papers)
-    kept = [papers[place] for place in dict.fromkeys(leaders)]
-    Library.create(folder, kept, model="static", fulltext=True)
+    papers, named_by = _works(pairs, own=True)
+    Library.create(folder, papers, model="static", fulltext=True)
     update_full_texts(folder)
     storage = Library.open(folder).mapped
     ranker, corpus = storage.retriever, storage.corpus
     assert isinstance(ranker, Ranker)
-    sentences = ranker.cited
-    if (split := corpus.splits.get(IN_TEXTS)) is None:
+    sentences, split = ranker.cited, corpus.splits.get(IN_TEXTS)
+    if split is None:
         return ["no work is cited by a PDF"]
     citing = [*zip(corpus.citing[split.contexts].tolist(), split.positives, strict=True)]
     hits = list[tuple[int, bool, bool]]()
-    for number, pair in enumerate(pairs):
-        row = corpus.paper_row(papers[leaders[own[number]]].id)
+    for pair, works in zip(pairs, named_by, strict=True):
+        row = corpus.paper_row(works[""])
         count = Counter(paper for by, rows in citing if by != row for paper in rows.tolist())
         for context, refs in _contexts(pair.text.paragraphs):
-            known = [leaders[works[number, ref]] for ref in refs if (number, ref) in works]
-            cited = {corpus.paper_row(papers[place].id) for place in known}
+            cited = {corpus.paper_row(works[ref]) for ref in refs if ref in works}
             query = Queries.from_list(corpus, [mark_query(Query(context, own=corpus.paper_ids[row]))])
             if not cited:
                 continue
@@ -243,8 +233,8 @@ def measure_ranking(pairs: Sequence[_Pair], folder: Path) -> list[str]:
     lines = []
     for name, least, most in (("all", 0, 10**9), ("no sentence", 0, 0), ("three or more", 3, 10**9)):
         some = [hit for hit in hits if least <= hit[0] <= most]
-        shares = (sum(hit[place] for hit in some) / max(len(some), 1) for place in (1, 2))
-        lines.append(f"{name} ({len(some):,}): {' -> '.join(f'{share:.3f}' for share in shares)}")
+        before, after = (sum(hit[place] for hit in some) / max(len(some), 1) for place in (1, 2))
+        lines.append(f"{name} ({len(some):,}): {before:.3f} -> {after:.3f}")
     return lines
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict
 from itertools import islice
-from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
@@ -21,7 +19,8 @@ from citerec.formats.bibliography.bibtex import write_item
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.references import ENTRIES, paper_item
 from citerec.library.ask.relations import SENTENCES, Relations, name_of
-from citerec.library.evidence.citations import READ_FROM_PDF, Citations, MissingWork
+from citerec.library.drafts.copies import numbered_keys
+from citerec.library.evidence.citations import READ_FROM_PDF, Citations
 from citerec.library.evidence.explanation import MAX_EXCERPT, excerpt
 from citerec.library.papers.library import Library
 from citerec.library.settings import MissingSettings, PaperSettings
@@ -35,33 +34,26 @@ def paper(settings: PaperSettings) -> None:
         print(json.dumps(asdict(relations), ensure_ascii=False, indent=1))
         return
     shown = library.by_id(relations.id)
-    console = Console()
-    console.print(
-        Text(terminal_text(f"{shown.title} · {name_of(shown)} · {shown.key or shown.id}"), style="bold")
-    )
-    if relations.note:
-        console.print(Text(relations.note))
-    else:
-        others = f"; {count_noun(relations.others, 'other work')}" if relations.others else ""
-        console.print(Text(f"\ncites {count_noun(len(relations.cites))} of the library{others}"))
-    _print(console, relations.cites)
-    console.print(Text(f"\ncited by {count_noun(len(relations.cited_by))} of the library"))
-    _print(console, relations.cited_by)
+    _print(f"{shown.title} · {name_of(shown)} · {shown.key or shown.id}", "bold")
+    others = f"; {count_noun(relations.others, 'other work')}" if relations.others else ""
+    cites = f"\ncites {count_noun(len(relations.cites))} of the library{others}"
+    cited_by = f"\ncited by {count_noun(len(relations.cited_by))} of the library"
+    for heading, related in ((relations.note or cites, relations.cites), (cited_by, relations.cited_by)):
+        print(heading)
+        for other in related:
+            _print(f"{other['key'] or other['id']}  {other['title']} ({other['name']})", indent=2)
+            for sentence in other["sentences"]:
+                _print_sentence(sentence["text"], sentence["page"])
 
 
-def _print(console: Console, related: Iterable[Mapping[str, Any]]) -> None:
-    for paper in related:
-        line = f"{paper['key'] or paper['id']}  {paper['title']} ({paper['name']})"
-        console.print(Padding(Text(terminal_text(line)), (0, 0, 0, 2)))
-        for sentence in paper["sentences"]:
-            _print_sentence(console, sentence["text"], sentence["page"])
+def _print(text: str, style: str = "", indent: int = 0) -> None:
+    Console().print(Padding(Text(terminal_text(text), style=style), (0, 0, 0, indent)))
 
 
-def _print_sentence(console: Console, text: str, page: int, key: str = "") -> None:
+def _print_sentence(text: str, page: int, key: str = "") -> None:
     where = ", ".join(filter(None, [key, f"p. {page}" if page else ""]))
     shown = excerpt(text, (), 2 * MAX_EXCERPT)
-    line = f"“{shown}”" + (f" ({where})" if where else "")
-    console.print(Padding(Text(terminal_text(line), style="italic"), (0, 0, 0, 4)))
+    _print(f"“{shown}”" + (f" ({where})" if where else ""), "italic", 4)
 
 
 def missing(settings: MissingSettings) -> None:
@@ -70,63 +62,30 @@ def missing(settings: MissingSettings) -> None:
     with closing(Citations(expand_user(settings.library))) as citations:
         works, unclear = citations.missing(settings.least)
         works = works[: settings.k]
-        listed = [_described(library, work, citations) for work in works]
-    papers = [*map(marked, unique_keys([work.paper() for work in works]))]
-    if settings.format == "text":
-        console = Console()
-        for work in listed:
-            console.print(
-                Text(terminal_text(f"{count_noun(work['pdfs'], 'PDF')}  {work['entry']}"), style="bold")
-            )
-            for sentence in work["sentences"]:
-                _print_sentence(console, sentence["text"], sentence["page"], sentence["key"])
-    elif settings.format == "json":
-        for work, paper in zip(listed, papers, strict=True):
-            work |= {"title": paper.title, "year": paper.year or None, "doi": paper.doi}
-        print(json.dumps(listed, ensure_ascii=False, indent=1))
-    else:
-        print(ENTRIES[settings.format]([paper for paper in papers if paper.title]), end="")
-        if left := sum(not paper.title for paper in papers):
+        for work in works if settings.format == "text" else ():
+            _print(f"{count_noun(len(work.citing), 'PDF')}  {work.entry}", "bold")
+            for citing, text, place in islice(citations.sentences(work.places), SENTENCES):
+                row = library.row(citing)
+                _print_sentence(text, place.page, "" if row is None else library.paper(row).key or citing)
+    if settings.format != "text":
+        papers = [paper for work in works if (paper := work.paper()).title]
+        print(ENTRIES[settings.format]([*_exported(papers)]), end="")
+        if left := len(works) - len(papers):
             print(f"{count_noun(left, 'work')} left out, whose title cannot be told", file=sys.stderr)
     if not works:
-        print(
-            f"{settings.library}: no work that it lacks is cited by {count_noun(settings.least, 'PDF')}",
-            file=sys.stderr,
-        )
+        cited = count_noun(settings.least, "PDF")
+        print(f"{settings.library}: no work that it lacks is cited by {cited}", file=sys.stderr)
     if unclear:
-        print(
-            f"{count_noun(unclear, 'reference')} could not be compared, as no title can be told",
-            file=sys.stderr,
-        )
+        count = count_noun(unclear, "reference")
+        print(f"{count} could not be compared, as no title can be told", file=sys.stderr)
 
 
-def _described(library: Library, work: MissingWork, citations: Citations) -> dict[str, Any]:
-    keys = {id: library.by_id(id).key or id for id in work.citing if library.row(id) is not None}
-    sentences = [
-        {"key": keys[id], "text": text, "page": place.page}
-        for id, text, place in islice(citations.sentences(work), SENTENCES)
-        if id in keys
-    ]
-    return {
-        "entry": work.entry,
-        "pdfs": len(work.citing),
-        "cited_by": [*keys.values()],
-        "sentences": sentences,
-    }
-
-
-def marked(paper: LibraryPaper) -> LibraryPaper:
-    """Return a paper whose entry says where it was read."""
-    item = paper_item(paper)
-    item.fields["note"] = READ_FROM_PDF
-    return paper._replace(bibtex=write_item(item, paper.key))
-
-
-def unique_keys(papers: Iterable[LibraryPaper]) -> list[LibraryPaper]:
-    """Give papers keys that differ: lee2003bees, lee2003bees2."""
-    seen, unique = Counter[str](), []
+def _exported(papers: Iterable[LibraryPaper]) -> Iterator[LibraryPaper]:
+    """Yield papers with keys that differ, whose entries say where they were read."""
+    taken = set[str]()
     for paper in papers:
-        seen[paper.key] += 1
-        count = seen[paper.key]
-        unique.append(paper._replace(key=f"{paper.key}{count}") if paper.key and count > 1 else paper)
-    return unique
+        key = next(key for key in numbered_keys(paper) if key not in taken)
+        taken.add(key)
+        item = paper_item(paper)
+        item.fields["note"] = READ_FROM_PDF
+        yield paper._replace(key=key, bibtex=write_item(item, key))

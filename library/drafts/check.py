@@ -335,6 +335,17 @@ def _in_library(
             yield entry, papers.paper(row)
 
 
+def _library_papers(
+    keys: Iterable[str], entries: Mapping[str, Entry], library: Library
+) -> dict[str, LibraryPaper]:
+    """Return the papers of a library that keys mean, by their entries, or if they have none, as its own."""
+    listed = dict.fromkeys(keys)
+    papers = _in_library([entries[key] for key in listed if key in entries], library)
+    rows = {key: library.row(key) for key in listed if key not in entries}
+    own = {key: library.paper(row) for key, row in rows.items() if row is not None}
+    return own | {entry.key: paper for entry, paper in papers}
+
+
 def _in_texts(
     draft: CheckedDraft, entries: Mapping[str, Entry], aliases: Mapping[str, str], library: Library
 ) -> Iterator[Finding]:
@@ -343,21 +354,14 @@ def _in_texts(
     from citerec.library.evidence.store import TextStore
 
     told = [citation for citation in draft.citations if citation.pages or citation.quoted]
-    names = {citation.key: aliases.get(citation.key, citation.key) for citation in told}
-    used = [entries[key] for key in dict.fromkeys(names.values()) if key in entries]
-    papers = {entry.key: paper for entry, paper in _in_library(used, library)}
-    texts = dict[str, PaperText | None]()
+    keys = [aliases.get(citation.key, citation.key) for citation in told]
+    papers = _library_papers(keys, entries, library)
     with closing(TextStore(library.path / FOLDER)) as store:
-        for citation in told:
-            key = names[citation.key]
-            if key not in texts:
-                paper = papers.get(key)
-                if paper is None and key not in entries and (row := library.row(key)) is not None:
-                    paper = library.paper(row)
-                texts[key] = None if paper is None else PaperText.open(store, paper)
-            if (text := texts[key]) is not None:
-                for problem in text.problems(citation.pages, citation.quoted):
-                    yield _at(citation, "page" if problem.startswith("page") else "quotation", problem)
+        texts = {key: PaperText.open(store, paper) for key, paper in papers.items()}
+    for citation, key in zip(told, keys, strict=True):
+        if (text := texts.get(key)) is not None:
+            for problem in text.problems(citation.pages, citation.quoted):
+                yield _at(citation, "page" if problem.startswith("page") else "quotation", problem)
 
 
 def _retracted(
@@ -367,15 +371,10 @@ def _retracted(
     cited: dict[str, Citation] = {}
     for citation in draft.citations:
         cited.setdefault(aliases.get(citation.key, citation.key), citation)
-    papers: dict[str, LibraryPaper] = {}
-    if library is not None:
-        used = [entries[key] for key in cited if key in entries]
-        papers = {entry.key: paper for entry, paper in _in_library(used, library)}
+    papers = {} if library is None else _library_papers(cited, entries, library)
     for key, citation in cited.items():
-        entry, paper = entries.get(key), papers.get(key)
-        if entry is None and library is not None and (row := library.row(key)) is not None:
-            paper = library.paper(row)
-        records = filter(None, (entry.paper if entry else None, paper))
+        entry = entries.get(key)
+        records = filter(None, (entry.paper if entry else None, papers.get(key)))
         if note := retraction_note(next(filter(None, (record.retracted for record in records)), "")):
             yield _at(entry or citation, "retracted", f"was {note}")._replace(key=key)
 

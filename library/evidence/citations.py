@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,14 +17,16 @@ from typing import Any, NamedTuple
 from citerec.base.errors import InputError
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, WINDOW, ContextRecord, QueryRecord
 from citerec.datasets.tokenize import sentence_starts
-from citerec.formats.articles.citing import Entry, Mark, read_work
+from citerec.formats.articles.citing import Mark, read_work
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
+from citerec.formats.drafts.language import replaced
 from citerec.formats.identifiers import clean_doi
 from citerec.formats.letters import fold, normalise_title
 from citerec.formats.names import parse_names, surname
 from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.links import Linker
-from citerec.library.evidence.passages import Passage, TextPlace
+from citerec.library.evidence.passages import TextPlace
+from citerec.library.evidence.reading import ReadText
 from citerec.library.evidence.store import TextStore
 from citerec.retrieval.queries import cut_around_mark
 
@@ -48,9 +51,9 @@ def sentence_bounds(text: str, marks: Iterable[tuple[int, int]]) -> list[int]:
     for start, end in sorted(marks):
         if any(map(str.isalpha, text[start:end])):
             continue
-        if regions and start >= regions[-1][1] and not text[regions[-1][1] : start].strip(_BETWEEN):
+        if regions and not text[regions[-1][1] : start].strip(_BETWEEN):
             regions[-1][1] = max(end, regions[-1][1])
-        elif not regions or start >= regions[-1][1]:
+        else:
             regions.append([start, end])
     plain = text
     for start, end in regions:
@@ -69,26 +72,24 @@ LEAST_WORDS, MOST_LETTERS = 5, 800
 
 def is_sentence(text: str) -> bool:
     """True for a whole sentence; a part of one begins with a small letter."""
-    text = text.strip()
     return len(text.split()) >= LEAST_WORDS and len(text) <= MOST_LETTERS and not text[:1].islower()
 
 
-def sentence_of(bounds: list[int], start: int) -> tuple[int, int]:
-    """Return the sentence of a place."""
+def sentence_at(text: str, bounds: list[int], start: int) -> str:
+    """Return the sentence of a place. bounds: of the sentences of its text."""
     place = min(bisect_right(bounds, start), len(bounds) - 1)
-    return bounds[place - 1], bounds[place]
+    return text[bounds[place - 1] : bounds[place]].strip()
 
 
 # Links.
 
 
-class Cited(NamedTuple):
-    """A work that a full text cites. paper: its id in the library; "" if it has it not. sentences: those that
-    cite it, and where each stands."""
+class CitingSentence(NamedTuple):
+    """A sentence that cites a work. paper: whose text has it."""
 
-    entry: str
-    paper: str = ""
-    sentences: tuple[tuple[str, TextPlace], ...] = ()
+    paper: str
+    text: str
+    place: TextPlace
 
 
 def link_texts(store: TextStore, papers: Callable[[], Iterable[LibraryPaper]]) -> bool:
@@ -101,8 +102,9 @@ def link_texts(store: TextStore, papers: Callable[[], Iterable[LibraryPaper]]) -
     texts = store.papers()
     own = {text.file: letters.get(text.paper, "") for text in texts}
     for file, read in store.abouts(dict.fromkeys(text.file for text in texts)):
-        for row, paper in linker.link(read.entries).items():
-            if letters[paper.id] != own[file]:  # how to cite this paper
+        for row, entry in enumerate(read.entries):
+            paper = linker.find(entry.text)
+            if paper and letters[paper.id] != own[file]:  # how to cite this paper
                 links.append((file, row, paper.id))
     store.set_links(links, digest)
     return True
@@ -120,120 +122,96 @@ class Citations:
         if not self._store.get(LINKED):
             command = f"citerec update library={library}"
             raise InputError(f"{library}: what its PDFs cite was not read yet; read it: {command}")
-        self._files = {text.paper: text.file for text in self._store.papers()}
+        self.files = {text.paper: text.file for text in self._store.papers()}
+        """The PDFs that were read, by paper."""
+        self._papers = {file: paper for paper, file in self.files.items()}
 
     def close(self) -> None:
         self._store.close()
 
-    @property
-    def papers(self) -> list[str]:
-        """The papers with a text."""
-        return list(self._files)
+    def cites(self, paper: str) -> tuple[dict[str, list[CitingSentence]], int]:
+        """Return the papers that a paper's PDF cites, with the sentences, and how many other works its list
+        of references has; none without a PDF or a list."""
+        if (file := self.files.get(paper)) is None:
+            return {}, 0
+        rows: dict[str, list[tuple[str, int]]] = {}
+        for _, row, cited in (links := self._store.links(file=file)):
+            rows.setdefault(cited, []).append((paper, row))
+        others = len(self._read(file).entries) - len(links)
+        return {cited: [*self.sentences(places)] for cited, places in rows.items()}, others
 
-    def has_text(self, paper: str) -> bool:
-        """True if the PDF of a paper was read."""
-        return paper in self._files
-
-    def cites(self, paper: str) -> list[Cited]:
-        """Return what the list of references of a paper's PDF has, in its order; none without a list."""
-        if not (file := self._files.get(paper)):
-            return []
-        entries, marks = self._read(file)
-        links = {row: cited for _, row, cited in self._store.links(file=file)}
-        passages = self._store.text(paper)[1]
-        return [
-            Cited(entry.text, links.get(row, ""), tuple(_sentences(file, passages, marks, row)))
-            for row, entry in enumerate(entries)
-        ]
-
-    def cited_by(self, paper: str) -> dict[str, Cited]:
-        """Return the papers whose PDFs cite a paper, and how."""
-        by_file: dict[str, list[str]] = {}
-        for citing, file in self._files.items():
-            by_file.setdefault(file, []).append(citing)
-        citing_papers: dict[str, Cited] = {}
+    def cited_by(self, paper: str) -> dict[str, list[CitingSentence]]:
+        """Return the papers whose PDFs cite a paper, with the sentences."""
+        rows: dict[str, list[int]] = {}
         for file, row, _ in self._store.links(paper=paper):
-            entries, marks = self._read(file)
-            for citing in by_file.get(file, ()):
-                passages = self._store.text(citing)[1]
-                citing_papers[citing] = Cited(
-                    entries[row].text, paper, tuple(_sentences(file, passages, marks, row))
-                )
-        return citing_papers
+            rows.setdefault(file, []).append(row)
+        citing = ((paper, rows[file]) for paper, file in self.files.items() if file in rows)
+        return {paper: [*self.sentences((paper, row) for row in places)] for paper, places in citing}
+
+    def sentences(self, places: Iterable[tuple[str, int]]) -> Iterator[CitingSentence]:
+        """Yield the sentences that cite a work. places: papers, and its entries in their lists."""
+        for paper, row in places:
+            file = self.files[paper]
+            passages, marks = self._store.text(paper)[1], self._read(file).marks
+            for sentence, number, start in citing_sentences([text.text for text in passages], marks, row):
+                passage = passages[number]
+                place = TextPlace(file, passage.page(start), passage.section, passage.text)
+                yield CitingSentence(paper, sentence, place)
 
     def contexts(self, paper: str) -> Iterator[tuple[int, str, list[str]]]:
         """Yield where a text cites papers: the page, the text around it with TARGET_MARKER, and their ids."""
-        file = self._files[paper]
+        file, passages = self.files[paper], self._store.text(paper)[1]
         links = {row: cited for _, row, cited in self._store.links(file=file)}
-        marks, passages = self._read(file)[1] if links else [], self._store.text(paper)[1]
-        for number, group in groupby(marks, key=lambda mark: mark.text):
+        for number, group in groupby(self._read(file).marks if links else (), lambda mark: mark.text):
             own, passage = list(group), passages[number]
             bounds = sentence_bounds(passage.text, [mark[1:3] for mark in own])
             for mark in own:
                 cited = list(dict.fromkeys(links[row] for row in mark.entries if row in links))
-                if not cited or not is_sentence(passage.text[slice(*sentence_of(bounds, mark.start))]):
+                if not cited or not is_sentence(sentence_at(passage.text, bounds, mark.start)):
                     continue
-                pieces, done = list[str](), 0
-                for other in own:
-                    sign = TARGET_MARKER if other is mark else OTHER_MARKER
-                    pieces += [passage.text[done : other.start], f" {sign} "]
-                    done = other.end
-                text = " ".join("".join([*pieces, passage.text[done:]]).split())
-                text = _LOOSE.sub("", text)
+                edits = [
+                    (*other[1:3], f" {TARGET_MARKER if other is mark else OTHER_MARKER} ") for other in own
+                ]
+                text = _LOOSE.sub("", " ".join(replaced(passage.text, edits).split()))
                 yield passage.page(mark.start), cut_around_mark(text, WINDOW), cited
 
-    def _read(self, file: str) -> tuple[list[Entry], list[Mark]]:
-        read = next((read for _, read in self._store.abouts([file])), None)
-        return ([], []) if read is None else (read.entries, read.marks)
+    def _read(self, file: str) -> ReadText:
+        return next((read for _, read in self._store.abouts([file])), ReadText())
 
     def missing(self, least: int) -> tuple[list[MissingWork], int]:
         """Return the works that the texts of at least so many papers cite and the library lacks, most cited
         first; and how many entries could not be compared, as no title could be told."""
-        works: dict[str, list[tuple[str, int, Entry]]] = {}
+        works: dict[str, list[tuple[str, int, str]]] = {}
         unclear, links = 0, {(file, row) for file, row, _ in self._store.links()}
-        paper_of = {file: paper for paper, file in self._files.items()}
-        for file, read in self._store.abouts(paper_of):
+        for file, read in self._store.abouts(self._papers):
             for row, entry in enumerate(read.entries):
                 if (file, row) in links:
                     continue
                 if name := _name_of(entry.text):
-                    works.setdefault(name, []).append((paper_of[file], row, entry))
+                    works.setdefault(name, []).append((self._papers[file], row, entry.text))
                 else:
                     unclear += 1
-        found = []
-        for places in works.values():
-            citing = dict.fromkeys(paper for paper, _, _ in places)
-            if len(citing) >= least:
-                entries = [entry.text for _, _, entry in places]
-                found.append(
-                    MissingWork(_fullest(entries), tuple(citing), tuple(place[:2] for place in places))
-                )
-        found.sort(key=lambda work: (-len(work.citing), work.entry))
-        return found, unclear
-
-    def sentences(self, work: MissingWork) -> Iterator[tuple[str, str, TextPlace]]:
-        """Yield how a work is cited: the paper, the sentence, and where it stands."""
-        for paper, row in work.places:
-            file = self._files[paper]
-            passages = self._store.text(paper)[1]
-            for sentence, place in _sentences(file, passages, self._read(file)[1], row):
-                yield paper, sentence, place
+        missing = []
+        for listed in works.values():
+            papers, rows, entries = zip(*listed, strict=True)
+            if len(citing := tuple(dict.fromkeys(papers))) >= least:
+                # one with an identifier, of these the longest of usual length
+                entry = max(entries, key=lambda text: (bool(clean_doi(text)), len(text) < 400, len(text)))
+                missing.append(MissingWork(entry, citing, tuple(zip(papers, rows, strict=True))))
+        return sorted(missing, key=lambda work: (-len(work.citing), work.entry)), unclear
 
 
-def _sentences(
-    file: str, passages: Sequence[Passage], marks: Sequence[Mark], row: int
-) -> Iterator[tuple[str, TextPlace]]:
-    """Yield the sentences whose marks cite an entry, and their places."""
+def citing_sentences(texts: Sequence[str], marks: Sequence[Mark], row: int) -> Iterator[tuple[str, int, int]]:
+    """Yield the sentences whose marks cite an entry, each once, with text and place of the mark."""
     shown = set[str]()
     for mark in marks:
         if row in mark.entries:
-            passage = passages[mark.text]
             spans = [other[1:3] for other in marks if other.text == mark.text]
-            start, end = sentence_of(sentence_bounds(passage.text, spans), mark.start)
-            sentence = passage.text[start:end].strip()
+            text = texts[mark.text]
+            sentence = sentence_at(text, sentence_bounds(text, spans), mark.start)
             if is_sentence(sentence) and sentence not in shown:
                 shown.add(sentence)
-                yield sentence, TextPlace(file, passage.page(mark.start), passage.section, passage.text)
+                yield sentence, mark.text, mark.start
 
 
 # Works that are missing.
@@ -256,29 +234,21 @@ class MissingWork(NamedTuple):
 
     def paper(self) -> LibraryPaper:
         """Return what the lists say of the work, without a key if no title can be told."""
-        work, doi = read_work(self.entry), clean_doi(re.sub(r"(?<=[/.])\s+", "", self.entry))
-        title = work.title if work else ""
-        named = _ONE_AUTHOR.sub(r"\1, \2", work.authors) if work else ""
-        authors = [name.full for name in parse_names(named)] if named else []
-        year = work.year if work else 0
+        doi = clean_doi(re.sub(r"(?<=[/.])\s+", "", self.entry))
+        if (work := read_work(self.entry)) is None:
+            return make_paper(doi=doi)
+        authors = [name.full for name in parse_names(_ONE_AUTHOR.sub(r"\1, \2", work.authors))]
         first = re.sub(r"\W", "", fold(surname(authors[0])).lower()) if authors else "anonymous"
-        word = next((word for word in re.findall(r"[a-z]{4,}", fold(title).lower())), "")
-        fields: dict[str, Any] = {"title": title, "authors": authors, "year": year, "doi": doi}
-        return make_paper(key=f"{first}{year or ''}{word}" if title else "", **fields)
+        word = next((word for word in re.findall(r"[a-z]{4,}", fold(work.title).lower())), "")
+        named: dict[str, Any] = {"title": work.title, "authors": authors, "year": work.year, "doi": doi}
+        return make_paper(key=f"{first}{work.year or ''}{word}", **named)
 
 
 def _name_of(entry: str) -> str:
     """Return what lists of different styles have of a work alike; "" if it cannot be told."""
     work = read_work(entry)
     letters = normalise_title(work.title) if work else ""
-    if len(letters) >= LEAST_LETTERS:
-        return letters
-    return clean_doi(entry)
-
-
-def _fullest(entries: Sequence[str]) -> str:
-    """Return the entry with an identifier, of these the most usual length."""
-    return max(entries, key=lambda entry: (bool(clean_doi(entry)), len(entry) < 400, len(entry)))
+    return letters if len(letters) >= LEAST_LETTERS else clean_doi(entry)
 
 
 # Contexts.
@@ -297,9 +267,8 @@ def text_contexts(library: Path, papers: Mapping[str, str]) -> tuple[list[Contex
         paper: first.setdefault(normalise_title(title) or paper, paper) for paper, title in papers.items()
     }
     contexts, queries, known = list[ContextRecord](), list[QueryRecord](), set[tuple[str, str]]()
-    citations = Citations(library)
-    try:
-        for citing in filter(papers.__contains__, citations.papers):
+    with closing(Citations(library)) as citations:
+        for citing in filter(papers.__contains__, citations.files):
             own = leaders[citing]
             for number, (page, text, cited) in enumerate(citations.contexts(citing)):
                 wanted = [paper for paper in cited if paper in papers and leaders[paper] != own]
@@ -308,6 +277,4 @@ def text_contexts(library: Path, papers: Mapping[str, str]) -> tuple[list[Contex
                     name = f"{citing}#{page}.{number}"
                     contexts.append(ContextRecord(name, text, own))
                     queries.append(QueryRecord(name, wanted))
-    finally:
-        citations.close()
     return contexts, queries

@@ -9,26 +9,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
-from typing import NamedTuple
 
-from citerec.formats.articles.citing import Entry
 from citerec.formats.bibliography.paper import LibraryPaper, is_preprint
-from citerec.formats.identifiers import find_arxiv_id
+from citerec.formats.identifiers import clean_doi, find_arxiv_id
 from citerec.formats.letters import fold, normalise_title
 from citerec.formats.names import surname
 
 SIGNATURE, LEAST_SHARED = 4, 2
 """Rare words of a title by which it is looked for, and how many an entry must have."""
-LEAST_LETTERS, LONG = 12, 40
-"""Letters of a title that is looked for, and of one that needs no author."""
+LEAST_LETTERS, UNSIGNED, LONG = 12, 20, 40
+"""Letters of a title that is looked for, of one without an author, and of one that needs none."""
 NEARLY, LEAST_WORDS = 0.9, 6
 """Share of the letters of a title, and its least words, if it is not there letter by letter."""
 MOST_CANDIDATES = 50
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"(?<!\d)(?:1[89]|20)\d\d(?!\d)")
-_DOI = re.compile(r"10\.\d{4,9}/[^\s\"<>,;\]]+")
 _SPACE_IN_DOI = re.compile(r"(?<=[/._-])\s+(?=[\w(])|(?<=\w)\s+(?=[._/-]\w)")
 _ABOUT = re.compile(
     r"(?:comments?|commentary|repl(?:y|ies)|respon[sd]e?s?|re|errat(?:um|a)|corrections?|corrigend(?:um|a)|"
@@ -41,99 +38,80 @@ _GOES_ON = re.compile(r"\s*(?:[:—–-]|[,.]?\s*(?:part\s+)?(?:[IVX]+|\d)\b(?!\
 _DATED = re.compile(r"\s*,\s*\d{4}\s*[.:]")
 
 
-class _Known(NamedTuple):
-    paper: LibraryPaper
-    letters: str
-    words: tuple[str, ...]
-    author: str
+class _Title:
+    """The title of a paper, as it is looked for."""
+
+    def __init__(self, paper: LibraryPaper) -> None:
+        self.paper, self.letters = paper, normalise_title(paper.title)
+        self.words = [fold(word).casefold() for word in _WORD.findall(paper.title) if len(word) > 2]
+        self.author = normalise_title(surname(paper.authors[0])) if paper.authors else ""
 
 
 class Linker:
     """Looks for the papers of a library in lists of references."""
 
     def __init__(self, papers: Iterable[LibraryPaper]) -> None:
-        self._papers = [_known(paper) for paper in papers]
-        counts = Counter(word for known in self._papers for word in set(known.words))
+        self._titles = [_Title(paper) for paper in papers]
+        counts = Counter(word for title in self._titles for word in {*title.words})
         self._by_word: dict[str, list[int]] = {}
         self._by_id: dict[str, int] = {}
-        for row, known in enumerate(self._papers):
-            rare = sorted(set(known.words), key=lambda word: (counts[word], -len(word), word))[:SIGNATURE]
-            for word in rare if len(known.letters) >= LEAST_LETTERS else ():
+        for row, title in enumerate(self._titles):
+            rare = sorted({*title.words}, key=lambda word: (counts[word], -len(word), word))[:SIGNATURE]
+            for word in rare if len(title.letters) >= LEAST_LETTERS else ():
                 self._by_word.setdefault(word, []).append(row)
-            for name in (known.paper.doi.lower(), known.paper.arxiv.lower()):
-                if name:
-                    self._by_id.setdefault(name, row)
-        self._needed = [min(LEAST_SHARED, len(set(known.words))) for known in self._papers]
-
-    def link(self, entries: Sequence[Entry]) -> dict[int, LibraryPaper]:
-        """Return the papers that entries are, by their index in the list."""
-        linked = {}
-        for index, entry in enumerate(entries):
-            if (paper := self.find(entry.text)) is not None:
-                linked[index] = paper
-        return linked
+            for name in filter(None, (title.paper.doi.lower(), title.paper.arxiv.lower())):
+                self._by_id.setdefault(name, row)
 
     def find(self, text: str) -> LibraryPaper | None:
         """Return the paper that an entry is; None if there is none, or none that is sure."""
         entry = _Printed(text)
         shared = Counter(row for word in entry.words for row in self._by_word.get(word, ()))
-        rows = [row for row, count in shared.most_common(MOST_CANDIDATES) if count >= self._needed[row]]
+        rows = {
+            row
+            for row, count in shared.most_common(MOST_CANDIDATES)
+            if count >= min(LEAST_SHARED, len({*self._titles[row].words}))
+        }
         named = {self._by_id[name] for name in entry.identifiers if name in self._by_id}
-        best = max(
-            ((entry.fits(self._papers[row], row in named), -row) for row in {*rows, *named}),
-            default=((0, 0, 0), 0),
-        )
-        return self._papers[-best[1]].paper if best[0][0] else None
-
-
-def _known(paper: LibraryPaper) -> _Known:
-    words = tuple(fold(word).casefold() for word in _WORD.findall(paper.title) if len(word) > 2)
-    author = normalise_title(surname(paper.authors[0])) if paper.authors else ""
-    return _Known(paper, normalise_title(paper.title), words, author)
+        fits = ((*entry.fits(self._titles[row], row in named), -row) for row in rows | named)
+        quality, *_, row = max(fits, default=(0, 0, 0, 0))
+        return self._titles[-row].paper if quality else None
 
 
 class _Printed:
     """An entry, to be compared with papers."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.text, self.letters = text, normalise_title(text)
         self.words = {fold(word).casefold() for word in _WORD.findall(text)}
         self.years = {int(year) for year in _YEAR.findall(text)}
-        joined = _SPACE_IN_DOI.sub("", text)
-        self.identifiers = {
-            doi.rstrip(".,;:)]}").lower() for found in (text, joined) for doi in _DOI.findall(found)
-        }
-        if "arxiv" in text.lower():
-            self.identifiers.add(find_arxiv_id(text))
-        self.letters = normalise_title(text)
+        self.identifiers = {clean_doi(text), clean_doi(_SPACE_IN_DOI.sub("", text)), find_arxiv_id(text)}
 
     @cached_property
     def _places(self) -> list[int]:
         """Where each of `letters` stands in the text."""
         return [place for place, sign in enumerate(self.text) for _ in normalise_title(sign)]
 
-    def fits(self, known: _Known, same_id: bool) -> tuple[int, int, int]:
-        """Return how well the entry fits a paper: 0, or more for an identifier and a longer title; and its
-        year."""
-        whole = known.letters in self.letters and self._has_title(known.letters)
-        share = 1.0 if whole else self._share(known)
-        year = known.paper.year
+    def fits(self, title: _Title, same_id: bool) -> tuple[int, int, bool]:
+        """Return how well the entry fits a paper: 0, or more for an identifier and a title as printed; the
+        length of its title; and whether it has its year."""
+        whole = title.letters in self.letters and self._has_title(title.letters)
+        share = 1.0 if whole else self._share(title)
+        year = title.paper.year
         same_year = not year or year in self.years
-        near_year = same_year or not self.years or bool({year - 1, year + 1} & self.years)
-        has_author = bool(known.author) and known.author in self.letters
+        near_year = same_year or not self.years or not self.years.isdisjoint((year - 1, year + 1))
+        has_author = bool(title.author) and title.author in self.letters
         quality = 0
         if same_id:
-            quality = 3 if share >= 0.5 or (has_author and not known.letters) else 0
+            quality = 3 if share >= 0.5 or (has_author and not title.letters) else 0
+        elif whole and has_author:
+            near_year = (near_year or is_preprint(title.paper)) and len(title.words) > 2
+            quality = 2 if same_year or near_year else 0
         elif whole:
-            long = len(known.letters) >= LONG
-            if has_author:
-                near_year |= is_preprint(known.paper)
-                quality = 2 if same_year or (near_year and len(known.words) > 2) else 0
-            elif (not known.author or long) and same_year:
-                quality = 2 if len(known.letters) >= 20 else 0
-        elif share >= NEARLY and len(known.words) >= LEAST_WORDS and same_year and has_author:
+            length = len(title.letters)
+            quality = 2 if same_year and length >= (LONG if title.author else UNSIGNED) else 0
+        elif share >= NEARLY and len(title.words) >= LEAST_WORDS and same_year and has_author:
             quality = 1
-        return (quality, len(known.letters), int(same_year)) if quality else (0, 0, 0)
+        return quality, len(title.letters), same_year
 
     def _has_title(self, title: str) -> bool:
         """True if the entry has a title, as no part of a longer one."""
@@ -148,6 +126,6 @@ class _Printed:
             start = self.letters.find(title, start + 1)
         return False
 
-    def _share(self, known: _Known) -> float:
-        total = sum(map(len, known.words))
-        return sum(len(word) for word in known.words if word in self.words) / max(total, 1)
+    def _share(self, title: _Title) -> float:
+        shared = sum(len(word) for word in title.words if word in self.words)
+        return shared / max(sum(map(len, title.words)), 1)

@@ -49,11 +49,9 @@ def locator(command: str) -> tuple[int, int] | None:
     """
     for pattern in _LOCATORS:
         if pages := pattern.search(command):
-            first = int(pages[1])
-            last = int(pages[2] or first)
-            if last < first:  # 127-9
-                last = int(pages[1][: -len(pages[2])] + pages[2]) if len(pages[2]) < len(pages[1]) else first
-            return first, max(first, last)
+            first, last = pages[1], pages[2] or pages[1]
+            last = first[: max(len(first) - len(last), 0)] + last  # 127-9
+            return int(first), max(int(first), int(last))
     return None
 
 
@@ -62,17 +60,14 @@ def quotation(before: str, after: str, cites: re.Pattern[str]) -> str:
 
     cites: what a citation looks like; none may stand between.
     """
-    found = ""
-    for match in _QUOTATIONS.finditer(before):
-        between = before[match.end() :]
-        if len(between) <= FAR and "\n\n" not in between and not cites.search(between):
-            found = next(filter(None, match.groups()))
-    if not found and (next_one := _QUOTATIONS.search(after)):
-        between = after[: next_one.start()]
-        if len(between) <= FAR // 2 and not re.search(r"[.!?]\s|\n\n", between) and not cites.search(between):
-            found = next(filter(None, next_one.groups()))
-    plain = " ".join(_COMMAND.sub(" ", found).split())
-    return plain if len(plain.split()) >= LEAST_WORDS else ""
+    sides = [(match, before[match.end() :], FAR, r"\n\n") for match in _QUOTATIONS.finditer(before)][::-1]
+    if following := _QUOTATIONS.search(after):
+        sides.append((following, after[: following.start()], FAR // 2, r"[.!?]\s|\n\n"))
+    for match, between, far, ends in sides:
+        if len(between) <= far and not re.search(ends, between) and not cites.search(between):
+            words = _COMMAND.sub(" ", next(filter(None, match.groups()))).split()
+            return " ".join(words) if len(words) >= LEAST_WORDS else ""
+    return ""
 
 
 _PINPOINTS = (
@@ -141,7 +136,7 @@ class PaperText:
 
     @cached_property
     def _places(self) -> dict[str, list[int]]:
-        places: dict[str, list[int]] = {}
+        places = dict[str, list[int]]()
         for place, (_, letters, _) in enumerate(self._words):
             places.setdefault(letters, []).append(place)
         return places
@@ -149,13 +144,13 @@ class PaperText:
     def find(self, quoted: str) -> Reading | None:
         """Return where quoted words stand, or else what is most like them; None if nothing is. Words that are
         left out ("...") may be any."""
-        parts = [_MARKS.sub(" ", part) for part in _LEFT_OUT.split(quoted)]
-        parts = [part for part in parts if normalise_title(part)]
-        pages = [pages for part in parts if (pages := self._pages(normalise_title(part)))]
-        if len(pages) == len(parts):
-            return Reading(tuple(dict.fromkeys(page for some in pages for page in some))) if pages else None
-        missing = next(part for part in parts if not self._pages(normalise_title(part)))
-        return self._nearest([normalise_title(word) for word in missing.split() if normalise_title(word)])
+        pages = list[int]()
+        for part in _LEFT_OUT.split(_MARKS.sub(" ", quoted)):
+            words = [letters for word in part.split() if (letters := normalise_title(word))]
+            if words and not (there := self._pages("".join(words))):
+                return self._nearest(words)
+            pages += there if words else ()
+        return Reading(tuple(dict.fromkeys(pages))) if pages else None
 
     def _pages(self, letters: str) -> list[int]:
         """Return the pages on which letters stand, from the first to the last of each place."""
@@ -177,11 +172,7 @@ class PaperText:
         for bucket, _ in votes.most_common(8):
             start = max(3 * bucket - 3, 0)
             window = [word[1] for word in self._words[start : start + len(words) + 9]]
-            blocks = [
-                block
-                for block in SequenceMatcher(None, words, window, False).get_matching_blocks()
-                if block.size
-            ]
+            *blocks, _ = SequenceMatcher(None, words, window, False).get_matching_blocks()
             if blocks:
                 share = sum(block.size for block in blocks) / len(words)
                 first, last = blocks[0].b - blocks[0].a, blocks[-1].b + len(words) - blocks[-1].a
@@ -209,20 +200,18 @@ class PaperText:
     def problems(self, pages: tuple[int, int] | None, quoted: str) -> Iterator[str]:
         """Yield what does not agree with the PDF: pages that it has not, words that are not there, or not on
         these pages."""
-        wanted = set[int]()
-        if pages is not None and self.read.pages:
-            wanted = {
-                page
-                for number in range(pages[0], min(pages[1], pages[0] + 1000) + 1)
-                for page in self.meant(number)
-            }
-            if not self.meant(pages[0]) or not self.meant(pages[1]):
-                last = pages[1] if self.meant(pages[0]) else pages[0]
-                yield f"page {last} is cited, but its PDF has {self.read.pages} pages"
-        reading = self.find(quoted) if quoted and self._words else None
-        if quoted and self._words and (reading is None or reading.text):
-            near = f"; on p. {printed(self.read, reading.pages[0])} is “{reading.text}”" if reading else ""
+        cited: Sequence[int] = (
+            range(pages[0], min(pages[1], pages[0] + 1000) + 1) if pages and self.read.pages else ()
+        )
+        beyond = [number for number in (pages if cited and pages else ()) if not self.meant(number)]
+        if beyond:
+            yield f"page {beyond[0]} is cited, but its PDF has {self.read.pages} pages"
+        if not quoted or not self._words:
+            return
+        reading, wanted = self.find(quoted), {page for number in cited for page in self.meant(number)}
+        there = printed(self.read, reading.pages[0]) if reading else ""
+        if reading is None or reading.text:
+            near = f"; on p. {there} is “{reading.text}”" if reading else ""
             yield f"its PDF has not the words “{quoted}”{near}"
-        elif reading is not None and wanted and wanted.isdisjoint(reading.pages):
-            there = printed(self.read, reading.pages[0])
-            yield f"“{quoted}” is on p. {there} of its PDF, not on p. {pages[0] if pages else ''}"
+        elif wanted and wanted.isdisjoint(reading.pages):
+            yield f"“{quoted}” is on p. {there} of its PDF, not on p. {cited[0]}"
