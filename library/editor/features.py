@@ -94,13 +94,7 @@ class Features(Workspace):
             return recommender.ranked(request, DEPTH, quick=True)
 
     def _ask(
-        self,
-        document: Document,
-        passage: Passage,
-        offset: int,
-        typed: str,
-        k: int,
-        waits: bool = False,
+        self, document: Document, passage: Passage, offset: int, typed: str, k: int, waits: bool = False
     ) -> Sequence[Recommendation]:
         """Return the best papers for the passage at an offset, of those with the typed letters. waits: for
         the networks."""
