@@ -243,7 +243,8 @@ class Markdown(Language):
 
     def body(self, text: str, running: bool = False) -> str:
         text = _without_yaml(text)
-        text = _BOOK_REFERENCE.sub("", _FORMULA.sub(_formula_text, text))
+        text = _FORMULA.sub(lambda match: " " if "@" in match[1] else plain_text(match[0]), text)
+        text = _BOOK_REFERENCE.sub("", text)
         return running_text(_ASIDE.sub(" ", text)) if running else text
 
     def notes(self, text: str) -> Iterator[Note]:
@@ -421,10 +422,6 @@ def _kinds(front: dict[str, Any]) -> Iterator[str]:
             yield f"{kind['key'].capitalize()}-"
 
 
-def _formula_text(match: re.Match[str]) -> str:
-    return " " if "@" in match[1] else plain_text(match[0])
-
-
 class _Loader(yaml.CSafeLoader):
     """Reads tags of programs, such as R's !expr, as empty values."""
 
@@ -517,8 +514,8 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
                 chapters = [fields.get("chapters"), fields.get("appendices")] if book else []
             named = (*_names(settings.get("bibliography")), *_names(fields.get("bibliography")))
             bibs += [relative_path(folder / bib, beside) for bib in dict.fromkeys(named)]
-            files = (folder / name for name in _names(settings.get("metadata-files")))
-            bibs += _metadata(files, beside, root)
+            more = (folder / name for name in _names(settings.get("metadata-files")))
+            bibs += _metadata(more, beside, root)
             bibliography = {"bibliography": bibs}
             if index and real_path(path) == real_path(index):
                 files = [name for name in _names(chapters) if Path(name).suffix and name != index.name]

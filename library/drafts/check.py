@@ -339,6 +339,16 @@ def _in_library(
             yield entry, papers.paper(row)
 
 
+def _papers_in_library(
+    keys: Iterable[str], entries: Mapping[str, Entry], library: Library
+) -> dict[str, LibraryPaper]:
+    """Return the papers of a library by cited keys: those of their entries, or else with these keys."""
+    rows = {key: library.row(key) for key in keys if key not in entries}
+    papers = {key: library.paper(row) for key, row in rows.items() if row is not None}
+    used = [entries[key] for key in keys if key in entries]
+    return papers | {entry.key: paper for entry, paper in _in_library(used, library)}
+
+
 def _in_texts(
     draft: CheckedDraft, entries: Mapping[str, Entry], aliases: Mapping[str, str], library: Library
 ) -> Iterator[Finding]:
@@ -348,17 +358,13 @@ def _in_texts(
 
     told = [citation for citation in draft.citations if citation.pages or citation.quoted]
     names = {citation.key: aliases.get(citation.key, citation.key) for citation in told}
-    used = [entries[key] for key in dict.fromkeys(names.values()) if key in entries]
-    papers = {entry.key: paper for entry, paper in _in_library(used, library)}
+    papers = _papers_in_library(dict.fromkeys(names.values()), entries, library)
     texts = dict[str, PaperText | None]()
     with closing(TextStore(library.path / FOLDER)) as store:
         for citation in told:
             key = names[citation.key]
             if key not in texts:
-                paper = papers.get(key)
-                if paper is None and key not in entries and (row := library.row(key)) is not None:
-                    paper = library.paper(row)
-                texts[key] = None if paper is None else PaperText.open(store, paper)
+                texts[key] = PaperText.open(store, papers[key]) if key in papers else None
             if (text := texts[key]) is not None:
                 for problem in text.problems(citation.pages, citation.quoted):
                     yield _at(citation, "page" if problem.startswith("page") else "quotation", problem)
@@ -371,15 +377,10 @@ def _retracted(
     cited: dict[str, Citation] = {}
     for citation in draft.citations:
         cited.setdefault(aliases.get(citation.key, citation.key), citation)
-    papers: dict[str, LibraryPaper] = {}
-    if library is not None:
-        used = [entries[key] for key in cited if key in entries]
-        papers = {entry.key: paper for entry, paper in _in_library(used, library)}
+    papers = _papers_in_library(cited, entries, library) if library is not None else {}
     for key, citation in cited.items():
-        entry, paper = entries.get(key), papers.get(key)
-        if entry is None and library is not None and (row := library.row(key)) is not None:
-            paper = library.paper(row)
-        records = filter(None, (entry.paper if entry else None, paper))
+        entry = entries.get(key)
+        records = filter(None, (entry.paper if entry else None, papers.get(key)))
         if note := retraction_note(next(filter(None, (record.retracted for record in records)), "")):
             yield _at(entry or citation, "retracted", f"was {note}")._replace(key=key)
 

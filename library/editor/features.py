@@ -257,12 +257,6 @@ class Features(Workspace):
         edit = types.TextEdit(target.range(place, place), written)
         return file, types.WorkspaceEdit(changes={target.uri: [edit]})
 
-    def entry_added(self, file: Path, id: str, key: str) -> None:
-        """Remember an entry that the editor has added, and may not have saved or told of yet."""
-        if library := self.library:
-            paper = library.by_id(id)
-            self.add(file, check.Entry(key, file, 0, paper))
-
     # Code actions.
 
     def actions(

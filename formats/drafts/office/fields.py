@@ -57,8 +57,8 @@ def citation_items(
         tags = [cited[1] or cited[2], *_MORE_WORD.findall(code, cited.end())]
         for tag in tags:
             key = _NOT_IN_KEY.sub("-", tag).strip("-") or "item"
-            data = {"type": "document", **sources.get(tag, {}), "id": key}
-            items.append((key, {"id": tag, "uris": [f"word:{tag}"], "itemData": data}))
+            own = {"type": "document", **sources.get(tag, {}), "id": key}
+            items.append((key, {"id": tag, "uris": [f"word:{tag}"], "itemData": own}))
         return items
     if match := _ENDNOTE.match(code):
         return _endnote_items(code[match.end() :], stored)
@@ -75,8 +75,8 @@ def citation_items(
             continue
         uris = item.get("uris", item.get("uri"))
         uris = [uri for uri in (uris if isinstance(uris, list) else [uris]) if isinstance(uri, str)]
-        own = (uri.rpartition("/")[2] for uri in uris if "zotero.org/" in uri)
-        names = data.get("citation-key"), *own, data.get("id"), item.get("id")
+        ends = (uri.rpartition("/")[2] for uri in uris if "zotero.org/" in uri)
+        names = data.get("citation-key"), *ends, data.get("id"), item.get("id")
         key = next(filter(None, (_NOT_IN_KEY.sub("-", str(name or "")).strip("-") for name in names)), "item")
         data = data and {**data, "id": key}
         items.append((key, {"id": item.get("id", key), "uris": uris, "itemData": data}))
