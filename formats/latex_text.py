@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from citerec.formats.letters import GREEK
+
 if TYPE_CHECKING:
     from pylatexenc.latex2text import LatexNodes2Text
 
@@ -59,31 +61,14 @@ _ONE_ARGUMENT_KEPT = {
     "printfirst": ("{{", 1),
 }
 _LOGOS = "TeX LaTeX BibTeX ConTeXt LuaTeX LuaLaTeX XeTeX XeLaTeX pdfTeX pdfLaTeX AmSTeX TikZ"
-_SIGNS = {
-    **{"textbraceleft": "{", "textbraceright": "}", "textasciicircum": "^", "textbar": "|", "textslash": "/"},
-    **{"textless": "<", "textgreater": ">", "textunderscore": "_", "lt": "<", "gt": ">", "ne": "≠"},
-    **{"S": "§", "P": "¶", "pounds": "£", "euro": "€", "copyright": "©", "ddag": "‡", "degree": "°"},
-    **{
-        "Dash": "—",
-        "ndash": "–",
-        "mdash": "—",
-        "hyp": "-",
-        "hyphen": "-",
-        "nobreakdash": "",
-        "nobreakhyphen": "-",
-    },
-    **{"celsius": "°C", "degreeCelsius": "°C", "textcelsius": "°C", "ohm": "Ω", "micro": "µ", "percent": "%"},
-    **{
-        "angstrom": "Å",
-        "metre": "m",
-        "meter": "m",
-        "gram": "g",
-        "kilogram": "kg",
-        "second": "s",
-        "kelvin": "K",
-    },
-    **{"-": "", "mathplus": "+", "slash": "/", "LaTeXe": "LaTeX2e"},
-}
+_NAMED_SIGNS = (
+    "textbraceleft={ textbraceright=} textasciicircum=^ textbar=| textslash=/ textless=< textgreater=> "
+    "textunderscore=_ lt=< gt=> ne=≠ S=§ P=¶ pounds=£ euro=€ copyright=© ddag=‡ degree=° Dash=— ndash=– "
+    "mdash=— hyp=- hyphen=- nobreakdash= nobreakhyphen=- celsius=°C degreeCelsius=°C textcelsius=°C ohm=Ω "
+    "micro=µ percent=% angstrom=Å metre=m meter=m gram=g kilogram=kg second=s kelvin=K -= mathplus=+ slash=/ "
+    "LaTeXe=LaTeX2e"
+)
+_SIGNS = dict(pair.split("=") for pair in _NAMED_SIGNS.split())
 _SWITCHES = (
     "Big Bigl Bigr Huge LARGE Large aftergroup allowbreak begingroup bf bfseries bgroup big bigl bigr "
     "boldmath break cal centering char displaystyle egroup else em endgroup enspace fi footnotesize "
@@ -97,11 +82,6 @@ _SWITCHES = (
 """Macros that print nothing of their own."""
 _MACRO = re.compile(r"\\([A-Za-z]{2,}+)(?!\s*\{\s*[^\s}])")
 """A macro that takes no argument."""
-_GREEK_NAMES = (
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau "
-    "upsilon phi chi psi omega"
-)
-_GREEK = [*zip(_GREEK_NAMES.split(), "αβγδεζηθικλμνξοπρστυφχψω", strict=True)]
 
 
 @cache
@@ -121,8 +101,8 @@ def _converter() -> tuple[LatexNodes2Text, Any]:
     printed += [MacroTextSpec(name, discard=False) for name, _ in kept]
     printed += [MacroTextSpec(name, f"%({number})s") for name, (_, number) in _ONE_ARGUMENT_KEPT.items()]
     printed += [MacroTextSpec(name, name) for name in _LOGOS.split()]
-    printed += [MacroTextSpec(name, sign) for name, sign in _SIGNS.items()]
-    printed += [MacroTextSpec(f"{kind}{name}", sign) for kind in ("text", "up") for name, sign in _GREEK]
+    greek = {f"{kind}{name}": letter for kind in ("text", "up") for name, letter in GREEK.items()}
+    printed += [MacroTextSpec(name, sign) for name, sign in (_SIGNS | greek).items()]
     parsed = [MacroSpec(name, args_parser=spec) for name, spec in (*dropped, *kept, *partly)]
     texts.add_context_category("ours", prepend=True, macros=printed)
     arguments.add_context_category("ours", prepend=True, macros=parsed)

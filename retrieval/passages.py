@@ -197,13 +197,8 @@ def cited_elsewhere(corpus: Corpus, split: Split, contexts: NDArray[np.int64]) -
         cited = [split.positives[row].tolist() for row in rows.tolist()]
         if paper not in read:
             texts = [corpus.context_texts[row] for row in split.contexts[rows].tolist()]
-            read[paper] = CitingPassages(
-                texts,
-                [
-                    [corpus.paper_ids[cited_paper] for cited_paper in papers_of_text]
-                    for papers_of_text in cited
-                ],
-            )
+            ids = [[corpus.paper_ids[other] for other in others] for others in cited]
+            read[paper] = CitingPassages(texts, ids)
         places[query] = np.searchsorted(split.contexts[rows], context)
         elsewhere, _ = read[paper].compare(corpus.context_texts[context], int(places[query]))
         known_papers.append(

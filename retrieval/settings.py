@@ -11,19 +11,9 @@ from citerec.base.errors import InputError
 from citerec.base.settings import Settings, check_count, register, setting
 
 _TRAINING = ("sample", "seed")
-BUILD_SETTINGS = {
-    "exact": (),
-    "half": (),
-    "ivf": ("lists", *_TRAINING),
-    "hnsw": ("links", "ef_construction"),
-}
+BUILD_SETTINGS = {"exact": (), "half": (), "ivf": ("lists", *_TRAINING), "hnsw": ("links", "ef_construction")}
 """The kinds of indexes, and the settings that a built index depends on."""
-SEARCH_SETTINGS = {
-    "exact": ("device",),
-    "half": ("device",),
-    "ivf": ("probes",),
-    "hnsw": ("ef_search",),
-}
+SEARCH_SETTINGS = {"exact": ("device",), "half": ("device",), "ivf": ("probes",), "hnsw": ("ef_search",)}
 """Settings of the search, which may differ for a saved index."""
 
 

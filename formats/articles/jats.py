@@ -17,14 +17,7 @@ from typing import NamedTuple
 
 from citerec.base.errors import InputError
 from citerec.formats.articles.xml_documents import flat_text, read_paragraph
-from citerec.formats.documents import (
-    CitationSpan,
-    Document,
-    FullText,
-    Metadata,
-    Paragraph,
-    Reference,
-)
+from citerec.formats.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
 from citerec.formats.identifiers import find_arxiv_id, find_year, identifier
 
 _FORMULAS = ("inline-formula", "disp-formula", "disp-formula-group", "tex-math", "math", "chem-struct-wrap")
@@ -77,9 +70,7 @@ def read_jats(root: ET.Element, paper: str, where: str) -> Document:
     if (body := root.find("body")) is None:
         return Document(metadata)
     return Document(
-        metadata,
-        lambda: _full_text(body, bibliography()),
-        lambda: tuple(bibliography().references.values()),
+        metadata, lambda: _full_text(body, bibliography()), lambda: tuple(bibliography().references.values())
     )
 
 

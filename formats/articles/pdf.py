@@ -427,19 +427,9 @@ def _strip(text: str, start: int, end: int) -> tuple[int, int]:
 
 # Characters.
 
-_ACCENTS = {
-    "\u00b4": "\u0301",  # acute
-    "`": "\u0300",
-    "\u00a8": "\u0308",  # diaeresis
-    "\u02c6": "\u0302",  # circumflex
-    "\u02dc": "\u0303",  # tilde
-    "\u00b8": "\u0327",  # cedilla
-    "\u02c7": "\u030c",  # caron
-    "\u02da": "\u030a",  # ring
-    "\u00af": "\u0304",  # macron
-    "\u02d8": "\u0306",  # breve
-    "\u02d9": "\u0307",  # dot
-    "\u02dd": "\u030b",  # double acute
+_ACCENTS = {"`": "\u0300", "\u02c6": "\u0302", "\u02c7": "\u030c"} | {
+    accent: unicodedata.normalize("NFKD", accent)[-1]
+    for accent in "\u00b4\u00a8\u02dc\u00b8\u02da\u00af\u02d8\u02d9\u02dd"
 }
 """Accents that fonts draw as characters, and those that combine with a letter."""
 _ACCENTED = re.compile(rf"([{''.join(_ACCENTS)}])\s?([a-zA-Zıȷ])|([cC])\u00b8")

@@ -191,7 +191,8 @@ def read_item(kind: str, fields: Mapping[str, str]) -> Item:
     number = number_variable(csl)
     values[number] = text("number") or values.get(number, "")
     values["page"] = values.get("page", "").replace("–", "-").replace("--", "-")
-    values["URL"] = _literal(fields.get("url", "")) or _url_in(fields.get("howpublished", ""))
+    place = _URL.search(_literal(fields.get("howpublished", "")))
+    values["URL"] = _literal(fields.get("url", "")) or (place[0] if place else "")
     values["DOI"] = clean_doi(_literal(fields.get("doi", ""))) or _literal(fields.get("doi", ""))
     values |= {variable: text(field) for variable, field in _DATE_FIELDS.items()}
     values["issued"] = _read_date(text("date"), text("year"), text("month"), text("day"))
@@ -208,11 +209,6 @@ def read_item(kind: str, fields: Mapping[str, str]) -> Item:
 def _literal(latex: str) -> str:
     """Return a URL or DOI without what protects it from LaTeX."""
     return _PROTECTED.sub(lambda sign: sign[1] or sign[2], _URL_COMMAND.sub(r"\1", latex)).strip("{} ")
-
-
-def _url_in(latex: str) -> str:
-    match = _URL.search(_literal(latex))
-    return match[0] if match else ""
 
 
 def _read_date(date: str, year: str, month: str, day: str) -> str:

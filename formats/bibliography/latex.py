@@ -27,14 +27,9 @@ _JOURNALS = {row["macro"]: row["journal"] for row in read_table("journals")}
 _QUOTES = (("``", "“"), ("''", "”"), ("---", "—"), ("--", "–"))
 _SPECIAL = str.maketrans(
     {char: f"\\{char}" for char in "%&#_$"}
-    | {
-        # Not \{ and \}, since BibTeX includes escaped braces when it balances braces.
-        "{": r"\textbraceleft{}",
-        "}": r"\textbraceright{}",
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-    }
+    # Not \{ and \}, since BibTeX includes escaped braces when it balances braces.
+    | {"{": r"\textbraceleft{}", "}": r"\textbraceright{}", "\\": r"\textbackslash{}"}
+    | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 )
 _BARE = re.compile(
     r"\\[A-Za-z]*(?:url|path|href|cite|ref|label|ensuremath)[A-Za-z]*\*?\s*(?:\[[^\[\]]*\])*"
@@ -46,16 +41,8 @@ _DOTLESS = re.compile(r"\\([`'^\"~=.])\s*(?:\{\\([ij])\s*\}|\\([ij])(?![A-Za-z])
 _MATHS = re.compile(r"(\$[^$]+\$)")
 _WORDS = re.compile(r"(\$[^$]+\$|[\s:,;?!()\[\]]+)")
 _TAG = re.compile(r"<(/?)(i|em|b|strong|sub|sup|sc|span)\b([^<>]*)>")
-_COMMANDS = {
-    "i": r"\emph{",
-    "em": r"\emph{",
-    "b": r"\textbf{",
-    "strong": r"\textbf{",
-    "sub": r"\textsubscript{",
-    "sup": r"\textsuperscript{",
-    "sc": r"\textsc{",
-    "span": "{",
-}
+_COMMANDS = {"span": "{", "sub": r"\textsubscript{", "sup": r"\textsuperscript{", "sc": r"\textsc{"}
+_COMMANDS |= dict.fromkeys(("i", "em"), r"\emph{") | dict.fromkeys(("b", "strong"), r"\textbf{")
 """Commands for mark-up in CSL's texts; a span keeps the case."""
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from citerec.base.errors import InputError, quoted
 from citerec.formats.identifiers import clean_doi, find_arxiv_id
 from citerec.formats.json_lines import OnBadRecord, is_valid_id
-from citerec.formats.letters import normalise_title, title_key
+from citerec.formats.letters import GREEK, normalise_title, title_key
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 _CONTROL_CODES = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]+")
@@ -29,20 +29,7 @@ _TAG = re.compile(
 )
 _BLOCK_TAG = re.compile(r"</?(?:jats:|ce:)?(?:p|title|sec|br|div|h[1-6]|[uo]l|li|list-item)\b[^<>]*>", re.I)
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|#\d+);")
-_GREEK_NAMES = (
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau"
-)
-_LETTERS = dict(zip(_GREEK_NAMES.split(), "αβγδεζηθικλμνξοπρστ", strict=True))
-_LETTERS |= {
-    "phi": "φ",
-    "chi": "χ",
-    "psi": "ψ",
-    "omega": "ω",
-    "Delta": "Δ",
-    "Omega": "Ω",
-    "+/-": "±",
-    "degrees": "°",
-}
+_LETTERS = GREEK | {"Delta": "Δ", "Omega": "Ω", "+/-": "±", "degrees": "°"}
 _GREEK = re.compile(rf"\{{({'|'.join(map(re.escape, _LETTERS))})\}}")
 """Letters as bioRxiv writes them: IFN{gamma}."""
 _CODE_POINT = re.compile(r"<U\+([0-9A-F]{4,6})>")

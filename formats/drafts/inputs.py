@@ -40,12 +40,8 @@ def decode_text(path: Path) -> str:
     with suppress(UnicodeDecodeError):
         return clean_text(content.decode("utf-16" if marked else "utf-8-sig"))
     lines = content.removeprefix(codecs.BOM_UTF8).split(b"\n")
-    others = [not _is_utf8(line) for line in lines]
-    name = encoding_of(b"\n".join(line for line, other in zip(lines, others, strict=True) if other), content)
-    texts = (
-        line.decode(name, "replace") if other else line.decode()
-        for line, other in zip(lines, others, strict=True)
-    )
+    name = encoding_of(b"\n".join(line for line in lines if not _is_utf8(line)), content)
+    texts = (line.decode() if _is_utf8(line) else line.decode(name, "replace") for line in lines)
     return clean_text("\n".join(texts))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from citerec.base.errors import InputError
 from citerec.base.files import real_path
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from citerec.formats.drafts.bibliographies import References
     from citerec.formats.drafts.inputs import Inputs
 
+Span = TypeVar("Span", bound=tuple[Any, ...])
+"""A start and an end, and perhaps more."""
 REACH = 1_000
 """Characters before a caret in which its citation begins."""
 PLACEHOLDER = "\uf000"
@@ -149,7 +151,7 @@ class Source:
 class Language(ABC):
     """A language of documents.
 
-    ids: editors' names of it. marks: missing citations, for messages. comment: its form; one that ends its
+    marks: missing citations, for messages. comment: its form; one that ends its
     line begins it, too. lead: stands between a word and its citation. between: stands between keys. before:
     matches the text before a caret in a citation; its group `key` is typed. after: matches the rest of the
     key. closed: matches what follows it if a citation with the group `opened` is closed, by as many signs of
@@ -157,7 +159,6 @@ class Language(ABC):
     """
 
     name: ClassVar[str]
-    ids: ClassVar[tuple[str, ...]]
     suffixes: ClassVar[tuple[str, ...]]
     marks: ClassVar[str]
     comment: ClassVar[str]
@@ -500,6 +501,15 @@ def replaced(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
         pieces += [text[done:start], new]
         done = end
     return "".join([*pieces, text[done:]])
+
+
+def outermost(spans: Iterable[Span]) -> Iterator[Span]:
+    """Yield those of some spans, in order of their starts, that begin in no other one."""
+    done = 0
+    for span in spans:
+        if span[0] >= done:
+            done = span[1]
+            yield span
 
 
 def number_keys(citations: Iterable[Sequence[str]]) -> dict[str, int]:

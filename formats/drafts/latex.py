@@ -135,7 +135,6 @@ class Latex(Language):
     """LaTeX, also with R's code (Sweave)."""
 
     name = "LaTeX"
-    ids = ("latex", "tex", "plaintex", "rsweave")
     suffixes = (".tex", ".ltx", ".latex", ".rnw")
     marks = r"\cite{?}, \citep{TODO} or [CITE]"
     comment = "% {}\n"
@@ -241,14 +240,9 @@ class Latex(Language):
         letters = shorthands(text)
         if letters is None:
             return text
-        pieces, done = [], 0
-        for citation in [*self.citations(text), Citation(len(text), len(text), ())]:
-            pieces += [
-                with_shorthands(text[done : citation.start], letters),
-                text[citation.start : citation.end],
-            ]
-            done = citation.end
-        return "".join(pieces)
+        edges = [0, *(edge for citation in self.citations(text) for edge in citation[:2]), len(text)]
+        between = zip(edges[::2], edges[1::2], strict=True)
+        return replaced(text, ((a, b, with_shorthands(text[a:b], letters)) for a, b in between))
 
     def document(self, path: Path, paper: str) -> Document:
         source = self.read(path, Inputs(), paper)

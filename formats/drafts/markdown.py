@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date
 from html import unescape
@@ -25,7 +25,7 @@ import yaml
 
 from citerec.base.errors import InputError
 from citerec.base.files import real_path, relative_path
-from citerec.formats.bibliography.reading.csl import load_yaml
+from citerec.formats.bibliography.reading.csl import parse_yaml
 from citerec.formats.documents import Metadata
 from citerec.formats.drafts.bibliographies import References
 from citerec.formats.drafts.entries import csl_entries
@@ -125,7 +125,6 @@ class Markdown(Language):
     """Markdown."""
 
     name = "Markdown"
-    ids = ("markdown", "quarto", "rmd", "pandoc")
     suffixes = (".md", ".markdown", ".qmd", ".rmd")
     marks = "[@?] or [CITE]"
     comment = "<!-- {} -->"
@@ -182,7 +181,8 @@ class Markdown(Language):
         inputs.root = inputs.root or folder
         front, text = _split_front_matter(_with_chapters(path, inputs), path)
         kinds = (*_kinds(front), *_kinds(project))
-        named = _metadata_files(front, path.parent, path.parent, inputs.root)
+        files = (path.parent / name for name in _names(front.get("metadata-files")))
+        named = _metadata(files, path.parent, inputs.root)
         names = [*dict.fromkeys([*_bibliographies(front), *named, *_bibliographies(project)])]
         front = {**front, **project}  # a project's fields include those of its main file
         text = self.without_code(text)
@@ -243,7 +243,8 @@ class Markdown(Language):
 
     def body(self, text: str, running: bool = False) -> str:
         text = _without_yaml(text)
-        text = _BOOK_REFERENCE.sub("", _FORMULA.sub(_formula_text, text))
+        text = _FORMULA.sub(lambda match: " " if "@" in match[1] else plain_text(match[0]), text)
+        text = _BOOK_REFERENCE.sub("", text)
         return running_text(_ASIDE.sub(" ", text)) if running else text
 
     def notes(self, text: str) -> Iterator[Note]:
@@ -264,12 +265,8 @@ def _with_chapters(path: Path, inputs: Inputs) -> str:
     path = real_path(path)
     text = _with_parts(path, (), inputs, folder)
     before, after = (
-        [
-            part
-            for name in _included_around(text, where)
-            for part in _find_part(name, path.parent, (path,), inputs, folder)
-        ]
-        for where in ("include-before-body", "include-after-body")
+        [part for name in names for part in _find_part(name, path.parent, (path,), inputs, folder)]
+        for names in _included_around(text)
     )
     front = _FRONT_MATTER.match(text)
     begin = front.end() if front else 0
@@ -279,18 +276,18 @@ def _with_chapters(path: Path, inputs: Inputs) -> str:
     return "\n\n".join(parts)
 
 
-def _included_around(text: str, field: str) -> list[str]:
-    """Return the Markdown files that a field of the front matter adds, also for one output format."""
-    front = _FRONT_MATTER.match(text)
-    if front is None or field not in front[1]:
-        return []
-    fields: dict[str, Any] = {}
-    with suppress(InputError):  # told when it is split
-        fields = _read_yaml(front[1], "")
+def _included_around(text: str) -> Iterator[list[str]]:
+    """Yield the Markdown files that the front matter puts before a text, and after it, also for one output
+    format."""
+    front, fields = _FRONT_MATTER.match(text), dict[str, Any]()
+    if front and "include-" in front[1]:
+        with suppress(InputError):  # told when it is split
+            fields = _read_yaml(front[1], "")
     formats = fields.get("format")
     places = [fields, *(formats.values() if isinstance(formats, dict) else ())]
-    names = _names([place.get(field) for place in places if isinstance(place, dict)])
-    return [name for name in dict.fromkeys(names) if Path(name).suffix.lower() in MARKDOWN.suffixes]
+    for field in ("include-before-body", "include-after-body"):
+        names = dict.fromkeys(_names([place.get(field) for place in places if isinstance(place, dict)]))
+        yield [name for name in names if Path(name).suffix.lower() in MARKDOWN.suffixes]
 
 
 def _with_parts(path: Path, parents: tuple[Path, ...], inputs: Inputs, folder: Path) -> str:
@@ -425,10 +422,6 @@ def _kinds(front: dict[str, Any]) -> Iterator[str]:
             yield f"{kind['key'].capitalize()}-"
 
 
-def _formula_text(match: re.Match[str]) -> str:
-    return " " if "@" in match[1] else plain_text(match[0])
-
-
 class _Loader(yaml.CSafeLoader):
     """Reads tags of programs, such as R's !expr, as empty values."""
 
@@ -476,32 +469,16 @@ def _split_front_matter(text: str, path: Path) -> tuple[dict[str, Any], str]:
 
 
 def _read_yaml(text: str, what: str) -> dict[str, Any]:
-    try:
-        fields = next(load_yaml(text, _Loader), None)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        reason = " ".join(str(getattr(error, "problem", None) or error).split())
-        mark = getattr(error, "problem_mark", None)
-        line = f" (line {mark.line + 1})" if mark else ""
-        raise InputError(f"{what} is not YAML: {reason}{line}") from None
+    fields = parse_yaml(text, what, _Loader)
     return fields if isinstance(fields, dict) else {}
 
 
-def _metadata_files(fields: dict[str, Any], folder: Path, beside: Path, root: Path | None) -> list[str]:
-    """Return the bibliographies in the files that the field metadata-files names in `folder`, as seen from
-    the folder `beside`."""
-    bibliographies: list[str] = []
-    for name in _names(fields.get("metadata-files")):
-        bibliographies += _metadata_of(folder / name, beside, root)
-    return bibliographies
-
-
-def _metadata_of(file: Path, beside: Path, root: Path | None) -> list[str]:
-    """Return the bibliographies that a file of metadata names, as seen from the folder `beside`."""
-    inside = root is None or real_path(file).is_relative_to(real_path(root))
-    if not inside or not file.is_file():
-        return []
-    names = _names(_read_yaml(decode_text(file), str(file)).get("bibliography"))
-    return [os.path.relpath(file.parent / name, beside) for name in names]
+def _metadata(files: Iterable[Path], beside: Path, root: Path | None) -> Iterator[str]:
+    """Yield the bibliographies that files of metadata name, as seen from the folder `beside`."""
+    for file in files:
+        if os.path.isfile(file) and (root is None or real_path(file).is_relative_to(real_path(root))):
+            for name in _names(_read_yaml(decode_text(file), str(file)).get("bibliography")):
+                yield os.path.relpath(file.parent / name, beside)
 
 
 def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str, Any]]:
@@ -515,7 +492,7 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
     for level, folder in enumerate((beside, *real_path(beside).parents)):
         if root and not real_path(folder).is_relative_to(real_path(root)):
             break
-        bibs += _metadata_of(folder / "_metadata.yml", beside, root)
+        bibs += _metadata([folder / "_metadata.yml"], beside, root)
         for name in _PROJECTS if level < 2 else _PROJECTS[:1]:
             file = folder / name
             if not os.path.isfile(file) or (root and not real_path(file).is_relative_to(real_path(root))):
@@ -537,7 +514,8 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
                 chapters = [fields.get("chapters"), fields.get("appendices")] if book else []
             named = (*_names(settings.get("bibliography")), *_names(fields.get("bibliography")))
             bibs += [relative_path(folder / bib, beside) for bib in dict.fromkeys(named)]
-            bibs += _metadata_files(settings, folder, beside, root)
+            more = (folder / name for name in _names(settings.get("metadata-files")))
+            bibs += _metadata(more, beside, root)
             bibliography = {"bibliography": bibs}
             if index and real_path(path) == real_path(index):
                 files = [name for name in _names(chapters) if Path(name).suffix and name != index.name]

@@ -20,6 +20,7 @@ from citerec.formats.drafts.language import (
     Source,
     called_notes,
     identified,
+    outermost,
 )
 from citerec.formats.drafts.latex import LATEX
 from citerec.formats.identifiers import find_year
@@ -109,7 +110,6 @@ class Org(Language):
     """Org, with its own citations, org-ref's links and LaTeX's."""
 
     name = "Org"
-    ids = ("org",)
     suffixes = (".org",)
     marks = "[cite:@?] or [CITE]"
     comment = "@@comment:{}@@"  # a line with # would end the paragraph, list or table
@@ -142,19 +142,11 @@ class Org(Language):
 
     def hidden(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield also the parts that are not exported: with a tag such as noexport, or COMMENT."""
-        done = 0
-        for start, end in sorted([*super().hidden(text), *_not_exported(text)]):
-            if start >= done:
-                done = end
-                yield start, end
+        return outermost(sorted([*super().hidden(text), *_not_exported(text)]))
 
     def citations(self, text: str) -> Iterator[Citation]:
         latex = (citation for citation in LATEX.citations(text) if citation.cited)
-        end = 0
-        for citation in sorted((*self._own_citations(text), *latex)):
-            if citation.start >= end:
-                end = citation.end
-                yield citation
+        return outermost(sorted((*self._own_citations(text), *latex)))
 
     def _own_citations(self, text: str) -> Iterator[Citation]:
         for match in _CITATION.finditer(text):

@@ -7,7 +7,7 @@ strings are no text. Included files and imported ones of the document are read w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -26,6 +26,7 @@ from citerec.formats.drafts.language import (
     Note,
     Source,
     identified,
+    outermost,
     replaced,
 )
 from citerec.formats.identifiers import find_year
@@ -108,7 +109,6 @@ class Typst(Language):
     """Typst."""
 
     name = "Typst"
-    ids = ("typst",)
     suffixes = (".typ",)
     marks = "#cite(<?>), @? or [CITE]"
     comment = "/* {} */"
@@ -193,7 +193,8 @@ class Typst(Language):
         calls = [
             re.compile(_ARGUMENTS).match(head, call.end() - 1) for call in _NOT_OF_DOCUMENT.finditer(head)
         ]
-        own = replaced(head, ((call.start(), call.end(), "") for call in _outermost(filter(None, calls))))
+        spans = outermost(call.span() for call in calls if call)
+        own = replaced(head, ((start, end, "") for start, end in spans))
         matches = (_TITLE.search(own) or _NAMED_TITLE.search(own), _ABSTRACT.search(own))
         title, abstract = ((match[1] or match[2] or "") if match else "" for match in matches)
         date = _DATE.search(head)
@@ -280,15 +281,6 @@ TYPST = Typst()
 
 def _between(code: str) -> str:
     return "\n" if "\n" in code else " " if "," in code else ""
-
-
-def _outermost(matches: Iterable[re.Match[str]]) -> Iterator[re.Match[str]]:
-    """Yield those that are in no other one before them."""
-    done = 0
-    for match in matches:
-        if match.start() >= done:
-            done = match.end()
-            yield match
 
 
 def _with_functions(text: str, code: str) -> str:

@@ -293,12 +293,7 @@ def write_copies(
 
 
 def _office_copy(
-    language: Office,
-    file: Path,
-    edits: Sequence[Edit],
-    ids: Mapping[str, str],
-    library: Library,
-    plain: bool,
+    language: Office, file: Path, edits: Sequence[Edit], ids: Mapping[str, str], library: Library, plain: bool
 ) -> tuple[bytes, int]:
     """Return a copy of a word processor's document, in which keys that its author wrote are citations, too,
     and how many of these there are.

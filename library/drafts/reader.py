@@ -250,9 +250,7 @@ def read_draft(
 
 
 def find_contexts(
-    paragraphs: Sequence[Paragraph],
-    references: dict[str, Reference],
-    replaced: Mapping[str, Sequence[str]],
+    paragraphs: Sequence[Paragraph], references: dict[str, Reference], replaced: Mapping[str, Sequence[str]]
 ) -> dict[str, str]:
     """Return the text around each placeholder (SURROUNDINGS). The others there cite what they replaced."""
     others = {

@@ -190,15 +190,9 @@ def outline(language: Language, text: str) -> Outline:
     references = dict.fromkeys([*(key.key for key in cited), *reader.spans], Reference())
     paragraphs, _ = language.paragraphs(language.without_code(read))
     passages = tuple((context, tuple(keys)) for context, keys in find_passages(paragraphs, references))
-    rows = {
-        reader.spans[key][1]: row
-        for row, (_, keys) in enumerate(passages)
-        for key in keys
-        if key in reader.spans
-    }
-    return Outline(
-        metadata.title, metadata.abstract, year, cited, tuple(missing), passages, rows, bibs, labels
-    )
+    marked = ((key, row) for row, (_, keys) in enumerate(passages) for key in keys if key in reader.spans)
+    rows = {reader.spans[key][1]: row for key, row in marked}
+    return Outline(metadata.title, metadata.abstract, year, cited, missing, passages, rows, bibs, labels)
 
 
 def passage_at(document: Document, language: Language, start: int, end: int, mark: str) -> Passage:

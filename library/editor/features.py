@@ -94,13 +94,7 @@ class Features(Workspace):
             return recommender.ranked(request, DEPTH, quick=True)
 
     def _ask(
-        self,
-        document: Document,
-        passage: Passage,
-        offset: int,
-        typed: str,
-        k: int,
-        waits: bool = False,
+        self, document: Document, passage: Passage, offset: int, typed: str, k: int, waits: bool = False
     ) -> Sequence[Recommendation]:
         """Return the best papers for the passage at an offset, of those with the typed letters. waits: for
         the networks."""
@@ -262,12 +256,6 @@ class Features(Workspace):
         written = entry.replace("\n", "\r\n" if "\r\n" in text else "\n")
         edit = types.TextEdit(target.range(place, place), written)
         return file, types.WorkspaceEdit(changes={target.uri: [edit]})
-
-    def entry_added(self, file: Path, id: str, key: str) -> None:
-        """Remember an entry that the editor has added, and may not have saved or told of yet."""
-        if library := self.library:
-            paper = library.by_id(id)
-            self.add(file, check.Entry(key, file, 0, paper))
 
     # Code actions.
 

@@ -255,7 +255,7 @@ class Server(LanguageServer):
                 params.metadata = types.WorkspaceEditMetadata(is_refactoring=True)  # some are saved at once
             with suppress(JsonRpcException):  # Emacs, if its user refuses
                 if (await self.workspace_apply_edit_async(params)).applied:
-                    self.features.entry_added(file, id, key)
+                    self.features.add(file, id, key)
                     self.diagnose_soon([uri])
                     return
         self.features.say(f"the editor did not add {key} to {file.name}; add its entry yourself")

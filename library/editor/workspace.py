@@ -209,10 +209,11 @@ class Workspace:
                 return added
         return {}
 
-    def add(self, file: Path, entry: Entry) -> None:
+    def add(self, file: Path, id: str, key: str) -> None:
         """Remember an entry that the editor has added, and may not have saved or told of yet."""
         with suppress(OSError):
-            added = {**self.added(file), entry.key: entry}
+            paper = self.library.by_id(id) if self.library else None
+            added = {**self.added(file), key: Entry(key, file, 0, paper)}
             self._added[file] = self._stamp(file, self._opened(file)), added
 
     def _text(self, file: Path) -> str:

@@ -20,21 +20,10 @@ SETTINGS = "adapter_config.json"
 WEIGHTS = ("adapter.safetensors", "pytorch_adapter.bin")
 
 PFEIFFER: dict[str, Any] = {
-    "output_adapter": True,
-    "mh_adapter": False,
-    "cross_adapter": False,
-    "is_parallel": False,
-    "non_linearity": "relu",
-    "original_ln_before": True,
-    "original_ln_after": True,
-    "ln_before": False,
-    "ln_after": False,
-    "residual_before_ln": True,
-    "scaling": 1.0,
-    "use_gating": False,
-    "phm_layer": False,
-    "inv_adapter": None,
-    "leave_out": [],
+    **{"output_adapter": True, "original_ln_before": True, "original_ln_after": True},
+    **{"residual_before_ln": True, "non_linearity": "relu", "scaling": 1.0, "inv_adapter": None},
+    **dict.fromkeys(("mh_adapter", "cross_adapter", "is_parallel", "ln_before", "ln_after"), False),
+    **{"use_gating": False, "phm_layer": False, "leave_out": []},
 }
 """The only supported settings of an adapter, also the defaults of settings that a file omits."""
 

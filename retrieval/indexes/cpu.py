@@ -91,14 +91,14 @@ def nearest_in_blocks(
     queries: Floats, k: int, rows: Rows, read: Callable[[Rows], Floats], block: int | None = None
 ) -> Found:
     """Find the nearest papers, with vectors read by `read(rows)`; block: components read at a time."""
-    best, found = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+    best, chosen = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
     step = max(1, (block or BLOCK) // queries.shape[1])
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
         scores, places = nearest(queries, read(part), min(k, len(part)), None)
         best, order = _best(np.concatenate([best, scores], axis=1), min(k, best.shape[1] + scores.shape[1]))
-        found = np.take_along_axis(np.concatenate([found, part[places]], axis=1), order, 1)
-    return best, found
+        chosen = np.take_along_axis(np.concatenate([chosen, part[places]], axis=1), order, 1)
+    return best, chosen
 
 
 def check_vectors(vectors: Floats, name: str) -> Floats:
@@ -117,11 +117,7 @@ class PaperIndex(ABC):
     dim: int
 
     def search(
-        self,
-        queries: Floats,
-        k: int,
-        allowed: Mask | None = None,
-        exclude: NDArray[np.integer] | None = None,
+        self, queries: Floats, k: int, allowed: Mask | None = None, exclude: NDArray[np.integer] | None = None
     ) -> Ranking:
         """The k nearest of the allowed vectors (mask [N]) to each query [Q, dim], padded with -1.
 

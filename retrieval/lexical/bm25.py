@@ -178,10 +178,7 @@ class BM25(Retriever):
         return np.where(queries.is_own(papers), np.float32(-np.inf), scores)
 
     def _score_each(
-        self,
-        queries: Queries,
-        keep: Callable[[int, Floats], None],
-        rows: NDArray[np.integer] | None = None,
+        self, queries: Queries, keep: Callable[[int, Floats], None], rows: NDArray[np.integer] | None = None
     ) -> None:
         """Call keep(query, scores) for each query with a term: of all candidates [n], or of rows [Q, K]."""
         terms = self._query_terms(queries)

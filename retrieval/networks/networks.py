@@ -116,8 +116,7 @@ class Networks:
 
         write_graph(bert, self.folder / CROSS_ENCODER)
         hashes = {**self.hashes, CROSS_ENCODER: digest_file(self.folder / CROSS_ENCODER)}
-        given = self.dim, self.reader.lengths, hashes, self.reader.prefixes, self.scale
-        _write_manifest(self.folder, *given)
+        _write_manifest(self.folder, self.dim, self.reader.lengths, hashes, self.reader.prefixes, self.scale)
         return replace(self, hashes=hashes)
 
     @property
@@ -163,11 +162,8 @@ class Networks:
     def vectors(self, texts: list[Subwords], pool: Executor | None = None, kind: str = QUERY) -> Floats:
         """Vectors [n, D] of unit length, of texts of one kind."""
         inputs = [(self.reader.alone(text, kind), None) for text in texts]
-
-        def one(_: int, hidden: Floats) -> Floats:
-            return _unit(self._less_mean(hidden, kind).mean(axis=0))
-
-        vectors = self.encoder.map(inputs, one, pool=pool)
+        mean = lambda _, hidden: _unit(self._less_mean(hidden, kind).mean(axis=0))  # noqa: E731
+        vectors = self.encoder.map(inputs, mean, pool=pool)
         return np.stack(vectors) if vectors else np.empty((0, self.dim), np.float32)
 
     def read(self, texts: list[Subwords]) -> list[tuple[Floats, Floats]]:
@@ -175,11 +171,11 @@ class Networks:
         length."""
         before = len(self.reader.start())
 
-        def one(_: int, hidden: Floats) -> tuple[Floats, Floats]:
+        def read_text(_: int, hidden: Floats) -> tuple[Floats, Floats]:
             hidden = self._less_mean(hidden, QUERY)
             return np.float32(self.scale) * _unit(hidden.mean(axis=0)), _units(hidden[before:-1])
 
-        return self.encoder.map([(self.reader.alone(text), None) for text in texts], one)
+        return self.encoder.map([(self.reader.alone(text), None) for text in texts], read_text)
 
     def encode(
         self,
@@ -192,7 +188,7 @@ class Networks:
         of their titles."""
         before = len(self.reader.start(PAPER))
 
-        def one(number: int, hidden: Floats) -> tuple[Floats, list[Floats], Floats]:
+        def encode_paper(number: int, hidden: Floats) -> tuple[Floats, list[Floats], Floats]:
             hidden = self._less_mean(hidden, PAPER)
             inside = hidden[before:]
             parts = [inside[start:end] for start, end in pairwise(papers[number].bounds)]
@@ -200,7 +196,7 @@ class Networks:
             return _unit(hidden.mean(axis=0)), sentences, _units(inside[: papers[number].title])
 
         inputs = [(self.reader.alone(paper.subwords, PAPER), None) for paper in papers]
-        encoded = self.encoder.map(inputs, one, advance, pool)
+        encoded = self.encoder.map(inputs, encode_paper, advance, pool)
         dim = self.dim
         return Encoded(
             keys,

@@ -235,8 +235,8 @@ class VectorStore:
         small = np.uint16 if part.subwords.max(initial=0) < 1 << 16 else np.int32
         arrays = {**part.arrays, "subwords": part.subwords.astype(small)}
         with atomic_write(path) as temporary:
-            about = {NETWORK: self.network, CHECKSUM: _checksum(arrays)}
-            temporary.write_bytes(save(arrays, about | {HEADER: _header(about)}))
+            written = {NETWORK: self.network, CHECKSUM: _checksum(arrays)}
+            temporary.write_bytes(save(arrays, written | {HEADER: _header(written)}))
         self._files.add(path.name)
         self._own.add(path.name)
 
@@ -280,9 +280,9 @@ def read_encoded(path: Path, network: str | None = None) -> Encoded | None:
     return replace(part, subwords=part.subwords.astype(np.int32))
 
 
-def _header(about: Mapping[str, str]) -> str:
+def _header(metadata: Mapping[str, str]) -> str:
     """Return the checksum of a header, without which a damaged file looks like another network's."""
-    return xxhash.xxh3_64_hexdigest(f"{about.get(NETWORK)} {about.get(CHECKSUM)}".encode())
+    return xxhash.xxh3_64_hexdigest(f"{metadata.get(NETWORK)} {metadata.get(CHECKSUM)}".encode())
 
 
 def _checksum(arrays: Mapping[str, NDArray[Any]]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from citerec.base.errors import InputError, error_text
+from citerec.base.errors import InputError
 from citerec.formats.bibliography.bibtex import entry_paper
 from citerec.formats.bibliography.csl import read_csl
 from citerec.formats.bibliography.item import CONTAINED, Item, iso_date
@@ -63,16 +63,20 @@ def csl_item(fields: Fields) -> Item:
     return read_csl(texts, record)
 
 
-def parse_yaml(text: str, name: str) -> Any:
-    """Return the first document of a YAML text that is not empty. Raises InputError for another text."""
+def parse_yaml(text: str, name: str, loader: Any = None) -> Any:
+    """Return the first document of a YAML text that is not empty. loader: of PyYAML; None for one that reads
+    all values as texts. Raises InputError for another text."""
     try:
-        documents = load_yaml(text, _Loader)
+        documents = _load_yaml(text, loader or _Loader)
         return next((document for document in documents if document not in (None, "")), None)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise InputError(f"{name}: malformed YAML: {error_text(error)}") from None
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        mark = getattr(error, "problem_mark", None)
+        line = f" (line {mark.line + 1})" if mark else ""
+        raise InputError(f"{name} is not YAML: {reason}{line}") from None
 
 
-def load_yaml(text: str, kind: Any) -> Iterator[Any]:
+def _load_yaml(text: str, kind: Any) -> Iterator[Any]:
     """Yield the documents of a YAML text. kind: a loader of PyYAML. Raises YAMLError, also for aliases that
     stand for themselves or for many times as much as was written."""
     loader = kind(text)

@@ -8,18 +8,17 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.attachments import SUFFIX, file_folders, resolve_files
 from citerec.formats.bibliography.bibtex import entry_paper
+from citerec.formats.bibliography.csl import read_name
 from citerec.formats.bibliography.item import Item, iso_date, number_variable
 from citerec.formats.bibliography.paper import LibraryPaper, split_names, usable_paper
-from citerec.formats.bibliography.reading.fields import Fields
 from citerec.formats.bibliography.ris import add_places, edited, read_record
 from citerec.formats.bibliography.tables import Names
 from citerec.formats.drafts.inputs import MAX_FILE_BYTES, decode_text
-from citerec.formats.identifiers import doi_in_note
+from citerec.formats.identifiers import doi_in_note, find_year
 from citerec.formats.json_lines import OnBadRecord
 from citerec.formats.names import Name, parse_all_inverted, parse_inverted
 
@@ -247,16 +246,17 @@ def read_endnote_xml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
 _XML = Names("variables", "endnote xml")
 
 
-def _parse_endnote(folders: Sequence[Path], record: ET.Element) -> LibraryPaper:
-    def texts(*places: str) -> list[str]:
-        """Return the texts at the first of these places that has any."""
-        for place in places:
-            if listed := [
-                text for part in record.findall(place) if (text := "".join(part.itertext()).strip())
-            ]:
-                return listed
-        return []
+def _texts(record: ET.Element, *places: str) -> list[str]:
+    """Return the texts at the first of these places that has any."""
+    for place in places:
+        if listed := [text for part in record.findall(place) if (text := "".join(part.itertext()).strip())]:
+            return listed
+    return []
 
+
+def endnote_item(record: ET.Element) -> Item:
+    """Return the item of a record of EndNote's XML."""
+    texts = partial(_texts, record)
     kind = record.find("ref-type")
     fields = _XML.first({place: texts(place) for place in _XML.csl})
     dates = texts("dates/year") or texts("dates/pub-dates/date")
@@ -270,28 +270,55 @@ def _parse_endnote(folders: Sequence[Path], record: ET.Element) -> LibraryPaper:
         "collection-editor": parse_all_inverted(texts(people.format("tertiary-authors"))),
         "translator": parse_all_inverted(texts(people.format("translated-authors"))),
     }
-    item = _endnote_item("" if kind is None else kind.get("name", ""), fields, names, tags)
-    words = [name for text in texts("keywords/keyword") for name in split_names(text)]
-    paper = entry_paper(item, next(iter(texts("label")), ""), tags=words)
-    return _with_files(paper, texts("urls/pdf-urls/url"), folders)
+    return _endnote_item("" if kind is None else kind.get("name", ""), fields, names, tags)
+
+
+def _parse_endnote(folders: Sequence[Path], record: ET.Element) -> LibraryPaper:
+    words = [name for text in _texts(record, "keywords/keyword") for name in split_names(text)]
+    paper = entry_paper(endnote_item(record), next(iter(_texts(record, "label")), ""), tags=words)
+    return _with_files(paper, _texts(record, "urls/pdf-urls/url"), folders)
+
+
+_WORD_TYPES, _WORD = Names("types", "word"), Names("variables", "word")
+_WORD_NAMES = "{http://schemas.openxmlformats.org/officeDocument/2006/bibliography}"
 
 
 def read_word_sources(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """Yield the papers of Word's list of sources. Raises InputError for a file without any."""
-    from citerec.formats.drafts.office.fields import word_sources
-
-    sources = word_sources(decode_text(path).encode())
-    if not sources:
+    items = word_sources(decode_text(path).encode())
+    if not items:
         raise InputError(f"{path}: has no sources (<b:Sources><b:Source> ...), as Word writes them")
-    for tag, item in sources.items():
-        where = f"{path}, source {tag}"
-        yield from usable_paper(partial(_parse_source, item, tag, where), where, on_bad)
+    for tag, item in items.items():
+        yield from usable_paper(partial(entry_paper, item, tag), f"{path}, source {tag}", on_bad)
 
 
-def _parse_source(item: dict[str, Any], tag: str, where: str) -> LibraryPaper:
-    from citerec.formats.bibliography.reading.csl import csl_item
+def word_sources(xml: bytes) -> dict[str, Item]:
+    """Return the items of Word's own list of sources by their tags; none of other or damaged XML."""
+    try:
+        root = None if b"<!DOCTYPE" in xml else ET.fromstring(xml)
+    except (ET.ParseError, ValueError):
+        root = None
+    items: dict[str, Item] = {}
+    for source in () if root is None else root.iter(f"{_WORD_NAMES}Source"):
+        texts = _word_texts(source)
+        fields = _WORD.first({name: [text] for name, text in texts.items()})
+        fields["issued"] = str(find_year(texts.get("Year", "")) or "")
+        names = {}
+        for role in ("Author", "Editor"):
+            place = f"{_WORD_NAMES}Author/{_WORD_NAMES}{role}"
+            people = map(_word_texts, source.iterfind(f"{place}//{_WORD_NAMES}Person"))
+            named = [
+                {"family": part.get("Last", ""), "given": f"{part.get('First', '')} {part.get('Middle', '')}"}
+                for part in people
+            ] or [{"literal": source.findtext(f"{place}/{_WORD_NAMES}Corporate", "")}]
+            names[role.lower()] = [name for name in map(read_name, named) if name.full]
+        kind = _WORD_TYPES.csl.get(texts.get("SourceType", ""), "document")
+        items[texts.get("Tag") or f"source{len(items) + 1}"] = Item.of(kind, fields, names)
+    return items
 
-    return entry_paper(csl_item(Fields(item, where)), tag)
+
+def _word_texts(element: ET.Element) -> dict[str, str]:
+    return {part.tag.removeprefix(_WORD_NAMES): (part.text or "").strip() for part in element}
 
 
 _WOS_TYPES, _WOS = Names("types", "wos"), Names("variables", "wos")
@@ -306,21 +333,15 @@ def read_wos(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
             tags = {tag: [text] for tag, text in zip(lines[0].split("\t"), row, strict=False) if text.strip()}
             if tags:
                 where = f"{path}, line {number}"
-                yield from usable_paper(partial(_parse_wos, tags, _split_people), where, on_bad)
+                yield from usable_paper(partial(_parse_wos, tags), where, on_bad)
     else:
-        parse = partial(_parse_wos, people=_split_people)
-        yield from _read_tagged(path, _WOS_START, _WOS_FIELD, parse, "PT J ... ER", on_bad)
+        yield from _read_tagged(path, _WOS_START, _WOS_FIELD, _parse_wos, "PT J ... ER", on_bad)
 
 
 _EMAIL = re.compile(r"\s*\([^()\s]*@[^()\s]*\)")
 
 
-def _split_people(text: str) -> list[str]:
-    return [_EMAIL.sub("", name).strip() for name in re.split(r"[;\n]", text)]
-
-
-def _parse_wos(tags: Tags, people: Callable[[str], list[str]]) -> LibraryPaper:
-    """Return the paper of a record. people: splits a text into names."""
+def _parse_wos(tags: Tags) -> LibraryPaper:
     fields = _WOS.first({tag: [" ".join(text.split()) for text in texts] for tag, texts in tags.items()})
 
     def first(tag: str) -> str:
@@ -328,7 +349,8 @@ def _parse_wos(tags: Tags, people: Callable[[str], list[str]]) -> LibraryPaper:
 
     def names(*keys: str) -> list[Name]:
         listed = next((tags[tag] for tag in keys if tag in tags), ())
-        return [parse_inverted(person) for text in listed for person in people(text)]
+        people = (name for text in listed for name in re.split(r"[;\n]", text))
+        return [parse_inverted(_EMAIL.sub("", name).strip()) for name in people]
 
     listed = [
         _WOS_TYPES.csl[kind] for text in first("DT").split(";") if (kind := text.strip()) in _WOS_TYPES.csl

@@ -35,9 +35,8 @@ _NOT_READ = (
     (rb"(?m)^nep-[a-z]{3}\b|NEP: New Economics Papers", "a report of RePEc", "BibTeX or RIS from its pages"),
     (b"http://www.loc.gov/mods", "MODS", "RIS or BibTeX"),
     (b'xmlns:z="http://www.zotero.org/namespaces/export', "Zotero RDF", "BibTeX, CSL JSON or RIS"),
-    (rb"<http://purl\.org/", "RDF", "BibTeX or RIS"),
     (rb"loc\.gov/(?:MARC21|standards/marc)|info:lc/xmlns/marc|marcxml", "MARC", "RIS or BibTeX"),
-    (b"<rdf:RDF", "RDF", "BibTeX or RIS"),
+    (rb"<rdf:RDF|<http://purl\.org/", "RDF", "BibTeX or RIS"),
 )
 """What formats that people export have near their beginning, their names, and what to export instead."""
 

@@ -17,18 +17,14 @@ from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from citerec.formats.bibliography.csl import write_csl
+from citerec.formats.bibliography.reading.exports import endnote_item
 from citerec.formats.identifiers import find_year
 
 _CODE = re.compile(r"\s*(?:ADDIN\s+)?(?:ZOTERO_ITEM\s+)?CSL_CITATION\s*(?=\{)")
 _ENDNOTE = re.compile(r"\s*ADDIN\s+EN\.CITE(?!\.)\s*")
 _WORD = re.compile(r"\s*CITATION\s+(?:\"([^\"]+)\"|([^\s\\]+))")
 _MORE_WORD = re.compile(r"\\m\s+([^\s\\]+)")
-_WORD_NAMES = "{http://schemas.openxmlformats.org/officeDocument/2006/bibliography}"
-_ENDNOTE_TYPES = {
-    **{"Journal Article": "article-journal", "Electronic Article": "article-journal", "Book": "book"},
-    **{"Edited Book": "book", "Book Section": "chapter", "Conference Proceedings": "paper-conference"},
-    **{"Conference Paper": "paper-conference", "Thesis": "thesis", "Report": "report", "Web Page": "webpage"},
-}
 _NOT_IN_KEY = re.compile(r"[\s\[\]{}@;,\ue000-\uf8ff]+")
 _SIMPLE = re.compile(r"\w+(?:[:.#$%&+?<>~/-]\w+)*")
 _SCHEMA = "https://github.com/citation-style-language/schema/raw/master/csl-citation.json"
@@ -56,20 +52,14 @@ def citation_items(
     stored: data of a field of Word; sources: those of Word's own citations, by tag. An item without data is
     one that an earlier field has.
     """
+    items: list[tuple[str, dict[str, Any]]] = []
     if cited := _WORD.match(code):
         tags = [cited[1] or cited[2], *_MORE_WORD.findall(code, cited.end())]
-        return [
-            (
-                key,
-                {
-                    "id": tag,
-                    "uris": [f"word:{tag}"],
-                    "itemData": {"type": "document", **sources.get(tag, {}), "id": key},
-                },
-            )
-            for tag in tags
-            for key in [_NOT_IN_KEY.sub("-", tag).strip("-") or "item"]
-        ]
+        for tag in tags:
+            key = _NOT_IN_KEY.sub("-", tag).strip("-") or "item"
+            own = {"type": "document", **sources.get(tag, {}), "id": key}
+            items.append((key, {"id": tag, "uris": [f"word:{tag}"], "itemData": own}))
+        return items
     if match := _ENDNOTE.match(code):
         return _endnote_items(code[match.end() :], stored)
     if (match := _CODE.match(code)) is None:
@@ -79,69 +69,17 @@ def citation_items(
     except (ValueError, RecursionError):
         return None
     listed = citation.get("citationItems")
-    items = []
     for item in listed if isinstance(listed, list) else ():
         data = item.get("itemData", {}) if isinstance(item, dict) else None
         if not isinstance(data, dict):
             continue
         uris = item.get("uris", item.get("uri"))
         uris = [uri for uri in (uris if isinstance(uris, list) else [uris]) if isinstance(uri, str)]
-        own = (uri.rpartition("/")[2] for uri in uris if "zotero.org/" in uri)
-        names = data.get("citation-key"), *own, data.get("id"), item.get("id")
+        ends = (uri.rpartition("/")[2] for uri in uris if "zotero.org/" in uri)
+        names = data.get("citation-key"), *ends, data.get("id"), item.get("id")
         key = next(filter(None, (_NOT_IN_KEY.sub("-", str(name or "")).strip("-") for name in names)), "item")
         data = data and {**data, "id": key}
         items.append((key, {"id": item.get("id", key), "uris": uris, "itemData": data}))
-    return items
-
-
-_WORD_TYPES = {
-    **{"JournalArticle": "article-journal", "ArticleInAPeriodical": "article-magazine", "Book": "book"},
-    **{"BookSection": "chapter", "ConferenceProceedings": "paper-conference", "Report": "report"},
-    **{"InternetSite": "webpage", "DocumentFromInternetSite": "webpage", "Patent": "patent"},
-}
-_WORD_FIELDS = {
-    **{"Title": "title", "Volume": "volume", "Issue": "issue", "Pages": "page", "Publisher": "publisher"},
-    **{"City": "publisher-place", "DOI": "DOI", "URL": "URL", "JournalName": "container-title"},
-    **{
-        "BookTitle": "container-title",
-        "ConferenceName": "container-title",
-        "PeriodicalTitle": "container-title",
-    },
-}
-
-
-def word_sources(xml: bytes) -> dict[str, dict[str, Any]]:
-    """Return the items of Word's own list of sources by their tags; none of other or damaged XML."""
-    try:
-        root = None if b"<!DOCTYPE" in xml else ET.fromstring(xml)
-    except (ET.ParseError, ValueError):
-        root = None
-    items: dict[str, dict[str, Any]] = {}
-    for source in () if root is None else root.iter(f"{_WORD_NAMES}Source"):
-        texts = {part.tag.removeprefix(_WORD_NAMES): (part.text or "").strip() for part in source}
-        item: dict[str, Any] = {
-            "type": _WORD_TYPES.get(texts.get("SourceType", ""), "document"),
-            **{name: text for field, name in _WORD_FIELDS.items() if (text := texts.get(field))},
-        }
-        for role, name in (("Author", "author"), ("Editor", "editor")):
-            place = source.find(f"{_WORD_NAMES}Author/{_WORD_NAMES}{role}")
-            parts = (
-                {part.tag.removeprefix(_WORD_NAMES): part.text or "" for part in person}
-                for person in (() if place is None else place.iter(f"{_WORD_NAMES}Person"))
-            )
-            people = [
-                {
-                    "family": part.get("Last", ""),
-                    "given": f"{part.get('First', '')} {part.get('Middle', '')}".strip(),
-                }
-                for part in parts
-            ]
-            whole = "" if place is None else place.findtext(f"{_WORD_NAMES}Corporate", "")
-            if listed := people or ([{"literal": whole}] if whole else []):
-                item[name] = listed
-        if year := find_year(texts.get("Year", "")):
-            item["issued"] = {"date-parts": [[year]]}
-        items[texts.get("Tag") or f"source{len(items) + 1}"] = item
     return items
 
 
@@ -153,37 +91,13 @@ def _endnote_items(xml: str, data: str) -> list[tuple[str, dict[str, Any]]] | No
         return None
     items = []
     for cite in () if root is None else root.iter("Cite"):
-
-        def text(place: str, element: ET.Element = cite) -> str:
-            part = element.find(place)
-            return "" if part is None else " ".join("".join(part.itertext()).split())
-
-        record, names = cite.find("record"), list[dict[str, str]]()
-        for author in () if record is None else record.findall("contributors/authors/author"):
-            family, _, given = " ".join("".join(author.itertext()).split()).partition(",")
-            given = given.strip()
-            names.append({"family": family, "given": given} if given else {"literal": family})
-        year = find_year(text("record/dates/year") or text("Year"))
-        written = "".join(text("Author").split()[:1] + text("Year").split()[:1]) or f"item{text('RecNum')}"
+        author, year, number = (cite.findtext(name, "").split() for name in ("Author", "Year", "RecNum"))
+        record, written = cite.find("record"), "".join(author[:1] + year[:1]) or f"item{''.join(number)}"
         key = _NOT_IN_KEY.sub("-", written).strip("-") or "item"
-        kind = None if record is None else record.find("ref-type")
-        own: dict[str, Any] = {
-            "id": key,
-            "type": _ENDNOTE_TYPES.get("" if kind is None else kind.get("name", ""), "document"),
-            "title": text("record/titles/title"),
-            "author": names,
-            "issued": {"date-parts": [[year]]} if year else None,
-            "container-title": text("record/titles/secondary-title") or text("record/periodical/full-title"),
-            "volume": text("record/volume"),
-            "issue": text("record/number"),
-            "page": text("record/pages"),
-            "DOI": text("record/electronic-resource-num"),
-            "abstract": text("record/abstract"),
-        }
         database = None if record is None else record.find("foreign-keys/key")
-        id = "" if database is None else f"endnote:{database.get('db-id')}/{text('RecNum')}"
-        own = {name: value for name, value in own.items() if value} if own["title"] else {}
-        items.append((key, {"id": key, "uris": [id] if id else [], "itemData": own}))
+        uris = [] if database is None else [f"endnote:{database.get('db-id')}/{''.join(number)}"]
+        own = {} if record is None else write_csl(endnote_item(record), key)
+        items.append((key, {"id": key, "uris": uris, "itemData": own if "title" in own else {}}))
     return items
 
 

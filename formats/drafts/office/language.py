@@ -49,7 +49,6 @@ LONGEST_TITLE = 300
 class Office(Language):
     """Documents of a word processor."""
 
-    ids = ()
     marks = "[CITE] or [@?]"
     comment = " [{}]"
     holds_items = True

@@ -5,67 +5,38 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
-from typing import Any
 
+from citerec.formats.bibliography.bibtex import read_item
+from citerec.formats.bibliography.csl import write_csl
+from citerec.formats.bibliography.latex import escape_latex
 from citerec.formats.drafts.office.language import Office
 from citerec.formats.drafts.office.package import Package
-from citerec.formats.drafts.office.text import (
-    HEADING,
-    NAMED,
-    Field,
-    New,
-    OfficeReader,
-    Place,
-    xml_text,
-)
-from citerec.formats.identifiers import find_year
+from citerec.formats.drafts.office.text import HEADING, NAMED, Field, New, OfficeReader, Place, xml_text
 
 _NAMES = "urn:oasis:names:tc:opendocument:xmlns:"
 _FIELDS = ("ZOTERO_", "CSL_", "ADDIN ")
 _FIELD_NAMES = "urn:openoffice:names:experimental:ooo-ms-interop:xmlns:field:1.0"
 """Of fields that Word has written."""
 _MOST_SPACES = 100
-_MARK_TYPES = {
-    **{"article": "article-journal", "journal": "article-journal", "book": "book", "inbook": "chapter"},
-    **{"incollection": "chapter", "inproceedings": "paper-conference", "conference": "paper-conference"},
-    **{"phdthesis": "thesis", "mastersthesis": "thesis", "techreport": "report", "www": "webpage"},
-}
-_MARK_FIELDS = {
-    **{"title": "title", "volume": "volume", "number": "issue", "pages": "page", "publisher": "publisher"},
-    **{"url": "URL", "journal": "container-title", "booktitle": "container-title"},
-}
 
 
 def _mark_code(attributes: Mapping[str, str]) -> str:
-    """Return an entry of LibreOffice's own bibliography as the code of a field."""
-    key = attributes.get("identifier", "")
-    year = find_year(attributes.get("year", ""))
-    item: dict[str, Any] = {
-        "id": key,
-        "citation-key": key,
-        "type": _MARK_TYPES.get(attributes.get("bibliography-type", ""), "document"),
-        **{name: text for field, name in _MARK_FIELDS.items() if (text := attributes.get(field))},
-        "author": attributes.get("author", "").replace(";", " and "),
-        **({"issued": {"date-parts": [[year]]}} if year else {}),
-    }
-    cited = {"citationItems": [{"id": key, "uris": [f"mark:{key}"], "itemData": item}]}
-    return f"CSL_CITATION {json.dumps(cited)}"
+    """Return an entry of LibreOffice's own bibliography, in BibTeX's fields, as a field's code."""
+    key, kind = attributes.get("identifier", ""), attributes.get("bibliography-type", "")
+    fields = {name: escape_latex(text) for name, text in attributes.items()}
+    fields["author"] = fields.get("author", "").replace(";", " and ")
+    item = write_csl(read_item("article" if kind == "journal" else kind, fields), key)
+    cited = {"id": key, "uris": [f"mark:{key}"], "itemData": item | {"citation-key": key}}
+    return f"CSL_CITATION {json.dumps({'citationItems': [cited]})}"
 
 
 class LibreOfficeReader(OfficeReader):
     """Reads the text of paragraphs; deleted text and comments are skipped."""
 
     skipped = frozenset(
-        (
-            "tracked-changes",
-            "annotation",
-            "note-citation",
-            "table-of-content",
-            "bibliography",
-            "title",
-            "desc",
-        )
-    ) | {f"{name}-index" for name in ("alphabetical", "illustration", "object", "table", "user")}
+        ("tracked-changes", "annotation", "note-citation", "table-of-content", "bibliography", "title",
+         "desc", *(f"{name}-index" for name in ("alphabetical", "illustration", "object", "table", "user")))
+    )  # fmt: skip
 
     def __init__(self, package: Package) -> None:
         super().__init__(package)

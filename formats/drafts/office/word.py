@@ -6,7 +6,8 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from citerec.formats.drafts.office.fields import word_sources
+from citerec.formats.bibliography.csl import write_csl
+from citerec.formats.bibliography.reading.exports import word_sources
 from citerec.formats.drafts.office.language import Office
 from citerec.formats.drafts.office.package import Package
 from citerec.formats.drafts.office.text import (
@@ -162,7 +163,8 @@ class Word(Office):
         reader.bookmarks = reader.properties("docProps/custom.xml", ("property",))
         for part in reader.package.names():
             if part.startswith("customXml/item") and part.endswith(".xml"):
-                reader.sources |= word_sources(reader.package.part(part))
+                items = word_sources(reader.package.part(part))
+                reader.sources |= {tag: write_csl(item, tag) for tag, item in items.items()}
         for part in ("styles", "footnotes", "endnotes"):
             reader.read(f"{folder}/{part}.xml")
         return relations.target

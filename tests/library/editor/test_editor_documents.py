@@ -22,7 +22,7 @@ from citerec.library.papers.library import Library
 from citerec.library.settings import LspSettings
 
 ENCODINGS = {"utf-8": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
-WRITTEN = [language for language in languages() if language.ids]
+WRITTEN = [language for language in languages() if not language.holds_items]
 """Those of text editors."""
 NAMES = [f"a{language.suffixes[0]}" for language in WRITTEN]
 LETTERS = st.text(st.sampled_from("ab é漢😋\r\n\u2028\x0c"), max_size=12)
