@@ -92,10 +92,11 @@ def main(picture: str) -> None:
             screen = tmux("capture-pane", "-p", "-e")
         finally:
             tmux("kill-server")
-    console = Console(record=True, width=WIDTH, file=open(os.devnull, "w"), force_terminal=True)  # noqa: SIM115
+    nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    console = Console(record=True, width=WIDTH, file=nowhere, force_terminal=True)
     console.print(Text.from_ansi(screen.rstrip("\n")))
     svg = console.export_svg(title="paper.tex", theme=THEME)
-    Path(picture).write_text(re.sub(r"@font-face \{.*?\}\n", "", svg, flags=re.DOTALL))
+    Path(picture).write_text(re.sub(r"@font-face \{.*?\}\n", "", svg, flags=re.DOTALL), encoding="utf-8")
 
 
 if __name__ == "__main__":

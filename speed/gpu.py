@@ -104,7 +104,7 @@ class Bench:
 
     def figures(self, name: str) -> dict[str, float]:
         """The last line of a training's history."""
-        with (self.folder / name / "history.csv").open(newline="") as file:
+        with (self.folder / name / "history.csv").open(newline="", encoding="utf-8") as file:
             *_, last = csv.DictReader(file)
         return {key: float(value) for key, value in last.items() if value}
 

@@ -117,7 +117,7 @@ def test_disks_that_are_full_or_read_only(error: OSError, line: str) -> None:
 
 
 def test_output_that_cannot_be_written_is_one_line() -> None:
-    with open("/dev/full", "w") as full:
+    with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run(
             [sys.executable, "-m", "citerec", "--help"], stdout=full, stderr=subprocess.PIPE
         )

@@ -80,7 +80,10 @@ class History:
 
     def _write(self) -> None:
         names = list(dict.fromkeys(name for row in self.rows for name in row))
-        with atomic_write(self.folder / HISTORY) as path, path.open("w", newline="") as file:
+        with (
+            atomic_write(self.folder / HISTORY) as path,
+            path.open("w", newline="", encoding="utf-8") as file,
+        ):
             table = csv.DictWriter(file, names)
             table.writeheader()
             table.writerows(self.rows)

@@ -191,7 +191,7 @@ def _training_rows(jobs: list[Job]) -> list[list[str]]:
     for step in {step.folder: step for job in jobs for step in job.needs}.values():
         path = step.folder / "history.csv"  # training.rounds.HISTORY, which would import torch
         if path.is_file():
-            with path.open(newline="") as file:
+            with path.open(newline="", encoding="utf-8") as file:
                 history = list(csv.DictReader(file))
             for name, label in (("recall@10", "R@10"), ("mrr", "MRR")):
                 values = [f"{float(value):.3f}" for row in history if (value := row.get(f"val/{name}"))]

@@ -335,7 +335,6 @@ def _in_library(
             yield entry, papers.paper(row)
 
 
-<<<<<<< HEAD
 def _library_papers(
     keys: Iterable[str], entries: Mapping[str, Entry], library: Library
 ) -> dict[str, LibraryPaper]:
@@ -345,16 +344,6 @@ def _library_papers(
     rows = {key: library.row(key) for key in listed if key not in entries}
     own = {key: library.paper(row) for key, row in rows.items() if row is not None}
     return own | {entry.key: paper for entry, paper in papers}
-=======
-def _papers_in_library(
-    keys: Iterable[str], entries: Mapping[str, Entry], library: Library
-) -> dict[str, LibraryPaper]:
-    """Return the papers of a library by cited keys: those of their entries, or else with these keys."""
-    rows = {key: library.row(key) for key in keys if key not in entries}
-    papers = {key: library.paper(row) for key, row in rows.items() if row is not None}
-    used = [entries[key] for key in keys if key in entries]
-    return papers | {entry.key: paper for entry, paper in _in_library(used, library)}
->>>>>>> slim3
 
 
 def _in_texts(
@@ -365,7 +354,6 @@ def _in_texts(
     from citerec.library.evidence.store import TextStore
 
     told = [citation for citation in draft.citations if citation.pages or citation.quoted]
-<<<<<<< HEAD
     keys = [aliases.get(citation.key, citation.key) for citation in told]
     papers = _library_papers(keys, entries, library)
     with closing(TextStore(library.path / FOLDER)) as store:
@@ -374,19 +362,6 @@ def _in_texts(
         if (text := texts.get(key)) is not None:
             for problem in text.problems(citation.pages, citation.quoted):
                 yield _at(citation, "page" if problem.startswith("page") else "quotation", problem)
-=======
-    names = {citation.key: aliases.get(citation.key, citation.key) for citation in told}
-    papers = _papers_in_library(dict.fromkeys(names.values()), entries, library)
-    texts = dict[str, PaperText | None]()
-    with closing(TextStore(library.path / FOLDER)) as store:
-        for citation in told:
-            key = names[citation.key]
-            if key not in texts:
-                texts[key] = PaperText.open(store, papers[key]) if key in papers else None
-            if (text := texts[key]) is not None:
-                for problem in text.problems(citation.pages, citation.quoted):
-                    yield _at(citation, "page" if problem.startswith("page") else "quotation", problem)
->>>>>>> slim3
 
 
 def _retracted(
@@ -396,11 +371,7 @@ def _retracted(
     cited: dict[str, Citation] = {}
     for citation in draft.citations:
         cited.setdefault(aliases.get(citation.key, citation.key), citation)
-<<<<<<< HEAD
     papers = {} if library is None else _library_papers(cited, entries, library)
-=======
-    papers = _papers_in_library(cited, entries, library) if library is not None else {}
->>>>>>> slim3
     for key, citation in cited.items():
         entry = entries.get(key)
         records = filter(None, (entry.paper if entry else None, papers.get(key)))

@@ -61,7 +61,7 @@ def world(papers: int = 120, seed: int = 0) -> list[dict[str, Any]]:
 
 def write_lines(path: Path, papers: list[dict[str, Any]]) -> Path:
     """Write papers as JSON lines."""
-    path.write_text("\n".join(map(json.dumps, papers)) + "\n")
+    path.write_text("\n".join(map(json.dumps, papers)) + "\n", encoding="utf-8")
     return path
 
 

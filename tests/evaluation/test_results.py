@@ -513,7 +513,9 @@ def test_the_smallest_reproduction_runs_and_other_results_fail(
 def test_the_smallest_row_of_every_other_plan_runs(
     path: Path, script: Callable[..., Done], public: Path, ran: list[str]
 ) -> None:
-    of_tiny_pools = re.sub(r"benchmark.sizes=\[[\d,]+\]", "benchmark.sizes=[60,90]", path.read_text())
+    of_tiny_pools = re.sub(
+        r"benchmark.sizes=\[[\d,]+\]", "benchmark.sizes=[60,90]", path.read_text(encoding="utf-8")
+    )
     (public / path.name).write_text(of_tiny_pools)
     plan = read_plan(public / path.name)
     job = next(job for job in plan.jobs if not job.needs)

@@ -77,8 +77,10 @@ def make_papers() -> None:
     lines = (EXAMPLES / "library.bib").read_text("utf-8")
     Path("papers.bib").write_text(lines[: lines.index("\n@", len(lines) // 5) + 1], "utf-8")
     Path("new.bib").write_text(NEW, "utf-8")
-    Path("more.jsonl").write_text(json.dumps({"title": "Gardening with spades", "doi": "10.1/2"}) + "\n")
-    Path("draft.tex").write_text(DRAFT)
+    Path("more.jsonl").write_text(
+        json.dumps({"title": "Gardening with spades", "doi": "10.1/2"}) + "\n", encoding="utf-8"
+    )
+    Path("draft.tex").write_text(DRAFT, encoding="utf-8")
     Path("refs.bib").write_text(NEW, "utf-8")
 
 

@@ -178,7 +178,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def run(command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Runs `citerec COMMAND library=mine ...` beside a library of BIB: (exit code, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
-    Path("a.bib").write_text(BIB)
+    Path("a.bib").write_text(BIB, encoding="utf-8")
 
     def run_(name: str, *arguments: str) -> tuple[int, str, str]:
         return command(name, "library=mine", *arguments)
@@ -325,7 +325,8 @@ def test_what_was_filled_stays_until_the_source_has_its_own(
     Path("a.bib").write_text(
         BIB.replace("Graphs and their edges},", "Graphs and their edges},\n abstract = {Mine.},")
         .replace("Trees without leaves", "Another paper under this key")
-        .replace("Cells in water", "Cells in clear water")
+        .replace("Cells in water", "Cells in clear water"),
+        encoding="utf-8",
     )
     assert run("update")[0] == 0
     after = by_key()
@@ -334,7 +335,8 @@ def test_what_was_filled_stays_until_the_source_has_its_own(
     assert after["byPmid"].venue == "Journal of Graphs" and after["byTitle"] == filled["byTitle"]
     assert run("build", "overwrite=true")[0] == 0 and by_key()["byTitle"] == filled["byTitle"]
     Path("more.bib").write_text(
-        entry("again", "Speech: a study in parts", abstract="Short.", author="Di Fu", year=2004)
+        entry("again", "Speech: a study in parts", abstract="Short.", author="Di Fu", year=2004),
+        encoding="utf-8",
     )
     assert run("add", "source=more.bib")[0] == 0
     speech = by_key()["byTitle"]
@@ -349,7 +351,9 @@ def test_what_was_filled_stays_until_the_source_has_its_own(
 def test_a_doi_that_another_paper_has_is_not_filled(
     services: Services, run: Run, pauses: list[float]
 ) -> None:
-    Path("more.bib").write_text(entry("other", "An unrelated title here", doi="10.1000/speech", author="X Y"))
+    Path("more.bib").write_text(
+        entry("other", "An unrelated title here", doi="10.1000/speech", author="X Y"), encoding="utf-8"
+    )
     assert run("add", "source=more.bib")[0] == 0 and run("enrich", services.option, "yes=true")[0] == 0
     assert (by_key()["byTitle"].doi, by_key()["byTitle"].venue) == ("", "Journal of Graphs")
 
@@ -393,7 +397,8 @@ def test_contexts_stay(services: Services, run: Run, pauses: list[float]) -> Non
     Path("old.tex").write_text(
         "\\documentclass{article}\\begin{document}\\section{A}\n"
         "Many words say that we use graphs with edges \\cite{byDoi} for it.\n"
-        "\\bibliography{a}\\end{document}"
+        "\\bibliography{a}\\end{document}",
+        encoding="utf-8",
     )
     built = run("build", "source=a.bib", "contexts=old.tex", "model=bm25", "overwrite=true")
     assert built[0] == 0, built
@@ -550,7 +555,9 @@ def test_long_requests_are_split(services: Services, run: Run, pauses: list[floa
     long = "".join(
         entry(f"k{n}", f"Title {n} " + "of words " * 100, author="A B", year=2000) for n in range(9)
     )
-    Path("a.bib").write_text(long + entry("longest", "word " * 1000, author="A B", year=2000))
+    Path("a.bib").write_text(
+        long + entry("longest", "word " * 1000, author="A B", year=2000), encoding="utf-8"
+    )
     assert run("update", "force=true")[0] == 0
     assert run("enrich", services.option, "yes=true", "services=[openalex]")[0] == 0
     titles = [query["filter"].count("|") + 1 for _, query, *_ in services.asked]
@@ -638,8 +645,8 @@ def test_a_stopped_run_changes_nothing_and_goes_on(services: Services, run: Run,
     ],
 )
 def test_bad_input(run: Run, arguments: list[str], line: str) -> None:
-    Path("empty.jsonl").write_text("")
-    Path("bad.jsonl").write_text('{"id": "x"}\n')
+    Path("empty.jsonl").write_text("", encoding="utf-8")
+    Path("bad.jsonl").write_text('{"id": "x"}\n', encoding="utf-8")
     code, _, err = run("enrich", *arguments)
     assert code == 2 and err.splitlines()[-1].endswith(line)
 
@@ -653,7 +660,7 @@ def test_an_address_or_key_of_the_environment_is_checked(run: Run, monkeypatch: 
 
 
 def test_a_damaged_cache_is_named(run: Run, services: Services) -> None:
-    Path("mine/enrichment.sqlite").write_text("no database" * 99)
+    Path("mine/enrichment.sqlite").write_text("no database" * 99, encoding="utf-8")
     code, _, err = run("enrich", services.option, "yes=true")
     assert code == 2 and "mine/enrichment.sqlite: cannot be used" in err and "remove it" in err
 
@@ -778,7 +785,7 @@ def test_from_files(run: Run, tmp_path: Path) -> None:
         json.dumps({"corpusid": 5, "title": "Notes of a seminar", "year": 2007, "venue": "V"}),
         "{broken",
     ]
-    Path("works.jsonl").write_text("\n".join(lines))
+    Path("works.jsonl").write_text("\n".join(lines), encoding="utf-8")
     code, out, err = run("enrich", "from=works.jsonl")
     after = by_key()
     assert (code, after.keys()) == (0, before.keys()) and "works.jsonl: 1 record skipped" in err
@@ -793,7 +800,9 @@ def test_from_files(run: Run, tmp_path: Path) -> None:
 
 
 def test_from_another_library_or_bibliography(run: Run, command: Run) -> None:
-    Path("b.bib").write_text(entry("o", "Notes of a seminar", author="Hal Jay", year=2007, abstract=ABSTRACT))
+    Path("b.bib").write_text(
+        entry("o", "Notes of a seminar", author="Hal Jay", year=2007, abstract=ABSTRACT), encoding="utf-8"
+    )
     command("build", "library=other", "source=b.bib", "model=bm25")
     code, out, _ = run("enrich", "from=other", "format=json")
     found = json.loads(out[out.index("{") :])

@@ -63,8 +63,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a library of BIB that was completed from CSV."""
     folder, told = tmp_path_factory.mktemp("built"), io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(told):
-        Path("a.bib").write_text(BIB)
-        Path("watch.csv").write_text(f"\ufeff{CSV}")
+        Path("a.bib").write_text(BIB, encoding="utf-8")
+        Path("watch.csv").write_text(f"\ufeff{CSV}", encoding="utf-8")
         recommend.run(["build", "library=mine", "source=a.bib"])
         recommend.run(["enrich", "library=mine", "from=watch.csv"])
     line = "retracted: cells: Cells in water (Retraction Watch, 2011-03-04, doi:10.1000/notice)"
@@ -90,7 +90,7 @@ def test_retraction_watch(run: Run) -> None:
         "title": "its title",
     }
     assert "completed 0" in run("enrich", "library=mine", "from=watch.csv")[1]
-    Path("other.csv").write_text("RetractionNature,b\n1,2\n")
+    Path("other.csv").write_text("RetractionNature,b\n1,2\n", encoding="utf-8")
     code, _, err = run("enrich", "library=mine", "from=other.csv")
     assert (
         code == 2 and "from=other.csv: is not Retraction Watch's CSV file, as it has no column Title" in err
@@ -99,7 +99,9 @@ def test_retraction_watch(run: Run) -> None:
 
 def test_tables_of_papers_and_gzipped_ones(run: Run, tmp_path: Path) -> None:
     """A table is Retraction Watch's by its columns, not by its name."""
-    Path("own.bib").write_text("@article{a, title = {Graphs, and their edges}, doi = {10.1000/graphs}}")
+    Path("own.bib").write_text(
+        "@article{a, title = {Graphs, and their edges}, doi = {10.1000/graphs}}", encoding="utf-8"
+    )
     assert run("build", "library=fresh", "source=own.bib")[0] == 0
     with gzip.open("watch.csv.gz", "wt") as file:
         file.write(CSV.replace(",0,Retraction", f",{'9' * 5000},Retraction"))
@@ -107,7 +109,7 @@ def test_tables_of_papers_and_gzipped_ones(run: Run, tmp_path: Path) -> None:
     assert code == 0 and "retracted: a: Graphs, and their edges (Retraction Watch, 2010-02-06" in out
     abstract = "We study graphs, and count the edges that each of their vertices has in all of them."
     Path("table.csv").write_text(
-        f'title,doi,abstract\n"Graphs, and their edges",10.1000/graphs,"{abstract}"\n'
+        f'title,doi,abstract\n"Graphs, and their edges",10.1000/graphs,"{abstract}"\n', encoding="utf-8"
     )
     assert "completed 1: 1 abstract" in run("enrich", "library=fresh", "from=table.csv")[1]
 
@@ -131,10 +133,13 @@ def test_check(run: Run, library: bool) -> None:
     Path("paper.tex").write_text(
         "\\documentclass{article}\\begin{document}\n"
         "Some \\cite{own, title} and \\cite{cells, speech}.\n"
-        "\\bibliography{own}\\end{document}"
+        "\\bibliography{own}\\end{document}",
+        encoding="utf-8",
     )
     entries = BIB.replace("{graphs,", "{own,").split("@article{cells")
-    Path("own.bib").write_text(f"{entries[0]}@article{{title{BIB.split('@article{title')[1]}")
+    Path("own.bib").write_text(
+        f"{entries[0]}@article{{title{BIB.split('@article{title')[1]}", encoding="utf-8"
+    )
     code, out, _ = run("check", "paper.tex", "strict=true", *(["library=mine"] if library else []))
     lines = [line for line in out.splitlines() if " was retracted" in line]
     of_library = [

@@ -27,7 +27,7 @@ FLAGS = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
 
 
 def content(path: Path) -> Any:
-    return json.loads(path.read_text())
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def write(

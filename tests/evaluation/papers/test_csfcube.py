@@ -31,7 +31,7 @@ FOLDS = ("fold1_dev", "fold2_dev", "fold1_test", "fold2_test")
 
 
 def write(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps(content), encoding="utf-8")
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def cube(tmp_path: Path) -> Path:
 
 def change(path: Path, **values: Any) -> None:
     """Replace values of a JSON object in a file; None removes a key."""
-    content = json.loads(path.read_text()) | values
+    content = json.loads(path.read_text(encoding="utf-8")) | values
     write(path, {key: value for key, value in content.items() if value is not None})
 
 
@@ -221,11 +221,11 @@ def test_a_retriever_ranks_by_the_whole_abstract_or_the_facet(
 
 
 def test_queries_without_text_to_search_are_named(cube: Path, abstracts: Path) -> None:
-    texts = abstracts.read_text()
-    abstracts.write_text(texts.replace("objective_label", "method_label"))
+    texts = abstracts.read_text(encoding="utf-8")
+    abstracts.write_text(texts.replace("objective_label", "method_label"), encoding="utf-8")
     with pytest.raises(InputError, match=r"background: no sentences with this label .* in q1, q2"):
         run(cube, make=BM25, query="facet")
-    abstracts.write_text(texts)
+    abstracts.write_text(texts, encoding="utf-8")
     abstracts.unlink()
     with pytest.raises(InputError, match=r"no abstracts-csfcube-preds\.jsonl"):
         run(cube, make=BM25)

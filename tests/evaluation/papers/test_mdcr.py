@@ -226,7 +226,9 @@ def test_a_retriever_scores_the_pairs_of_the_pools(
 def test_an_encoder_encodes_queries_like_papers(texts: Path, tmp_path: Path, tiny_bert: Path) -> None:
     config = ArticleConfig("tiny", path=str(tiny_bert), max_tokens=32, query=("title", "context"))
     twin = {"paper_id": "a", "title": TITLES["q"], "abstract": f"{TITLES['q']}."}
-    texts.write_text(json.dumps(twin) + "\n" + texts.read_text())  # the first record of a paper wins
+    texts.write_text(
+        json.dumps(twin) + "\n" + texts.read_text(encoding="utf-8"), encoding="utf-8"
+    )  # the first record of a paper wins
     retriever = ArticleRetriever(ArticleEncoder.pretrained(config), "float32")
     benchmark = MDCR(file=texts.with_name("mdcr.json"), cache_dir=tmp_path, index_dir=tmp_path / "index")
     benchmark.run(tmp_path / "out", Provenance(), lambda: retriever)
@@ -249,8 +251,10 @@ def test_an_encoder_encodes_queries_like_papers(texts: Path, tmp_path: Path, tin
     ],
 )
 def test_unusable_texts_are_named(texts: Path, tmp_path: Path, line: str | None, message: str) -> None:
-    others = [] if line is None or "neither" not in message else texts.read_text().splitlines()
-    texts.write_text("\n".join([line or "", *others]))
+    others = (
+        [] if line is None or "neither" not in message else texts.read_text(encoding="utf-8").splitlines()
+    )
+    texts.write_text("\n".join([line or "", *others]), encoding="utf-8")
     if line is None:
         texts.unlink()
     with pytest.raises(InputError, match=message) as error:

@@ -69,13 +69,13 @@ def collection(tmp_path: Path) -> Collection:
 
 def write_vectors(path: Path, vectors: dict[str, Any]) -> Path:
     lines = [json.dumps({"paper_id": paper, "embedding": vector}) for paper, vector in vectors.items()]
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 
 def official(qrel: Path, vectors: Vectors) -> dict[str, float]:
     """Measure a task like the official script: rounded distances as a run, evaluated by trec_eval."""
-    with qrel.open() as file:
+    with qrel.open(encoding="utf-8") as file:
         judged = pytrec_eval.parse_qrel(file)
     lines = []
     for query, pool in judged.items():

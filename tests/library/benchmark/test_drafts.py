@@ -278,7 +278,7 @@ def test_numbers_are_those_by_hand(folder: Path, tmp_path: Path, model: str) -> 
             sources = {"paper": tuple(bib for of in bibs.values() for bib in of)}
         elif protocol == "titles":
             for name, (bib,) in bibs.items():
-                keys = re.findall(r"@article\{(\w+)", Path(bib).read_text())
+                keys = re.findall(r"@article\{(\w+)", Path(bib).read_text(encoding="utf-8"))
                 (tmp_path / f"{name}.bib").write_text(bibtex(keys, abstracts=False))
             sources = {name: (str(tmp_path / f"{name}.bib"),) for name in MAINS}
         else:

@@ -102,7 +102,10 @@ def test_unknown_papers_cannot_be_excluded(bib: Path, run: Run) -> None:
 def test_a_model_of_other_words_is_refused(bib: Path, run: Run) -> None:
     shutil.copytree(BUILT_IN, "model")
     about = Path("model/static/about.json")
-    about.write_text(json.dumps(json.loads(about.read_text()) | {"tokenizer": "reference"}))
+    about.write_text(
+        json.dumps(json.loads(about.read_text(encoding="utf-8")) | {"tokenizer": "reference"}),
+        encoding="utf-8",
+    )
     code, _, err = run("build", "source=a.bib", "model=model", "overwrite=true")
     assert code == 2 and "model: was trained on texts split into words in another way" in err
 
@@ -154,15 +157,16 @@ def test_remove_and_update(bib: Path, run: Run) -> None:
     assert papers() == {"key:three": "Graphs"}
     assert run("update")[1] == "mine: nothing has changed; 1 paper\n"
     bib.write_text(
-        entry("one", "Parsing trees", year=2001) + entry("three", "Graphs again") + entry("four", "Poems")
+        entry("one", "Parsing trees", year=2001) + entry("three", "Graphs again") + entry("four", "Poems"),
+        encoding="utf-8",
     )
     assert run("update")[1] == "mine: 1 added, 0 removed, 1 replaced; 2 papers\n"
     assert papers() == {"key:three": "Graphs again", "key:four": "Poems"}
-    bib.write_text(entry("four", "Poems") + "\n")
+    bib.write_text(entry("four", "Poems") + "\n", encoding="utf-8")
     assert run("update", "force=true")[1] == "mine: 0 added, 1 removed, 0 replaced; 1 paper\n"
-    bib.write_text(entry("four", "Poems"))
+    bib.write_text(entry("four", "Poems"), encoding="utf-8")
     assert run("update")[1] == "mine: nothing has changed; 1 paper\n"
-    bib.write_text(entry("four", "Poems") + entry("one", "Parsing trees", year=2001))
+    bib.write_text(entry("four", "Poems") + entry("one", "Parsing trees", year=2001), encoding="utf-8")
     assert run("add", "source=a.bib")[1] == "mine: 1 added, 0 completed; 2 papers\n"  # despite its removal
     assert Library.open("mine").manifest.removed == ["doi:10.1000/two"]
     code, _, err = run("remove", "id=[one,four]")
@@ -190,9 +194,9 @@ def test_a_source_that_lost_many_papers_needs_force(bib: Path, run: Run) -> None
 
 def test_a_library_built_again_from_sources_that_lost_many_papers_needs_force(bib: Path, run: Run) -> None:
     entries = [entry(f"k{number}", f"Title {number}", year=2000 + number) for number in range(10)]
-    bib.write_text("".join(entries))
+    bib.write_text("".join(entries), encoding="utf-8")
     assert run("build", "source=a.bib", "overwrite=true", "model=bm25")[0] == 0
-    bib.write_text("".join(entries[:3]) + "@article{k3, ti")
+    bib.write_text("".join(entries[:3]) + "@article{k3, ti", encoding="utf-8")
     line = f"error: mine: 7 of 10 papers would be removed, since {bib} changed; check that it is complete, "
     assert run("build", "overwrite=true")[::2] == (2, line + "then confirm with force=true\n")
     assert len(papers()) == 10
@@ -250,7 +254,9 @@ def test_an_updated_library_equals_a_new_one(bib: Path, run: Run) -> None:
     more = bib.with_name("more.bib")
     more.write_text(entry("two", "Speech", doi="10.1000/two", abstract="Sound.") + entry("four", "Poems"))
     run("add", "source=more.bib")
-    bib.write_text(entry("three", "Graphs!", year=2004) + entry("two", "Speech", doi="10.1000/two"))
+    bib.write_text(
+        entry("three", "Graphs!", year=2004) + entry("two", "Speech", doi="10.1000/two"), encoding="utf-8"
+    )
     run("update", "force=true")
     updated = sorted(papers_of(Library.open("mine")))
     run("build", "source=[a.bib,more.bib]", "model=bm25", "overwrite=true")
@@ -274,9 +280,9 @@ def test_a_library_is_built_again_from_what_it_knows(
 ) -> None:
     Recommender.open("mine").add([LibraryPaper("key:web", title="From the web")])
     manifest = Path("mine/library.json")
-    former = json.loads(manifest.read_text())
+    former = json.loads(manifest.read_text(encoding="utf-8"))
     del former["ranker"]
-    manifest.write_text(json.dumps(former))
+    manifest.write_text(json.dumps(former), encoding="utf-8")
     everything = papers()
     assert len(everything) == 4 and run("build", "overwrite=true")[0] == 0
     library = Library.open("mine")

@@ -38,7 +38,7 @@ def run(folder: Path, command: Run) -> Run:
 
 @pytest.mark.slow
 def test_a_file_is_asked_without_building(run: Run, folder: Path) -> None:
-    Path("papers.bib").write_text(entries("Parsing trees", "Graphs of words"))
+    Path("papers.bib").write_text(entries("Parsing trees", "Graphs of words"), encoding="utf-8")
     assert (
         run("ask", "papers.bib", "trees are parsed [CITE]", "k=1", "format=cite")[1]
         == "\\cite{Parsingtrees}\n"
@@ -48,12 +48,12 @@ def test_a_file_is_asked_without_building(run: Run, folder: Path) -> None:
     made = (cached / "library.json").stat().st_mtime_ns
     assert run("search", "papers.bib", "graphs", "words", "format=cite")[1] == "\\cite{Graphsofwords}\n"
     assert (cached / "library.json").stat().st_mtime_ns == made, "an unchanged file is not read again"
-    Path("papers.bib").write_text(entries("Songs of birds"))
+    Path("papers.bib").write_text(entries("Songs of birds"), encoding="utf-8")
     assert run("search", "papers.bib", "birds", "format=cite")[1] == "\\cite{Songsofbirds}\n"
     assert run("search", "library=papers.bib", "graphs")[2] == "papers.bib: no paper has these words\n"
     (Library.open(cached).folder / "metadata.arrow").write_bytes(b"damage")
     assert run("search", "papers.bib", "birds", "format=cite")[1] == "\\cite{Songsofbirds}\n"
-    Path("papers.bib").write_text("")
+    Path("papers.bib").write_text("", encoding="utf-8")
     code, out, err = run("search", "papers.bib", "birds")
     assert (code, out) == (2, "") and err == f"error: {Path('papers.bib').resolve()}: is empty\n"
 
@@ -73,7 +73,7 @@ def test_the_least_recently_used_libraries_leave(folder: Path, monkeypatch: pyte
     monkeypatch.setattr(temporary, "MOST", 2)
     names = ["a.bib", "b.bib", "c.bib"]
     for name in names:
-        Path(name).write_text(entries("A title"))
+        Path(name).write_text(entries("A title"), encoding="utf-8")
     first, second = map(library_folder, names[:2])
     os.utime(second / "library.lock", (1, 1))
     assert library_folder("a.bib") == first and second.exists()
@@ -127,7 +127,7 @@ def test_without_a_library_what_is_nearby_is_named(
 
 
 def test_the_library_to_build_is_the_first_argument(run: Run) -> None:
-    Path("a.bib").write_text(entries("A title"))
+    Path("a.bib").write_text(entries("A title"), encoding="utf-8")
     assert run("build", "mine", "source=a.bib", "model=bm25")[1].startswith("mine: 1 paper, ")
     assert run("build", "mine", "overwrite=true")[1].startswith("mine: 1 paper, ")
     assert run("build", "a.bib", "source=a.bib")[2] == "error: library=a.bib: is a file; name a folder\n"
@@ -155,7 +155,7 @@ def test_the_command_alone_says_how_to_go_on(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_an_interrupt_leaves_nothing_half_built(folder: Path) -> None:
-    Path("a.bib").write_text(entries(*(f"Title {number}" for number in range(3000))))
+    Path("a.bib").write_text(entries(*(f"Title {number}" for number in range(3000))), encoding="utf-8")
     command = [sys.executable, "-m", "citerec", "search", "a.bib", "title"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:

@@ -55,7 +55,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def write(path: str, *found: str) -> Path:
-    Path(path).write_text(entries(*found))
+    Path(path).write_text(entries(*found), encoding="utf-8")
     return Path(path)
 
 
@@ -106,7 +106,7 @@ def test_a_file_that_is_half_written_or_gone_is_waited_for(
     make("a.bib")
     with watching("mine"):
         wait_for(lambda: len(titles()) == 10)
-        Path("a.bib").write_text("@misc{half, ti")
+        Path("a.bib").write_text("@misc{half, ti", encoding="utf-8")
         wait_for(lambda: "a.bib: has no usable paper" in caplog.text)
         write("a.bib", "Number 1")
         wait_for(lambda: "9 of 10 papers would be removed" in caplog.text)

@@ -70,7 +70,7 @@ def run(command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Runs `citerec check ...` beside draft.tex: (exit code, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
     for name, text in {"refs.bib": BIB, "draft.tex": TEX, "part.tex": PART}.items():
-        Path(name).write_text(text)
+        Path(name).write_text(text, encoding="utf-8")
 
     def run_(*arguments: str) -> tuple[int, str, str]:
         return command("check", *arguments)
@@ -128,21 +128,23 @@ def test_markdown(run: Run, ends: str) -> None:
         "As @lee2020 and [see @nobody; @inJson; @fig:one] say, `@code` (https://x.org/@name) [@?].\n"
     )
     Path("draft.md").write_bytes(text.replace("\n", ends).encode())
-    Path("more.json").write_text('[{"id": "inJson", "title": "T"}]')
+    Path("more.json").write_text('[{"id": "inJson", "title": "T"}]', encoding="utf-8")
     lines = run("draft.md")[1].splitlines()
     assert lines[0] == "draft.md:6: nobody is unknown in refs.bib or more.json"
     assert [line for line in lines if "unused" in line or "mentioned" in line or "draft.md:" in line] == [
         lines[0],
         lines[-1],
     ]
-    Path("draft.md").write_text("---\nbibliography: refs.bib\nnocite: '@*'\n---\nAs @lee2020 says.\n")
+    Path("draft.md").write_text(
+        "---\nbibliography: refs.bib\nnocite: '@*'\n---\nAs @lee2020 says.\n", encoding="utf-8"
+    )
     assert "never cited" not in run("draft.md")[1]
 
 
 def test_many_uncited_entries_are_counted(run: Run) -> None:
     entries = [f"@article{{x{n}, title = {{Title number {n} of many}}, year = 2000}}" for n in range(30)]
-    Path("refs.bib").write_text("\n".join(entries))
-    Path("draft.tex").write_text("\\documentclass{article}\\cite{x1}\\bibliography{refs}")
+    Path("refs.bib").write_text("\n".join(entries), encoding="utf-8")
+    Path("draft.tex").write_text("\\documentclass{article}\\cite{x1}\\bibliography{refs}", encoding="utf-8")
     out = run("draft.tex")[1]
     assert out.count("is never cited") == 10 and "refs.bib: 19 more are never cited" in out
     code, out, _ = run("draft.tex", "format=json", "strict=true")
@@ -152,7 +154,8 @@ def test_many_uncited_entries_are_counted(run: Run) -> None:
 def test_a_printed_bibliography(run: Run) -> None:
     Path("draft.tex").write_text(
         "\\documentclass{article}\\begin{document}\\cite{a,b}\n"
-        "\\begin{thebibliography}{1}\\bibitem{a} A. Lee. Title.\\end{thebibliography}\\end{document}"
+        "\\begin{thebibliography}{1}\\bibitem{a} A. Lee. Title.\\end{thebibliography}\\end{document}",
+        encoding="utf-8",
     )
     assert run("draft.tex")[1].startswith("draft.tex:1: b is unknown in its bibliography\n")
 
@@ -231,7 +234,7 @@ def test_drafts_of_several_files(name: str, run: Run) -> None:
         Path(file).parent.mkdir(exist_ok=True)
         if file.endswith(".bib") and "@" not in text:
             text = "".join(f"@misc{{{key}, title={{A paper on {key}}}}}\n" for key in text.split())
-        Path(file).write_text(text)
+        Path(file).write_text(text, encoding="utf-8")
     out = run(next(iter(files)))[1].splitlines()
     found = [line for line in out[:-1] if not line.startswith("note: ")]
     assert [" ".join(line.split()[:2]) for line in found] == expected
@@ -239,20 +242,22 @@ def test_drafts_of_several_files(name: str, run: Run) -> None:
 
 
 def test_which_bib_files(run: Run) -> None:
-    Path("draft.tex").write_text("\\cite{lee2020}\\cite{other}\\bibliography{refs}")
-    Path("other.bib").write_text("@misc{other, title={Another paper}}")
+    Path("draft.tex").write_text("\\cite{lee2020}\\cite{other}\\bibliography{refs}", encoding="utf-8")
+    Path("other.bib").write_text("@misc{other, title={Another paper}}", encoding="utf-8")
     assert "other is unknown in refs.bib" in run("draft.tex")[1]
     assert "lee2020 is unknown in other.bib" in run("draft.tex", "bib=other.bib")[1]
     assert "unknown" not in run("draft.tex", "bib=[refs.bib,other.bib]")[1]
     assert run("draft.tex", "bib=gone.bib")[::2] == (2, "error: bib=gone.bib: no such file\n")
-    Path("empty.bib").write_text("")
+    Path("empty.bib").write_text("", encoding="utf-8")
     assert "note: empty.bib has no entries\n" in run("draft.tex", "bib=[refs.bib,empty.bib]")[1]
 
 
 def test_yearly_reports_are_different_papers(run: Run) -> None:
     report = "@techreport{r%d, title={Report on the Forests of Finland}, author={{Forest Office}}, year=%d}\n"
-    Path("refs.bib").write_text("".join(report % (year, year) for year in (2018, 2019, 2020)))
-    Path("draft.tex").write_text("\\cite{r2018,r2019}\\cite{r2020}\\bibliography{refs}")
+    Path("refs.bib").write_text(
+        "".join(report % (year, year) for year in (2018, 2019, 2020)), encoding="utf-8"
+    )
+    Path("draft.tex").write_text("\\cite{r2018,r2019}\\cite{r2020}\\bibliography{refs}", encoding="utf-8")
     assert run("draft.tex")[1] == "draft.tex: cites 3 keys; 0 findings\n"
 
 
@@ -268,7 +273,7 @@ def test_yearly_reports_are_different_papers(run: Run) -> None:
 )
 def test_bad_input(run: Run, text: str, line: str) -> None:
     Path("refs.bib").unlink()
-    Path("draft.tex").write_text(text)
+    Path("draft.tex").write_text(text, encoding="utf-8")
     code, _, err = run("draft.tex")
     assert code == 2 and line in err
     assert run("missing.tex")[::2] == (2, f"error: {Path('missing.tex').resolve()}: no such file\n")

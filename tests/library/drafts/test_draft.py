@@ -717,7 +717,9 @@ def test_copies_are_complete(project: Path, recommender: Recommender, fill: str,
 def test_bibliographies_found_by_name_are_named_where_the_copy_has_them(
     project: Path, recommender: Recommender, fill: str, named: str, copied: str
 ) -> None:
-    project.write_text(project.read_text().replace(r"\bibliography{refs}", named))
+    project.write_text(
+        project.read_text(encoding="utf-8").replace(r"\bibliography{refs}", named), encoding="utf-8"
+    )
     (project.parent / "more.bib").write_text("@misc{more, title={More}}\n")
     target = project.parent.parent / fill
     run(recommender, tex=str(project), fill=str(target))

@@ -154,7 +154,7 @@ def test_columns_of_full_texts_are_nan_for_papers_without_one(mine: Recommender)
 
 
 def test_without_full_texts_nothing_changes(bibliography: Path) -> None:
-    text = bibliography.read_text()
+    text = bibliography.read_text(encoding="utf-8")
     (bibliography.parent / "plain.bib").write_text(text.replace("file=", "note="))
     run(["build", "library=plain", "source=plain.bib"])
     retriever = Library.open("plain").retriever
@@ -171,7 +171,10 @@ def test_the_library_is_followed(output: Output, bibliography: Path) -> None:
     with pytest.raises(InputError, match="key=made1: no paper"):
         Recommender.open("mine").passages("some words", "made1")
     bibliography.write_text(
-        "\n".join(line for line in bibliography.read_text().splitlines() if "made0" not in line)
+        "\n".join(
+            line for line in bibliography.read_text(encoding="utf-8").splitlines() if "made0" not in line
+        ),
+        encoding="utf-8",
     )
     run(["update", "library=mine", "force=true"])
     assert "full texts: 1 paper, " in output()

@@ -242,7 +242,7 @@ def test_a_sentence_of_a_full_text_links_to_its_page_and_a_retraction_is_told(
     entry = (
         f"@article{{{made.key}, title={{RETRACTED: {made.title}}}, year={{2020}}, file={{:pdfs/1.pdf:PDF}}}}"
     )
-    Path("papers.bib").write_text(entry)
+    Path("papers.bib").write_text(entry, encoding="utf-8")
     run(["build", "library=mine", "source=papers.bib", "fulltext=true"])
     sentence = paper_made(1).sections[2][1][0].split(". ")[1]
     with serving(Recommender.open("mine")) as url:

@@ -396,7 +396,7 @@ def test_items_of_another_shape_are_left_out(home: Path) -> None:
 def test_a_library_follows_zotero(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Papers that are trashed, changed or deleted are so after an update, whether Zotero runs or not."""
     monkeypatch.chdir(home)
-    Path("a.bib").write_text("@misc{own, title = {Of the file}}")
+    Path("a.bib").write_text("@misc{own, title = {Of the file}}", encoding="utf-8")
     build(BuildSettings(library="mine", source=("a.bib",), model="bm25"))
     zotero = Zotero(copy.deepcopy(ITEMS[:3]), COLLECTIONS)
     with zotero.running(home):
