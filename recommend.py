@@ -92,7 +92,8 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
         key = option.partition("=")[0]
         if "=" in option and key != "library" and get_close_matches(key, ["library"], 1, 0.7):
             raise InputError(f"{key}: there is no such option; did you mean library?")
-    drafts = [option for option in options if name in ("ask", "draft", "check") and is_draft(option)]
+    takes_drafts = name in ("ask", "draft", "check")
+    drafts = [option for option in options if takes_drafts and "=" not in option and is_draft(option)]
     if name == "ask" and drafts:
         raise InputError(f"{drafts[0]} is a draft; its missing citations: citerec draft LIBRARY {drafts[0]}")
     if any(option in HELP or _LIBRARY.match(option) for option in options):

@@ -173,7 +173,8 @@ def field_notes(kind: type) -> dict[str, str]:
     for part in dataclasses.fields(kind):
         choices = " | ".join(part.metadata.get("choices") or ())
         notes[part.name] = own.get(part.name, choices)
-        for inner in (hint := hints[part.name], *get_args(hint)):  # X, or the X of X | None
+        # X, or the X of X | None, or of a _target_ with its options.
+        for inner in (hint := hints[part.name], *get_args(hint), part.metadata.get("options")):
             if dataclasses.is_dataclass(inner) and isinstance(inner, type):
                 notes[part.name] = own.get(part.name) or (inner.__doc__ or "").partition("\n")[0].rstrip(".")
                 notes |= {f"{part.name}.{key}": note for key, note in field_notes(inner).items()}

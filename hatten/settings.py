@@ -140,6 +140,8 @@ def mining_of(**options: Any) -> Callable[[], dict[str, Any]]:
 
 
 MINER = "citerec.hatten.training.mining.Miner"
+MINED = {"options": MiningSettings}
+"""Where the help finds what mining's options do."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,7 @@ class EncoderTraining(Settings):
     batch: EncoderBatchSettings = field(default_factory=EncoderBatchSettings)
     validation: EncoderValidationSettings = field(default_factory=EncoderValidationSettings)
     schedule: EncoderRateSettings = field(default_factory=EncoderRateSettings)
-    mining: dict[str, Any] = field(default_factory=mining_of())
+    mining: dict[str, Any] = field(default_factory=mining_of(), metadata=MINED)
     """_target_ and options of what mines: citerec.hatten.training.mining.Miner (depth, queries, papers,
     first, skip, positives) or your own"""
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
@@ -268,7 +270,7 @@ class HAttenSettings(WordsSettings, EncoderTraining):
     batch: EncoderBatchSettings = field(
         default_factory=lambda: EncoderBatchSettings(64, mined=3, random=1, steps_per_round=500)
     )
-    mining: dict[str, Any] = field(default_factory=mining_of(first="bm25", positives=True))
+    mining: dict[str, Any] = field(default_factory=mining_of(first="bm25", positives=True), metadata=MINED)
     schedule: EncoderRateSettings = field(default_factory=lambda: EncoderRateSettings(20, "linear"))
 
     gone: ClassVar[Mapping[str, Any]] = {
@@ -315,7 +317,7 @@ class FastHAttenSettings(HAttenSettings):
     cached_negatives: bool = True
     """reuse the two levels' vectors of mined and random papers from the last encoding of all papers, with a
     fresh mean path: many more negatives at the same cost"""
-    mining: dict[str, Any] = field(default_factory=mining_of())
+    mining: dict[str, Any] = field(default_factory=mining_of(), metadata=MINED)
     schedule: EncoderRateSettings = field(
         default_factory=lambda: EncoderRateSettings(20, "linear", vectors=0.67, mean_only_rounds=4)
     )
@@ -384,7 +386,7 @@ class BiEncoderSettings(FineTuningSettings, EncoderTraining):
             32, random=0, contexts_per_paper=1, steps_per_round=100
         )
     )
-    mining: dict[str, Any] = field(default_factory=mining_of(depth=50, papers=3000))
+    mining: dict[str, Any] = field(default_factory=mining_of(depth=50, papers=3000), metadata=MINED)
     """a sample of the papers: encoding all would take longer than training"""
     validation: EncoderValidationSettings = field(
         default_factory=lambda: EncoderValidationSettings(queries=400, papers=3000, depth=1000)

@@ -1,6 +1,6 @@
 """Simulate writing: ask for each citation when its author added it, by the git history of public drafts.
 
-    python reproduce/writing.py reproduce/writing.yaml FOLDER
+    python reproduce/writing.py reproduce/lists/writing.yaml FOLDER
 
 At a commit that adds a citation, the passage is asked with all that the commit before knew: the citations of
 the draft, and the papers of its .bib file; if the paper came into that file later, the papers of its last

@@ -8,6 +8,7 @@ import gc
 import importlib
 import json
 import logging
+import os
 import re
 import runpy
 import shutil
@@ -51,6 +52,12 @@ hypothesis.settings.load_profile("quick")
 def pytest_xdist_auto_num_workers() -> int:
     """One worker more than there are cores: tests also wait, for processes, browsers and clocks."""
     return cores() + 1
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_encoding_warnings_in_commands() -> None:
+    """Warn of missing encodings in this process, not in the output of commands that tests run."""
+    os.environ.pop("PYTHONWARNDEFAULTENCODING", None)
 
 
 def pytest_collection() -> None:

@@ -49,6 +49,8 @@ def compose_option(entry: str, group: str, option: str) -> DictConfig | None:
     if group == "recipe":  # named EXPERIMENT-MODEL and selected by both
         experiment, _, model = option.partition("-")
         return compose_entry("train", f"experiment={experiment}", f"model={model}")
+    if group == "splitting":
+        return compose_entry("train", "data=papers", f"splitting@data.splitting={option}")
     known = {key.partition("@")[0] for key in compose_entry(entry).hydra.runtime.choices}
     if group not in known:
         return None

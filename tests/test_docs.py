@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from citerec.evaluation.benchmarks.papers.build_mdcr import MdcrSettings
 from citerec.evaluation.comparison import CompareSettings
 from citerec.evaluation.publish import PublishSettings
 from citerec.evaluation.results.page import ResultsSettings
+from citerec.hatten.settings import MiningSettings
 from citerec.hatten.static.compress import CompressSettings
 from citerec.recommend import COMMANDS as LIBRARY
 from citerec.rerank.cross_encoder.export import NetworksSettings
@@ -151,6 +153,7 @@ def check_command(words: list[str]) -> None:
     if name in SETTINGS:
         kind: Any = SETTINGS[name]
         named = not hasattr(kind, "asks") or any(word.startswith("library=") for word in arguments)
+        named |= name in ("check", "references", "report")  # of a draft or a file
         if not named and "=" not in arguments[0]:
             arguments[0] = f"library={arguments[0]}"
         if len(words) == size + len(arguments):
@@ -200,7 +203,7 @@ def known_keys() -> set[str]:
             chosen.append(["data=papers", "splitting@data.splitting=year_shares"])
         for overrides in chosen:
             found |= set(keys(OmegaConf.to_container(compose_config(entry, overrides))))
-    return found
+    return found | {f"model.mining.{part.name}" for part in fields(MiningSettings)}
 
 
 @pytest.mark.slow

@@ -36,6 +36,7 @@ QUESTIONS = {
     "read PDFs": "write/fulltexts",
     "missing abstracts": "write/enrich",
     "retracted papers": "write/enrich",
+    "is a reference invented": "write/references",
     "damaged library": "write/safety",
     "How many papers can a library hold?": "write/safety",
     "how good is the built-in model": "write/model",

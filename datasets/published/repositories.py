@@ -55,7 +55,10 @@ def _git(folder: Path, *arguments: str) -> None:
     """Run git in a folder. Raises InputError with its last line of output if it fails."""
     quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1", "LC_ALL": "C"}
     command = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
-    done = subprocess.run(command, cwd=folder, env={**os.environ, **quiet}, capture_output=True, text=True)
+    env = {**os.environ, **quiet}
+    done = subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, encoding="utf-8", errors="replace"
+    )
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no reason given"]
         raise InputError(f"git {arguments[0]}: {lines[-1]}")

@@ -64,7 +64,7 @@ def test_keys_in_a_caption_with_a_short_form_and_in_columns(tmp_path: Path) -> N
         "\\begin{table}\\caption[short]\n{Long words \\cite{\uf000a}.}"
         "\n\\begin{tabular}{|l|p{3cm}|}one & two \\cite{\uf000b}\\end{tabular}\\end{table}\\end{document}"
     )
-    paragraphs, _ = LATEX.paragraphs(LATEX.read(path, Inputs(Path.read_text)).text)
+    paragraphs, _ = LATEX.paragraphs(LATEX.read(path, Inputs(lambda file: file.read_text("utf-8"))).text)
     text = " ".join(part.text for part in paragraphs)
     assert "Long words [1]." in text and "one two [2]" in " ".join(text.split())
     assert "3cm" not in text and "|" not in text
