@@ -10,6 +10,7 @@ from html import escape
 from statistics import median
 from typing import Any
 
+from citerec.base.errors import count_noun
 from citerec.base.files import expand_user
 from citerec.formats.bibliography.paper import is_preprint, terminal_text
 from citerec.formats.names import surname
@@ -113,13 +114,17 @@ def could_go(places: Mapping[str, set[tuple[str, int]]], count: int) -> list[str
 
 def _numbers(content: Mapping[str, Any]) -> Iterator[str]:
     def share(name: str, noun: str) -> str:
-        return f"{content[name]:,} {noun} ({content[name] / max(content['references'], 1):.0%})"
+        return f"{noun} ({content[name] / max(content['references'], 1):.0%})"
 
-    references, citations = (f"{content[name]:,} {name}" for name in ("references", "citations"))
-    yield f"{references} in {citations}; {share('own', 'own works')}"
-    yield f"{share('preprints', 'preprints')}, {share('without_doi', 'without DOI')}"
+    def count(name: str, noun: str) -> str:
+        return count_noun(content[name], noun)
+
+    references, citations = count("references", "reference"), count("citations", "citation")
+    yield f"{references} in {citations}; {share('own', count('own', 'own work'))}"
+    without = f"{content['without_doi']:,} without DOI"
+    yield f"{share('preprints', count('preprints', 'preprint'))}, {share('without_doi', without)}"
     if content["median_year"]:
-        recent = share("recent", f"of the last {RECENT} years")
+        recent = share("recent", f"{content['recent']:,} of the last {RECENT} years")
         yield f"median year {content['median_year']}, oldest {content['oldest']}, {recent}"
     yield ", ".join(f"{count:,} {answer}" for answer, count in sorted(content["answers"].items()))
     if content["venues"]:
