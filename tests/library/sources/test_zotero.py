@@ -356,7 +356,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
             "is not an answer of Zotero's",
         ),
         (
-            b"HTTP/1.1 200 OK\r\nTotal-Results: 9\r\nContent-Length: 25\r\n\r\n"
+            b"HTTP/1.1 200 OK\r\nTotal-Results: 9\r\nConnection: close\r\nContent-Length: 25\r\n\r\n"
             + b'[{"data": {"key": "A"}} ]',
             "is not an answer of Zotero's (the same objects again)",
         ),
