@@ -182,8 +182,10 @@ class NetworkRetriever(Retriever):
         return [read[text] for text in texts]
 
     def reads(self, queries: Queries) -> NDArray[np.bool_]:
-        """Whether the encoder knows the scripts of queries [Q]: its subwords are more than single letters, or it
-        is made for several languages, some of which write a word with one."""
+        """Whether the encoder knows the scripts of queries [Q]: its subwords are more than single letters.
+
+        One for several languages knows all, some of which write a word with a letter.
+        """
         if self.networks.means:
             return np.ones(len(queries), np.bool_)
         texts = [strip_markers(text) for text in queries.texts("context")]
