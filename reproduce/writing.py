@@ -143,7 +143,7 @@ def ask(added: Added, library: Library, recommenders: dict[str, Recommender]) ->
         if command == "ask":
             request = Request(Query(added.place.context, draft.title, draft.abstract), filters)
         else:
-            request = place_request(draft, added.place, cited, None, citing_passages(draft, cited))
+            request = place_request(draft, added.place, cited, citing_passages(draft, cited))
             beside = {*request.filters.exclude} - {target}
             request = replace(request, filters=replace(filters, exclude=sorted(together | beside)))
         ranking = recommenders[model].ranked(request, DEPTH).ids[:DEPTH]

@@ -184,7 +184,7 @@ def find_cited(draft: Draft, library: Library) -> tuple[Draft, dict[str, str]]:
     The returned draft cites these by their titles there, so that they are found in any library, even if the
     draft's own entry lacks its title.
     """
-    ids, _ = known_papers(draft, library)
+    ids = known_papers(draft, library)
     titles = {key: library.corpus.titles[library.corpus.paper_row(paper)] for key, paper in ids.items()}
     return replace(draft, cited={key: Reference(title=title) for key, title in titles.items()}), ids
 

@@ -248,8 +248,9 @@ def _answer(
     prior: papers that the draft cites elsewhere come earlier (`add_prior`).
     """
     library = recommender.library
-    ids, own = known_papers(draft, library)
+    ids = known_papers(draft, library)
     passages, ranks = citing_passages(draft, ids), Ranks()
+    everywhere = count_citations(draft, ids, library) if prior else Counter[int]()
     for start in range(0, len(asked), BATCH):
         batch = asked[start : start + BATCH]
         requests = []
@@ -259,15 +260,16 @@ def _answer(
             if command == ASK:
                 requests.append(Request(Query(place.context, draft.title, draft.abstract)))
             elif command == DRAFT:
-                requests.append(place_request(draft, place, papers, own, passages))
+                requests.append(place_request(draft, place, papers, passages))
             else:
-                requests.append(_written_request(draft, place, papers, own, ids))
+                requests.append(_written_request(draft, place, papers, ids))
         most = max(len(question.targets) for question in batch)
         deep = len(library) if prior else depth + most - 1
         rankings = [recommender.ranked(request, deep).ranking for request in requests]
         for question, ranking in zip(batch, rankings, strict=True):
             if prior:
-                times = count_citations(draft, ids, library, question if command == WRITTEN else None)
+                written = command == WRITTEN
+                times = count_citations(draft, ids, library, question) if written else everywhere
                 ranking = add_prior(ranking, question, times, library)
             papers, scores = ranking.papers[0].tolist(), ranking.scores[0].tolist()
             elsewhere_cited = {library.row(ids[key]) for key in _known(question, command) if key in ids}
@@ -295,7 +297,7 @@ def _known(question: Question, command: str) -> Sequence[str]:
 
 
 def _written_request(
-    draft: Draft, place: Place, papers: Mapping[str, str], own: str | None, ids: Mapping[str, str]
+    draft: Draft, place: Place, papers: Mapping[str, str], ids: Mapping[str, str]
 ) -> Request:
     """Return the request for a mark behind which nothing is written. papers: those cited before it.
 
@@ -306,7 +308,7 @@ def _written_request(
     if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
         context = f"{draft.title} {TARGET_MARKER}" if re.search(r"\w", draft.title) else place.context
     place = replace(place, context=context, beside=tuple(key for key in place.beside if key in papers))
-    return place_request(before, place, papers, own, citing_passages(before, ids))
+    return place_request(before, place, papers, citing_passages(before, ids))
 
 
 def with_names(paper: LibraryPaper) -> LibraryPaper:

@@ -225,15 +225,16 @@ class ListReader:
         with TemporaryDirectory() as place:
             read_papers(draft.bibs, Path(place) / "library")
             library = Library.open(Path(place) / "library")
-            known_by_key, own = known_papers(draft.draft, library)
+            known_by_key, storage = known_papers(draft.draft, library), library.mapped
+            own = next((library.corpus.paper_ids[row] for row in storage.titled(draft.draft.title)), None)
             asked = questions(draft.draft, known_by_key)
             asked = random.Random(draft.name).sample(asked, min(len(asked), DRAFT_QUERIES))
             passages, row_of = citing_passages(draft.draft, known_by_key), library.corpus.paper_row
             requests, positives, beside = [], [], []
             for question in asked:
                 elsewhere = {key: known_by_key[key] for key in question.known}
-                request = place_request(draft.draft, question.place, elsewhere, own, passages)
-                requests.append(mark_query(request.query))
+                request = place_request(draft.draft, question.place, elsewhere, passages)
+                requests.append(replace(mark_query(request.query), own=own))
                 positives.append([row_of(known_by_key[key]) for key in question.targets.values()])
                 beside.append({row_of(paper) for paper in request.filters.exclude})
             parts = []

@@ -57,9 +57,9 @@ def draft(settings: DraftSettings) -> None:
 def suggest(draft: Draft, recommender: Recommender, k: int) -> Suggestions:
     """Find papers for each place, except the draft itself and papers cited in the same sentence: the k best
     that it does not cite, and the best that it cites elsewhere."""
-    ids, own = known_papers(draft, recommender.library)
+    ids = known_papers(draft, recommender.library)
     passages = citing_passages(draft, ids)
-    requests = [place_request(draft, place, ids, own, passages) for place in draft.places]
+    requests = [place_request(draft, place, ids, passages) for place in draft.places]
     recommended = recommender.recommend_batch(requests, k)
     keys = own_keys(draft, ids, recommender.library, (paper for papers in recommended for paper in papers))
     suggested = [[replace(paper, key=keys[paper.id]) for paper in papers] for papers in recommended]
@@ -94,17 +94,14 @@ def own_keys(
     return keys
 
 
-def place_request(
-    draft: Draft, place: Place, ids: Mapping[str, str], own: str | None, passages: CitingPassages
-) -> Request:
-    """Return the request for a missing citation; ids and own: see `known_papers`."""
+def place_request(draft: Draft, place: Place, ids: Mapping[str, str], passages: CitingPassages) -> Request:
+    """Return the request for a missing citation; ids: see `known_papers`."""
     query = Query(
         place.context,
         title=draft.title,
         abstract=draft.abstract,
         year=draft.year,
         known=tuple(ids.values()),
-        own=own,
         passages=passages,
         place=place.passage,
     )
@@ -117,20 +114,18 @@ def citing_passages(draft: Draft, ids: Mapping[str, str]) -> CitingPassages:
     return CitingPassages([context for context, _ in draft.passages], cited)
 
 
-def known_papers(draft: Draft, library: Library) -> tuple[dict[str, str], str | None]:
-    """Return the library ids of the papers that a draft cites, by its keys, and the id of the draft itself.
+def known_papers(draft: Draft, library: Library) -> dict[str, str]:
+    """Return the library ids of the papers that a draft cites, by its keys.
 
     Papers are matched by their title in the draft's bibliography, and by key only if they have none there,
     since the same key may mean another paper in the library. Of several with one title, that with the key,
     or else most of the other fields, is meant.
     """
     entries = {key: entry for key, entry in draft.cited.items() if entry and entry.title}
-    own = Reference(title=draft.title)
-    wanted = {normalise_title(entry.title) for entry in (*entries.values(), own)} - {""}
+    wanted = {normalise_title(entry.title) for entry in entries.values()} - {""}
     listed: dict[str, list[LibraryPaper]] = {}
     if wanted:
-        written = {entry.title for entry in (*entries.values(), own) if entry.title}
-        papers = library.related(LibraryPaper("", title=title) for title in written)
+        papers = library.related(LibraryPaper("", title=entry.title) for entry in entries.values())
         for row, title in enumerate(papers.corpus.titles):
             if (letters := normalise_title(title)) in wanted:
                 listed.setdefault(letters, []).append(papers.paper(row))
@@ -142,8 +137,7 @@ def known_papers(draft: Draft, library: Library) -> tuple[dict[str, str], str | 
         return max(same, key=lambda pair: pair[0])[1].id if same else None
 
     ids = {key: meant(key, entries[key]) if key in entries else library.id_of(key) for key in draft.cited}
-    in_library = {key: id for key, id in ids.items() if id is not None}
-    return in_library, meant("", own)
+    return {key: id for key, id in ids.items() if id is not None}
 
 
 def _agreement(key: str, entry: Reference, paper: LibraryPaper) -> tuple[bool, int]:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 from lsprotocol import types
 
 from citerec.base.errors import InputError
@@ -21,7 +20,6 @@ from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.neighbours import new_entry
 from citerec.formats.bibliography.paper import LibraryPaper, retraction_note, terminal_text
 from citerec.formats.drafts.language import PLACEHOLDER
-from citerec.formats.letters import normalise_title, title_key
 from citerec.library.ask.display import ALREADY_CITED, percentage, short_authors
 from citerec.library.ask.question import Filters, Request
 from citerec.library.ask.recommendation import Recommendation
@@ -107,16 +105,12 @@ class Features(Workspace):
             if not re.search(r"\w", words := f"{outline.title} {typed}"):
                 return []
             context = f"{words} {TARGET_MARKER}"
-        title = title_key(normalise_title(outline.title)) if outline.title else 0
-        papers = library.related([LibraryPaper("", title=outline.title)])
-        own = np.flatnonzero((papers.identities[:, 3] == np.uint64(title)) & (title != 0))
         query = Query(
             context,
             title=outline.title,
             abstract=outline.abstract,
             year=outline.year,
             known=self._ids([key for key, *_ in outline.cited], bibliography),
-            own=papers.corpus.paper_ids[int(own[0])] if len(own) else None,
             passages=self._citing(document, outline, bibliography),
             place=outline.place(offset),
         )

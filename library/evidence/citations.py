@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,11 +26,13 @@ from citerec.formats.letters import fold, normalise_title
 from citerec.formats.names import parse_names, surname
 from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.links import Linker
-from citerec.library.evidence.passages import TextPlace
+from citerec.library.evidence.passages import Passage, TextPlace
 from citerec.library.evidence.reading import ReadText
 from citerec.library.evidence.store import TextStore
 from citerec.retrieval.queries import cut_around_mark
 
+TEXTS = 16
+"""Texts that stay open: a work is cited at several places, and a paper cites many."""
 LINKED = "linked"
 """State of the store: what was linked."""
 _BETWEEN = " ,;–-[]()"
@@ -125,6 +128,7 @@ class Citations:
         self.files = {text.paper: text.file for text in self._store.papers()}
         """The PDFs that were read, by paper."""
         self._papers = {file: paper for paper, file in self.files.items()}
+        self._text = lru_cache(TEXTS)(self._open)
 
     def close(self) -> None:
         self._store.close()
@@ -137,7 +141,7 @@ class Citations:
         rows: dict[str, list[tuple[str, int]]] = {}
         for _, row, cited in (links := self._store.links(file=file)):
             rows.setdefault(cited, []).append((paper, row))
-        others = len(self._read(file).entries) - len(links)
+        others = len(self._text(paper)[1].entries) - len(links)
         return {cited: [*self.sentences(places)] for cited, places in rows.items()}, others
 
     def cited_by(self, paper: str) -> dict[str, list[CitingSentence]]:
@@ -152,17 +156,18 @@ class Citations:
         """Yield the sentences that cite a work. places: papers, and its entries in their lists."""
         for paper, row in places:
             file = self.files[paper]
-            passages, marks = self._store.text(paper)[1], self._read(file).marks
-            for sentence, number, start in citing_sentences([text.text for text in passages], marks, row):
+            passages, read = self._text(paper)
+            texts = [passage.text for passage in passages]
+            for sentence, number, start in citing_sentences(texts, read.marks, row):
                 passage = passages[number]
                 place = TextPlace(file, passage.page(start), passage.section, passage.text)
                 yield CitingSentence(paper, sentence, place)
 
     def contexts(self, paper: str) -> Iterator[tuple[int, str, list[str]]]:
         """Yield where a text cites papers: the page, the text around it with TARGET_MARKER, and their ids."""
-        file, passages = self.files[paper], self._store.text(paper)[1]
-        links = {row: cited for _, row, cited in self._store.links(file=file)}
-        for number, group in groupby(self._read(file).marks if links else (), lambda mark: mark.text):
+        links = {row: cited for _, row, cited in self._store.links(file=self.files[paper])}
+        passages, read = self._text(paper) if links else ((), ReadText())
+        for number, group in groupby(read.marks, lambda mark: mark.text):
             own, passage = list(group), passages[number]
             bounds = sentence_bounds(passage.text, [mark[1:3] for mark in own])
             for mark in own:
@@ -175,8 +180,9 @@ class Citations:
                 text = _LOOSE.sub("", " ".join(replaced(passage.text, edits).split()))
                 yield passage.page(mark.start), cut_around_mark(text, WINDOW), cited
 
-    def _read(self, file: str) -> ReadText:
-        return next((read for _, read in self._store.abouts([file])), ReadText())
+    def _open(self, paper: str) -> tuple[Sequence[Passage], ReadText]:
+        """Return the passages of a paper, and what else was read of its PDF."""
+        return self._store.text(paper)[1], self._store.about(self.files[paper]) or ReadText()
 
     def missing(self, least: int) -> tuple[list[MissingWork], int]:
         """Return the works that the texts of at least so many papers cite and the library lacks, most cited

@@ -84,7 +84,7 @@ def pinpointed(command: str, place: TextPlace | None, store: TextStore | None) -
     several, or names something else, or the page is not known."""
     if place is None or store is None or not place.page or place.kind:
         return command
-    read = next((read for _, read in store.abouts([place.file])), None)
+    read = store.about(place.file)
     page = printed(read, place.page) if read else str(place.page)
     for form, filled in _PINPOINTS:
         if match := form.fullmatch(command):
@@ -116,7 +116,7 @@ class PaperText:
     def open(cls, store: TextStore, paper: LibraryPaper) -> Self | None:
         """Read the text of a paper; None if it has none."""
         stored, passages = store.text(paper.id)
-        read = next((read for _, read in store.abouts([stored.file])), None) if passages else None
+        read = store.about(stored.file) if passages else None
         return None if read is None else cls(paper, read, passages)
 
     @cached_property

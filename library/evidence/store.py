@@ -115,6 +115,10 @@ class TextStore:
                     raise self._damaged()
                 yield file, _decompress(packed[_HASH:], ReadText)
 
+    def about(self, file: str) -> ReadText | None:
+        """Return what was read of a file besides its text; None if it was not read."""
+        return next((read for _, read in self.abouts([file])), None)
+
     def readable(self) -> set[str]:
         """Return the files that have a text."""
         return {file for (file,) in self._select("SELECT file FROM files WHERE count > 0")}

@@ -162,10 +162,10 @@ class PdfAbstracts:
         """Give a paper without an abstract that of its PDF, marked as filled in."""
         if paper.abstract or not (file := self._files.get(paper.id)):
             return paper
-        abstract = next((read.abstract for _, read in self._store.abouts([file])), "")
-        if len(abstract) < SHORTEST_ABSTRACT:
+        read = self._store.about(file)
+        if read is None or len(read.abstract) < SHORTEST_ABSTRACT:
             return paper
-        return paper._replace(abstract=abstract, filled=(*paper.filled, f"abstract:{SOURCE}"))
+        return paper._replace(abstract=read.abstract, filled=(*paper.filled, f"abstract:{SOURCE}"))
 
     def close(self) -> None:
         self._store.close()

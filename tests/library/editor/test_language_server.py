@@ -206,11 +206,11 @@ def test_the_order_is_that_of_citerec_draft(editor: Editor, library: Path, folde
     (folder / "library.bib").write_text(EXAMPLES.read_text())
     draft = read_draft(folder / "draft.tex")
     recommender = Recommender.open(library)
-    known, own = known_papers(draft, recommender.library)
+    known = known_papers(draft, recommender.library)
     passages = citing_passages(draft, known)
     uri = editor.open(folder / "draft.tex")
     for place in draft.places:
-        request = place_request(draft, place, known, own, passages)
+        request = place_request(draft, place, known, passages)
         expected = [paper.key for paper in recommender.recommend_batch([request], 20)[0]]
         caret = place.start + place.command.rindex("{") + 1
         assert [item.detail for item in editor.complete(uri, caret)][: len(expected)] == expected
