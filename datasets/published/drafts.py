@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 LIST = "drafts.yaml"
 """The list, in the package and in a folder of drafts."""
-LISTS = {"public": LIST, "2026-12": "drafts-2026-12.yaml"}
-"""The lists that come with citerec, by name: 35 drafts of 33 fields, and 20 of further fields."""
+LISTS = {"public": LIST, "2026-12": "drafts-2026-12.yaml", "2027": "drafts-2027.yaml"}
+"""The lists that come with citerec, by name: 35 drafts of 33 fields, 20 and 40 of further fields."""
 IDS = {f"{PREFIX}/drafts/{name}": name for name in LISTS}
 """Ids of these lists."""
 TEXTS = (
@@ -42,6 +42,8 @@ TEXTS = (
     "*.markdown",
     "*.[Rr]md",
     "*.qmd",
+    "*.org",
+    "*.typ",
     "*.yml",
     "LICEN[CS]E*",
 )
@@ -94,8 +96,8 @@ class DraftsSettings(Settings):
     output: str
     """folder for the drafts, one folder each (e.g. drafts)"""
     list: str = "public"
-    """public (35 drafts) | 2026-12 (20 drafts of further fields) | a YAML file of others (format:
-    datasets/published/drafts.py)"""
+    """public (35 drafts) | 2026-12 (20 drafts of further fields) | 2027 (40 drafts of further fields) | a
+    YAML file of others (format: datasets/published/drafts.py)"""
 
 
 def list_file(name: str) -> Path:
