@@ -31,9 +31,8 @@ from citerec.base.progress import read_progress
 from citerec.datasets.files.source_files import stream_json
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper, usable_paper
 from citerec.formats.bibliography.reading.csl import LISTS, is_csl, parse_csl
-from citerec.formats.bibliography.reading.dumps import parse_arxiv, parse_openalex
+from citerec.formats.bibliography.reading.dumps import parse_arxiv, parse_openalex, parse_own
 from citerec.formats.bibliography.reading.fields import Fields, parse_records
-from citerec.formats.bibliography.reading.own import OwnRecord
 from citerec.formats.bibliography.reading.recognise import recognise
 from citerec.formats.documents import Metadata
 from citerec.formats.drafts.inputs import MAX_FILE_BYTES
@@ -96,7 +95,7 @@ def _parse_own(fields: Fields, id: str) -> LibraryPaper:
     """Parse an entry of papers.json, or an item of CSL JSON by id."""
     if is_csl(fields.record):
         return parse_csl(Fields({"id": id} | fields.record, fields.where))
-    return OwnRecord.read(fields.record, fields.where).paper(fields.where, id)
+    return parse_own(fields, id)
 
 
 _ARXIV_FIELDS = {"authors_parsed", "submitter"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.fields import Fields, parse_records
 from citerec.formats.bibliography.tables import Names
 from citerec.formats.drafts.inputs import decode_text
+from citerec.formats.identifiers import noted
 from citerec.formats.json_lines import OnBadRecord
 from citerec.formats.names import Name, parse_all_inverted
 
@@ -26,7 +26,6 @@ _ITEM_FIELDS = ("title", "author", "issued", "container-title", "DOI", "type")
 _CSL_ONLY = frozenset(("issued", "container-title", "publisher-place", "title-short", "author", "editor"))
 _CSL_FIRST = frozenset(("type", "author", "editor"))
 _NOT_TEXTS = ("id", "custom", "categories", "collections")
-_KEY_IN_NOTE = re.compile(r"^\s*citation key\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
 def is_csl(record: Mapping[str, Any]) -> bool:
@@ -42,11 +41,9 @@ def is_csl(record: Mapping[str, Any]) -> bool:
 def parse_csl(fields: Fields, _: str = "") -> LibraryPaper:
     """Parse an item of CSL JSON."""
     item = csl_item(fields)
-    key = fields.text("citation-key", "citekey")
-    if not key and (match := _KEY_IN_NOTE.search(item.fields.get("note", ""))):
-        key = match[1]
-    collections = fields.texts("collections", "categories")
-    return entry_paper(item, key or fields.text("id"), collections)
+    noted_key = noted(item.fields.get("note", "")).get("citation key")
+    key = fields.text("citation-key", "citekey") or noted_key or fields.text("id")
+    return entry_paper(item, key, fields.texts("collections", "categories"))
 
 
 def csl_item(fields: Fields) -> Item:

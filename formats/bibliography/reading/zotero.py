@@ -21,7 +21,7 @@ from citerec.formats.bibliography.paper import LibraryPaper, clean_text, usable_
 from citerec.formats.bibliography.reading.fields import Fields
 from citerec.formats.bibliography.tables import Names
 from citerec.formats.drafts.inputs import MAX_FILE_BYTES
-from citerec.formats.identifiers import clean_doi, find_arxiv_id
+from citerec.formats.identifiers import clean_doi, find_arxiv_id, noted
 from citerec.formats.json_lines import Object, OnBadRecord, parse_object
 from citerec.formats.names import Name, parse_name
 
@@ -41,7 +41,6 @@ _NAME = ("firstName", "lastName", "name")
 _MULTIPART = re.compile(r"(\d{4})((?:-\d\d){2}) (.*)", re.DOTALL)
 _KEY = re.compile(r"[^\s{}()\\,\"#%~=]+")
 """What can be a key in BibTeX and LaTeX."""
-_EXTRA = re.compile(r"^\s*(citation key|doi|arxiv)\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
 class Collection(NamedTuple):
@@ -117,7 +116,7 @@ def _parse(
     url, archive, date = fields.text("url"), fields.text("archiveID"), fields.text(*_DATES)
     if parts := _MULTIPART.fullmatch(date):  # as in the database: 2003-00-00 Spring 2003
         date = parts[1] + parts[2].replace("-00", "") if int(parts[1]) else parts[3]
-    extra = {name.lower(): value for name, value in _EXTRA.findall(fields.text("extra"))}
+    extra = noted(fields.text("extra"))
     arxiv = extra.get("arxiv", "") or (f"{archive} {url}" if "arxiv" in f"{archive} {url}".lower() else "")
     keys = fields.text("citationKey", "citekey"), extra.get("citation key", ""), key
     texts = {variable: fields.text(*names) for variable, names in _VARIABLES.read.items()}

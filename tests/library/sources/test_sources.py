@@ -393,8 +393,8 @@ def test_encodings(tmp_path: Path, name: str, encoding: str) -> None:
 @pytest.mark.parametrize(
     ("record", "line"),
     [
-        ({"title": ["a"]}, "field 'title': must be a number or a string, not a list"),
-        ({"title": "a", "authors": [3]}, "field 'authors[0]': must be a string or an object, not a number"),
+        ({"title": ["a"]}, "field 'title': must be a string, not a list"),
+        ({"title": "a", "authors": [3]}, "field 'authors': must be a list of strings, not of a number"),
         ({"title": "a", "year": "soon"}, "field 'year': must be a whole number, not 'soon'"),
         ({"title": " ", "abstract": None}, "has neither title nor abstract"),
         ({"title": "a", "id": "two words"}, "'two words' is not a valid id"),
