@@ -23,7 +23,6 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable
 from functools import lru_cache
-from hashlib import blake2b
 from typing import NamedTuple
 
 from citerec.formats.bibliography.item import MONTHS
@@ -245,7 +244,8 @@ def _month_and_day(bibtex: str) -> tuple[int, int]:
 
 
 def hash_text(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") if text else 0
+    """Return 64 bits for a text; 0 if it is empty."""
+    return title_key(text) if text else 0
 
 
 def similar_titles(first: str, other: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from citerec.formats.bibliography.entries import delimited_end
 from citerec.formats.bibliography.item import (
     CONTAINED,
     MONTHS,
@@ -19,7 +20,9 @@ from citerec.formats.bibliography.item import (
     season,
 )
 from citerec.formats.bibliography.latex import (
+    escape_bare,
     escape_latex,
+    journal_name,
     latex_title,
     latex_to_names,
     latex_to_text,
@@ -52,6 +55,11 @@ _VERBATIM = ("DOI", "URL")
 _NOT_IN_KEYS = re.compile(r"[\s\"#%'(),={}\\~<>^|]+")
 _DOCTORAL = re.compile(r"^$|ph\.? ?-?d|doct|dissert|habil", re.IGNORECASE)
 _MASTERS = re.compile(r"master|magist|\bm\.? ?(?:sc|a|s|phil|eng)\b", re.IGNORECASE)
+_LITERAL = frozenset((
+    "url", "doi", "eprint", "isbn", "issn", "date", "urldate", "eventdate", "origdate", "month", "langid",
+    "options", "crossref", "xref", "xdata", "ids", "related", "entryset",
+))  # fmt: skip
+"""Fields that are not typeset, or as they stand."""
 
 
 def entry_paper(
@@ -156,6 +164,21 @@ def write_entry(kind: str, key: str, values: Mapping[str, str]) -> str:
         if (text := terminal_text(value))
     ]
     return "\n".join([f"@{kind}{{{key},", *lines, "}"])
+
+
+def typeset(name: str, value: str, text: str) -> str:
+    """Return a field's value as LaTeX can typeset it: without bare signs, and without macros for journals
+    that the file, text, does not use."""
+    if name.lower() in _LITERAL or not any(is_delimited(value, opening) for opening in '{"'):
+        return value
+    if name.lower().startswith("journal") and (journal := journal_name(value[1:-1])):
+        return value if value[1:-1].strip("{} ") in text else f"{{{escape_latex(journal)}}}"
+    return f"{value[0]}{escape_bare(value[1:-1])}{value[-1]}"
+
+
+def is_delimited(value: str, opening: str) -> bool:
+    """True if a value is one text in braces, or in quotes."""
+    return value.startswith(opening) and delimited_end(value, 0) == len(value)
 
 
 def read_item(kind: str, fields: Mapping[str, str]) -> Item:

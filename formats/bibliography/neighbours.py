@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeVar
 
+from citerec.formats.bibliography.bibtex import GENRES, is_delimited, typeset
 from citerec.formats.bibliography.entries import BibtexText, Entry
+from citerec.formats.bibliography.item import MONTHS
 from citerec.formats.bibliography.latex import escape_latex
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.references import bibtex
-from citerec.formats.bibliography.typesetting import is_braced, is_quoted, typesettable
 from citerec.formats.drafts.language import Language
 
 T = TypeVar("T")
@@ -113,7 +114,7 @@ class EntryForm:
     def _value(self, value: str) -> str:
         if (digits := value.strip("{}")).isdigit() and self.braces is not None:
             value = f"{{{digits}}}" if self.braces else digits
-        if is_quoted(value) or (self.quotes and is_braced(value)):
+        if is_delimited(value, '"') or (self.quotes and is_delimited(value, "{")):
             content = value[1:-1]
             # In quotes, Emacs ends a value at others, and pandoc 2 begins a comment at %.
             return f'"{content}"' if self.quotes and not {'"', "%"} & {*content} else f"{{{content}}}"
@@ -144,7 +145,7 @@ def new_entry(
         if abstract and paper.abstract:
             own = dict(values).get("abstract", f"{{{escape_latex(paper.abstract)}}}")
             fields.append(("abstract", own))
-        kind, fields = typesettable(kind, fields, text, form.order, language)
+        kind, fields = _typesettable(kind, fields, text, form.order, language)
         written = form.write(kind, key, fields)
     place, before, after = _place(text, entries, beside or key)
     return place, f"{before}{written}{after}"
@@ -185,3 +186,90 @@ def _case(word: str) -> Callable[[str], str]:
 def _most(values: Iterable[T]) -> T:
     """Return the most frequent value, the first of several."""
     return Counter(values).most_common(1)[0][0]
+
+
+# Fields as BibTeX and the programs that read the file can use them.
+
+_BIBLATEX = ("date", "journaltitle")
+"""Fields of files that only biblatex reads."""
+_NAMES = {
+    "journaltitle": "journal", "location": "address", "eprinttype": "archiveprefix",
+    "eprintclass": "primaryclass",
+}  # fmt: skip
+"""BibTeX's names of biblatex's fields."""
+_TYPES = {"report": "techreport"}
+_DATE = re.compile(r"(\d{4})(?:-(\d\d)(?:-\d\d)?)?[?~%]?(/(?:(\d{4})(?:-\d\d){0,2}[?~%]?|\.\.)?)?")
+
+
+def _typesettable(
+    kind: str,
+    fields: Sequence[tuple[str, str]],
+    text: str,
+    used: Container[str],
+    language: Language | None = None,
+) -> tuple[str, list[tuple[str, str]]]:
+    """Return an entry's type and fields (names and values, with their braces) for a .bib file.
+
+    text: of the file. used: names of the fields there, in lower case. language: of what cites it.
+    """
+    if not any(name in used for name in _BIBLATEX):
+        kind, fields = _as_bibtex(kind, fields)
+    if language and language.numeric_years:
+        fields = [*_with_numeric_year(fields)]
+    if language and (typst := language.entry_types.get(kind.lower())):
+        if typst == "thesis" and "type" not in {name.lower() for name, _ in fields}:
+            fields = [*fields, ("type", f"{{{GENRES[kind.lower()]}}}")]
+        kind = typst
+    return kind, [(name, typeset(name, value, text)) for name, value in fields]
+
+
+def _as_bibtex(kind: str, fields: Sequence[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
+    """Return an entry's type and fields with BibTeX's names, which biblatex reads, too.
+
+    BibTeX's styles leave out what only biblatex has, such as the year in `date`.
+    """
+    values = {name.lower(): (name, value) for name, value in reversed(fields)}  # the first of a name counts
+    values = dict(reversed(values.items()))
+    kind = _TYPES.get(kind.lower(), kind.lower())
+    if kind == "thesis":
+        degree = values.get("type", ("", ""))[1]
+        kind = "mastersthesis" if re.search("master|mathesis", degree, re.IGNORECASE) else "phdthesis"
+        if re.search("mathesis|phdthesis", degree):  # names of biblatex's, not text
+            values.pop("type")
+    names = _NAMES | ({"institution": "school"} if "thesis" in kind else {})
+    written: dict[str, str] = {}
+    for name, value in values.values():
+        if name.lower() == "date":
+            if "year" not in values:
+                written |= _date_parts(value[1:-1])
+        elif (other := names.get(name.lower())) and other not in values:
+            written.setdefault(other, value)
+        else:
+            written.setdefault(name, value)
+    return kind, [(name, value) for name, value in written.items()]
+
+
+def _date_parts(date: str) -> dict[str, str]:
+    """Return BibTeX's fields of a date of biblatex: year, or years, and the month of a single date.
+
+    >>> _date_parts("2004-07~"), _date_parts("1998/2001"), _date_parts("2021-03-04/2021-05-06")
+    ({'year': '{2004}', 'month': 'jul'}, {'year': '{1998--2001}'}, {'year': '{2021}'})
+    """
+    match = _DATE.fullmatch(date.strip())
+    if not match:
+        return {"year": f"{{{date}}}"}
+    begin, month, is_range, end = match.groups()
+    if is_range:
+        return {"year": f"{{{begin}}}" if end == begin else f"{{{begin}--{end or ''}}}"}
+    parts = {"year": f"{{{begin}}}"}
+    if month and 1 <= int(month) <= len(MONTHS):
+        parts["month"] = MONTHS[int(month) - 1]
+    return parts
+
+
+def _with_numeric_year(fields: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    for name, value in fields:
+        if name.lower() == "year" and not re.match(r"[{\"\s]*\d{4}", value):
+            value = next(iter(re.findall(r"\d{4}", value)), "")
+        if value:
+            yield name, value

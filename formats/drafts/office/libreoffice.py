@@ -111,7 +111,7 @@ class LibreOffice(Office):
     reader = LibreOfficeReader
 
     def main_part(self, reader: OfficeReader) -> str:
-        reader.bookmarks = reader.properties("meta.xml", ("user-defined",))
+        reader.bookmarks = reader.properties("meta.xml")
         return "content.xml"
 
     def insert(self, place: Place, new: Iterable[New]) -> tuple[bytes, Callable[[bytes], bytes] | None]:

@@ -172,9 +172,9 @@ class OfficeReader(ABC):
         if not self._skips:
             self.text(text)
 
+    @abstractmethod
     def known(self, name: str) -> str:
         """Return the name of an element without its namespace; "" for one that is not read."""
-        return name.rpartition(" ")[2]
 
     @property
     def at(self) -> int:
@@ -285,41 +285,14 @@ class OfficeReader(ABC):
                 del self._fields[place]
                 return
 
-    def properties(self, part: str, names: Sequence[str]) -> dict[str, str]:
-        """Return the codes of bookmarks, which are pieces of the document's own properties, by name.
-
-        names: of the elements that hold properties.
-        """
-        reader = _Properties(self.package, names)
-        reader.read(part)
-        offsets: dict[str, dict[int, str]] = {}
-        for name, text in reader.texts:
-            if match := _PROPERTY.fullmatch(name):
-                offsets.setdefault(match[1], {})[int(match[2])] = text
-        return {
-            name: "".join(pieces[number] for number in sorted(pieces)) for name, pieces in offsets.items()
-        }
-
-
-class _Properties(OfficeReader):
-    """Reads elements that have a name."""
-
-    def __init__(self, package: Package, names: Sequence[str]) -> None:
-        super().__init__(package)
-        self.names, self.texts, self.inside = names, list[tuple[str, str]](), False
-
-    def begin(self, name: str, attributes: Mapping[str, str]) -> None:
-        if name in self.names:
-            self.texts.append((attributes.get("name", ""), ""))
-            self.inside = True
-
-    def text(self, text: str) -> None:
-        if self.inside:
-            name, before = self.texts[-1]
-            self.texts[-1] = name, before + text
-
-    def end(self, name: str) -> None:
-        self.inside = self.inside and name not in self.names
+    def properties(self, part: str) -> dict[str, str]:
+        """Return the codes of bookmarks by name, whose pieces are properties of the document in a part."""
+        pieces: dict[str, dict[int, str]] = {}
+        for element in self.package.elements(part):
+            names = (value for key, value in element.items() if key.endswith("}name") or key == "name")
+            if match := _PROPERTY.fullmatch(next(names, "")):
+                pieces.setdefault(match[1], {})[int(match[2])] = "".join(element.itertext())
+        return {name: "".join(text for _, text in sorted(own.items())) for name, own in pieces.items()}
 
 
 @dataclass
