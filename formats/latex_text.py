@@ -85,10 +85,10 @@ _MACRO = re.compile(r"\\([A-Za-z]{2,}+)(?!\s*\{\s*[^\s}])")
 
 
 @cache
-def _converter() -> tuple[LatexNodes2Text, Any]:
-    """Return the converter and its context database of macro arguments."""
+def _contexts() -> tuple[Any, Any]:
+    """Return the databases of what macros print, and of their arguments."""
     # Most texts have no LaTeX.
-    from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec
+    from pylatexenc.latex2text import MacroTextSpec
     from pylatexenc.latex2text import get_default_latex_context_db as texts_of_macros
     from pylatexenc.latexwalker import get_default_latex_context_db as arguments_of_macros
     from pylatexenc.macrospec import MacroSpec
@@ -114,13 +114,25 @@ def _converter() -> tuple[LatexNodes2Text, Any]:
     arguments.test_for_specials = lambda text, at, *state, **more: (
         find(text, at, *state, **more) if text[at] in first else None
     )
-    return LatexNodes2Text(latex_context=texts, math_mode="text", strict_latex_spaces=False), arguments
+    return texts, arguments
+
+
+@cache
+def _converter(keep_braces: bool) -> LatexNodes2Text:
+    from pylatexenc.latex2text import LatexNodes2Text
+
+    return LatexNodes2Text(
+        latex_context=_contexts()[0],
+        math_mode="text",
+        strict_latex_spaces=False,
+        keep_braced_groups=keep_braces,
+    )
 
 
 @cache
 def _is_known(macro: str) -> bool:
     """True if it is known what a macro prints."""
-    specs = [context.get_macro_spec(macro) for context in (_converter()[0].latex_context, _converter()[1])]
+    specs = [context.get_macro_spec(macro) for context in _contexts()]
     is_defined = any(spec is not None and spec.macroname == macro for spec in specs)
     return is_defined or macro in _SWITCHES.split() or macro.startswith(("text", "math", "mkbib", "bib"))
 
@@ -198,16 +210,6 @@ def with_shorthands(latex: str, letters: Mapping[str, str]) -> str:
     return _GUILLEMETS.sub(r"«\1»", text)
 
 
-@cache
-def _keeping_braces() -> LatexNodes2Text:
-    from pylatexenc.latex2text import LatexNodes2Text
-
-    texts = _converter()[0].latex_context
-    return LatexNodes2Text(
-        latex_context=texts, math_mode="text", strict_latex_spaces=False, keep_braced_groups=True
-    )
-
-
 _BIBLIOGRAPHY = re.compile(r"\\bibliography[A-Za-z]*\*?\s*(?:\[[^\[\]]*\]\s*)?\{[^{}]*\}")
 """Also of a part of the works, as those of multibib: what is between the braces is no text."""
 
@@ -241,22 +243,22 @@ def plain_text(latex: str) -> str:
     """
     if not re.search(r"[\\${}~`']|--", latex):
         return " ".join(latex.split())
-    return _convert(latex, _converter()[0])
+    return _convert(latex)
 
 
 def text_in_braces(latex: str) -> str:
     """Convert LaTeX to text that keeps its braces, except those around single characters. Never fails."""
-    return _convert(latex, _keeping_braces())
+    return _convert(latex, keep_braces=True)
 
 
-def _convert(latex: str, converter: LatexNodes2Text) -> str:
+def _convert(latex: str, keep_braces: bool = False) -> str:
     from pylatexenc.latexwalker import LatexWalkerError
 
     try:
-        text = converter.latex_to_text(
+        text = _converter(keep_braces).latex_to_text(
             _brace_open_brackets(_OUTSIDE_FORMULAS.sub(r"\1", _NO_ARGUMENT.sub("", latex))),
             tolerant_parsing=True,
-            latex_context=_converter()[1],
+            latex_context=_contexts()[1],
         )
     except (LatexWalkerError, RecursionError, ValueError, LookupError, TypeError, AttributeError):
         # The parser rejects some malformed sources; keep their words.

@@ -171,6 +171,7 @@ def identity(paper: LibraryPaper, apart: bool = False) -> Identity:
 def _identity(paper: LibraryPaper) -> Identity:
     letters = normalise_title(paper.title)
     title = title_key(letters) if letters and letters not in _NO_TITLES else 0
+    kind_of_id, _, value = paper.id.partition(":")
     preprint = is_preprint(paper)
     type_of_entry = kind[1].lower() if (kind := _KIND.match(paper.bibtex)) else ""
     printed = 0 if preprint else _printed(paper.bibtex)
@@ -178,8 +179,8 @@ def _identity(paper: LibraryPaper) -> Identity:
     month, day = _month_and_day(paper.bibtex) if is_dated else (0, 0)
     return Identity(
         hash_text(_record_id(paper, title)),
-        hash_text(paper.doi or _after(paper.id, "doi:")),
-        hash_text(paper.arxiv or _after(paper.id, "arxiv:")),
+        hash_text(paper.doi or (value if kind_of_id == "doi" else "")),
+        hash_text(paper.arxiv or (value if kind_of_id == "arxiv" else "")),
         title,
         hash_text(surname(paper.authors[0]).casefold()) if paper.authors else 0,
         _title_bits(paper.title),
@@ -199,10 +200,6 @@ def _record_id(paper: LibraryPaper, title: int) -> str:
         return paper.id
     own_id = "" if paper.id.startswith(("doi:", "arxiv:", "title:")) else paper.id
     return f"{title} {name}" if (name := paper.key or own_id) else ""
-
-
-def _after(text: str, prefix: str) -> str:
-    return text[len(prefix) :] if text.startswith(prefix) else ""
 
 
 def _title_bits(title: str) -> int:

@@ -141,7 +141,10 @@ def read_other(path: Path) -> dict[str, Reference]:
     neither.
     """
     if path.suffix == ".json":
-        loaded = _parse_json(read_limited(path, MAX_CSL_BYTES), path)
+        try:
+            loaded = msgspec.json.decode(read_limited(path, MAX_CSL_BYTES))
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}: malformed JSON: {error_text(error)}") from None
     else:
         loaded = parse_yaml(decode_text(path), str(path))
     items = loaded
@@ -173,13 +176,6 @@ def yaml_entries(text: str, name: str) -> dict[str, Reference]:
 def _works(loaded: dict[Any, Any]) -> dict[str, Reference]:
     works = {str(key): work for key, work in loaded.items() if isinstance(work, dict)}
     return {key: _reference(hayagriva_item(work)) for key, work in works.items()}
-
-
-def _parse_json(content: bytes, path: Path) -> Any:
-    try:
-        return msgspec.json.decode(content)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: malformed JSON: {error_text(error)}") from None
 
 
 def csl_entries(items: Iterable[object]) -> dict[str, Reference]:

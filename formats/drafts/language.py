@@ -351,12 +351,17 @@ class Language(ABC):
         from citerec.formats.drafts.inputs import Inputs
 
         source = self.read(path, Inputs(self.text), paper)
-        paragraphs, keys = self.paragraphs(source.text, running=True)
 
         def full_text() -> FullText:
+            paragraphs, keys = self.paragraphs(source.text, running=True)
             return FullText(paragraphs, source.references.entries(keys))
 
-        return Document(source.metadata, full_text, lambda: [*source.references.entries(keys).values()])
+        entries = source.references.entries
+        return Document(self.published(source), full_text, lambda: [*entries(source.keys).values()])
+
+    def published(self, source: Source) -> Metadata:
+        """Return the metadata of a document that is a paper rather than a draft."""
+        return source.metadata
 
     def notes(self, text: str) -> Iterator[Note]:
         """Yield the notes of a text, in order."""
