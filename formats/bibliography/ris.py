@@ -34,8 +34,13 @@ def read_record(tags: Tags) -> Item:
     kind = first_text(tags, "TY").upper()
     csl = _TYPES.csl.get(kind, "document")
     fields = _VARIABLES.first(tags)
+    untitled = not {"title", "abstract", "volume", "issue"} & fields.keys() and "SP" not in tags
     if csl == "book" and "title" not in fields and tags.get("BT"):
         fields["title"] = fields.pop("container-title")
+    elif untitled and tags.get("T2"):  # Scopus has the titles of works that it knows from references there
+        fields["title"] = first_text(tags, "T2")
+        if fields["container-title"] == fields["title"]:
+            del fields["container-title"]
     elif csl in _SERIES and "container-title" in fields:
         fields.setdefault("collection-title", fields.pop("container-title"))
     if "issue" in fields:

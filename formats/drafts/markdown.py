@@ -278,7 +278,7 @@ def _with_chapters(path: Path, inputs: Inputs) -> str:
 
 def _included_around(text: str) -> Iterator[list[str]]:
     """Yield the Markdown files that the front matter puts before a text, and after it, also for one output
-    format."""
+    format; and files of LaTeX, which are named as not read."""
     front, fields = _FRONT_MATTER.match(text), dict[str, Any]()
     if front and "include-" in front[1]:
         with suppress(InputError):  # told when it is split
@@ -287,7 +287,7 @@ def _included_around(text: str) -> Iterator[list[str]]:
     places = [fields, *(formats.values() if isinstance(formats, dict) else ())]
     for field in ("include-before-body", "include-after-body"):
         names = dict.fromkeys(_names([place.get(field) for place in places if isinstance(place, dict)]))
-        yield [name for name in names if Path(name).suffix.lower() in MARKDOWN.suffixes]
+        yield [name for name in names if Path(name).suffix.lower() in (*MARKDOWN.suffixes, ".tex")]
 
 
 def _with_parts(path: Path, parents: tuple[Path, ...], inputs: Inputs, folder: Path) -> str:

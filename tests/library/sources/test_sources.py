@@ -522,6 +522,8 @@ CHAPTER = (
         ("a.ris", f"{RIS_HEAD}L3  - 10.1000/a\nN1  - see 10.1000/b\n{RIS_END}", {"doi": "10.1000/a"}),
         ("a.ris", f"{RIS_HEAD}AU  - Talib, Karim Md.\nAU  - Roe, Bo, MD\n{RIS_END}",
          {"authors": ("Karim Md. Talib", "Bo Roe MD")}),
+        ("a.ris", "TY  - JOUR\nT2  - Moss in winter\nPY  - 2015\nN1  - Cited By :1\nER  - \n",
+         {"title": "Moss in winter", "venue": "", "year": 2015}),
         ("a.ris", f"{RIS_HEAD}AU  - [Anonymous]\nAB  - [No abstract available]\n{RIS_END}",
          {"authors": (), "abstract": ""}),
         ("a.csv", "Title,Authors,Abstract,DOI,Extra\nKelp,[No author name available],N/A,,DOI: 10.1000/a\n",
