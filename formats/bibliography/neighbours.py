@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TypeVar
 
 from citerec.formats.bibliography.bibtex import GENRES, is_delimited, typeset
@@ -65,35 +65,30 @@ class EntryForm:
         """Read the form of entries, that of most of them."""
         form = cls()
         lines = [[*_FIELD.finditer(entry)] for entry in entries]
-        if years := [sign for entry in entries for sign in _YEAR.findall(entry)]:
-            form.braces = _most(bool(sign) for sign in years)
-        if not any(lines):
+        fields = [*chain.from_iterable(lines)]
+        if years := [bool(sign) for entry in entries for sign in _YEAR.findall(entry)]:
+            form.braces = _most(years)
+        if not fields:
             if len(entries) > 1 and not any("\n" in entry for entry in entries):
-                form.indent, form.equals = (
-                    None,
-                    _most(match[0] for entry in entries for match in _EQUALS.finditer(entry)),
-                )
+                form.indent = None
+                form.equals = _most(match[0] for entry in entries for match in _EQUALS.finditer(entry))
             return form
-        names = [match[2] for fields in lines for match in fields]
-        form.name = _most(_case(name) for name in names)
+        form.name = _most(_case(match[2]) for match in fields)
         form.kind = _most(_case(kind[1]) for entry in entries if (kind := _KIND.match(entry)))
         form.last = _most("," if entry.rstrip("} \t\r\n").endswith(",") else "" for entry in entries)
-        signs = [match[5] for fields in lines for match in fields if match[5]]
-        form.quotes = bool(signs) and _most(signs) == '"'
-        if _most(entry.count("\n") > 1 for entry in entries):
-            form.indent = _most(match[1] for fields in lines for match in fields[1:] or fields)
-        else:
+        form.quotes = _most([match[5] for match in fields if match[5]] or ["{"]) == '"'
+        form.indent = _most(match[1] for own in lines for match in own[1:] or own)
+        if not _most(entry.count("\n") > 1 for entry in entries):
             form.indent = None
-        spaces = [(len(match[2]), len(match[3])) for fields in lines for match in fields]
-        widths = {length + gap for length, gap in spaces}
-        aligned = len(widths) == 1 and len({length for length, _ in spaces}) > 1 and form.indent is not None
-        form.column = widths.pop() if aligned else 0
-        before = "" if aligned else " " * min(_most(gap for _, gap in spaces), 1)
-        form.equals = f"{before}={_most(match[4] for fields in lines for match in fields)}"
+        widths = {len(match[2]) + len(match[3]) for match in fields}
+        before = " " * min(_most(len(match[3]) for match in fields), 1)
+        if len(widths) == 1 < len({len(match[2]) for match in fields}) and form.indent is not None:
+            form.column, before = widths.pop(), ""
+        form.equals = f"{before}={_most(match[4] for match in fields)}"
         places: dict[str, list[float]] = {}
-        for fields in lines:
-            for number, match in enumerate(fields):
-                places.setdefault(match[2].lower(), []).append(number / len(fields))
+        for own in lines:
+            for number, match in enumerate(own):
+                places.setdefault(match[2].lower(), []).append(number / len(own))
         form.order = {name: sum(each) / len(each) for name, each in places.items()}
         return form
 

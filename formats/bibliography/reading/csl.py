@@ -10,7 +10,7 @@ import yaml
 
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.bibtex import entry_paper
-from citerec.formats.bibliography.csl import read_csl
+from citerec.formats.bibliography.csl import read_csl, read_name
 from citerec.formats.bibliography.item import CONTAINED, Item, iso_date
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.fields import Fields, parse_records
@@ -131,6 +131,7 @@ _IN_PARENT = {
 _INHERITED = {"volume", "issue", "edition", "issued", "publisher", "publisher-place", "event-place", "ISBN",
               "ISSN", "number-of-volumes", "language"}  # fmt: skip
 """Variables of parents that are also those of their parts."""
+_NAME_PARTS = {"family": "name", "given": "given-name", "non-dropping-particle": "prefix", "suffix": "suffix"}
 _SERIAL = {"doi": "DOI", "isbn": "ISBN", "issn": "ISSN", "pmid": "PMID", "pmcid": "PMCID", "arxiv": "arxiv",
            "serial": "number"}  # fmt: skip
 
@@ -196,10 +197,7 @@ def _names(value: Any) -> list[Name]:
     names = []
     for person in value if isinstance(value, list) else [value]:
         if isinstance(person, dict):
-            parts = ("name", "given-name", "prefix", "suffix")
-            family, given, prefix, suffix = (_value(person.get(part)) for part in parts)
-            is_whole = " " in family and not (given or prefix or suffix)
-            names.append(Name(literal=family) if is_whole else Name(family, given, prefix, suffix))
+            names.append(read_name({part: _value(person.get(name)) for part, name in _NAME_PARTS.items()}))
         elif isinstance(person, str):
             whole = person.startswith("{") and person.endswith("}")
             names += [Name(literal=person.strip("{}"))] if whole else parse_all_inverted([person])

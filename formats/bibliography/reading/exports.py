@@ -188,13 +188,17 @@ def read_enw(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
 
 
 _ENDNOTE_TYPES, _ENDNOTE = Names("types", "endnote"), Names("variables", "endnote")
+_REFER_TYPES = {"J": "article-journal", "B": "chapter", "R": "report"}
 _ENDNOTE_ROLES = {"author": "A", "editor": "E", "translator": "H", "collection-editor": "Y"}
 
 
 def _read_endnote(fields: dict[str, str], tags: Tags) -> _Read:
     """Read a record of one of EndNote's formats. tags: those of the tagged format."""
     kind = first_text(tags, "0")
-    csl = _ENDNOTE_TYPES.csl.get(kind) or ("document" if kind else _refer_type(fields, tags))
+    csl = _ENDNOTE_TYPES.csl.get(kind, "document")
+    if not kind:  # a record of refer, which names no type
+        told = next((csl for tag, csl in _REFER_TYPES.items() if tag in tags), "")
+        csl = told or ("book" if fields.get("publisher") else csl)
     dates = [iso_date(text) for tag in ("8", "D") for text in tags.get(tag, ())]
     fields["issued"] = max(dates, key=lambda date: (date[:4].isdecimal(), date.count("-")), default="")
     page = fields.get("page", "")
@@ -208,15 +212,6 @@ def _read_endnote(fields: dict[str, str], tags: Tags) -> _Read:
     item = Item.of(csl, fields, edited(names) if kind == "Edited Book" else names)
     words = [name for text in tags.get("K", ()) for line in text.splitlines() for name in split_names(line)]
     return _Read(item, first_text(tags, "F"), words, tags.get(">", ()))
-
-
-def _refer_type(fields: Mapping[str, str], tags: Tags) -> str:
-    """Return the type of a record of refer, which names none."""
-    if "J" in tags:
-        return "article-journal"
-    if "B" in tags:
-        return "chapter"
-    return "report" if "R" in tags else "book" if fields.get("publisher") else "document"
 
 
 _CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f]")

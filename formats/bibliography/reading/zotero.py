@@ -79,16 +79,14 @@ class ZoteroLibrary(NamedTuple):
 
     def paths(self) -> dict[str, list[str]]:
         """Return the path of each collection, by key, and before it those of the ones that it is in."""
-        return {key: self._paths(key) for key in self.collections}
-
-    def _paths(self, key: str) -> list[str]:
-        names: list[str] = []
-        seen: set[str] = set()
-        while key in self.collections and key not in seen:
-            seen.add(key)
-            names.insert(0, self.collections[key].name)
-            key = self.collections[key].parent
-        return ["/".join(names[: depth + 1]) for depth in range(len(names))]
+        paths: dict[str, list[str]] = {}
+        for key in self.collections:
+            above, names = key, dict[str, str]()
+            while above in self.collections and above not in names:
+                names[above], above = self.collections[above]
+            ordered = [*names.values()][::-1]
+            paths[key] = ["/".join(ordered[: depth + 1]) for depth in range(len(ordered))]
+        return paths
 
     def _find(self, wanted: str, paths: Mapping[str, list[str]], name: str) -> str:
         every = sorted({places[-1] for places in paths.values()})
@@ -106,11 +104,7 @@ def _parse(
 
     paths: of collections, by key. key: the citation key, if the item has none itself.
     """
-    collections = list(
-        dict.fromkeys(
-            path for collection in fields.texts("collections") for path in paths.get(collection, ())
-        )
-    )
+    collections = [*dict.fromkeys(path for key in fields.texts("collections") for path in paths.get(key, ()))]
     if fields.text("itemType") in NO_PAPERS or (wanted is not None and wanted not in collections):
         return None
     url, archive, date = fields.text("url"), fields.text("archiveID"), fields.text(*_DATES)
