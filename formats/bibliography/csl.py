@@ -94,11 +94,8 @@ def write_csl(item: Item, key: str) -> dict[str, Any]:
     if kind := item.fields.get("entrytype"):
         made["custom"] = {"entrytype": kind}
     for role, names in item.names.items():
-        made[role] = [_write_name(name) for name in names]
+        parts = ((name._asdict() | {"non-dropping-particle": name.particle}) for name in names)
+        made[role] = [
+            {part: text for part, text in own.items() if text and part != "particle"} for own in parts
+        ]
     return made
-
-
-def _write_name(name: Name) -> dict[str, str]:
-    parts = name._asdict()
-    parts["non-dropping-particle"] = parts.pop("particle")
-    return {part: text for part, text in parts.items() if text}

@@ -168,7 +168,8 @@ def _split(text: str) -> Iterator[Entry]:
         key, place, has_comma = ("", head.end(), True) if kind == "string" else _read_key(text, head, limit)
         fields, end, is_plain = _read_fields(text, place, limit, closing)
         if fields is None or _MORE_FIELDS.match(text, end, limit):
-            if fields is None and _is_comment(text, head.start()):
+            line_start = text.rfind("\n", 0, head.start()) + 1
+            if fields is None and _COMMENTED.search(text, line_start, head.start()):
                 continue
             following = _NEXT_HEAD.search(text, end, limit)
             fields, end = None, following.start() if following else limit
@@ -176,11 +177,6 @@ def _split(text: str) -> Iterator[Entry]:
         counted, place = head.start(), max(end, head.end())
         is_plain = is_plain and "\n" not in head[0]
         yield Entry(kind, key, line, head.start(), end, fields if has_comma else None, is_plain)
-
-
-def _is_comment(text: str, place: int) -> bool:
-    """True if a place is behind a `%` in its line."""
-    return _COMMENTED.search(text, text.rfind("\n", 0, place) + 1, place) is not None
 
 
 def _read_key(text: str, head: re.Match[str], limit: int) -> tuple[str, int, bool]:

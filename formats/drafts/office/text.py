@@ -11,7 +11,8 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 from xml.parsers import expat
 from xml.sax.saxutils import escape
@@ -303,8 +304,8 @@ class OfficeText:
     text: str
     pieces: Sequence[Piece]
     items: dict[str, dict[str, Any]]
-    notes: Sequence[str] = ()
-    _starts: list[int] = field(default_factory=list)
+    notes: Sequence[str]
+    _starts: Sequence[int]
 
     @classmethod
     def of(cls, reader: OfficeReader) -> OfficeText:
@@ -317,12 +318,9 @@ class OfficeText:
         notes = [
             f"the citation after “{text}” has damaged data and is read as text" for text in reader.damaged
         ]
-        document = cls(reader.package, "".join(piece.text for piece in pieces), pieces, reader.items, notes)
-        length = 0
-        for piece in pieces:
-            document._starts.append(length)
-            length += len(piece.text)
-        return document
+        starts = [*accumulate((len(piece.text) for piece in pieces), initial=0)]
+        text = "".join(piece.text for piece in pieces)
+        return cls(reader.package, text, pieces, reader.items, notes, starts)
 
     def can_replace(self, start: int, end: int) -> bool:
         """True if text[start:end] is the author's own, not that of a field."""

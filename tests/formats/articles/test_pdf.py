@@ -105,13 +105,7 @@ def pictures(letters: bytes) -> tuple[bytes, bytes]:
 LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-def test_letters_that_are_pictures_may_have_any_size() -> None:
-    lines = ["we ask for all that is known of mary and", "Jones who have found it in a field of", "Kent"]
-    font, more = pictures(LETTERS)
-    assert drawn(*lines, size=0.1, font=font, more=more) == " ".join(lines)
-
-
-def test_letters_that_are_pictures_may_be_ligatures() -> None:
+def test_letters_that_are_pictures_may_have_any_size_and_be_ligatures() -> None:
     font, more = pictures(LETTERS + b"\x0b\x0c\x0e")
     lines = ["the e\x0ecient o\x0ece of \x0celds", "a\x0bords more than we could say of them"]
     assert drawn(*lines, size=0.1, font=font, more=more) == (

@@ -264,8 +264,8 @@ INPUTS = {
         "more.bib": "c",
     },
     "inline": {
-        "a.md": "---\nreferences:\n- {id: a, title: Trees, issued: 2019}\nbibliography: [b.yaml, more.json]\n"
-        "---\n@a @b @c",
+        "a.md": "---\nreferences:\n- {id: a, title: Trees, issued: 2019}\n- {id: 'd\\_1', title: Moss}\n"
+        "bibliography: [b.yaml, more.json]\n---\n@a @b @c @d_1",
         "b.yaml": "---\nreferences:\n- {id: b, title: Peat, issued: {year: 2019}}\n...\n",
         "more.json": '{"id": "c", "type": "book", "title": "Peat"}',
     },

@@ -274,9 +274,3 @@ def test_yaml_in_code_and_between_rules_is_text() -> None:
     text = "A [@a].\n\n```\n\n---\nbibliography: x.bib\n---\n```\n\n---\n\nB [@b]\n\n---\n"
     assert MARKDOWN.bibliographies(text) == []
     assert [key.key for key in MARKDOWN.keys(text)] == ["a", "b"]
-
-
-def test_ids_that_pandoc_has_escaped() -> None:
-    text = "---\nreferences:\n- id: 'lee\\_2020'\n  type: book\n  title: Kelp\n---\nText [@lee_2020]."
-    source = MARKDOWN.read(Path("a.md"), Inputs(lambda path: text))
-    assert source.references.entries(source.keys)["lee_2020"].title == "Kelp"
