@@ -231,8 +231,10 @@ def running_text(latex: str) -> str:
     return text
 
 
-def plain_text(latex: str) -> str:
+def plain_text(latex: str, keep_braces: bool = False) -> str:
     """Convert LaTeX to text with single spaces, including formulas as far as possible. Never fails.
+
+    keep_braces: except those around single characters.
 
     >>> plain_text(r"An \\emph{\\'etude} of $x_i \\leq 5\\%$")
     'An étude of x_i ≤ 5%'
@@ -243,15 +245,6 @@ def plain_text(latex: str) -> str:
     """
     if not re.search(r"[\\${}~`']|--", latex):
         return " ".join(latex.split())
-    return _convert(latex)
-
-
-def text_in_braces(latex: str) -> str:
-    """Convert LaTeX to text that keeps its braces, except those around single characters. Never fails."""
-    return _convert(latex, keep_braces=True)
-
-
-def _convert(latex: str, keep_braces: bool = False) -> str:
     from pylatexenc.latexwalker import LatexWalkerError
 
     try:

@@ -340,11 +340,6 @@ def ambiguous(names: Sequence[Name]) -> tuple[str, ...]:
     return tuple(name.bibtex() for name in names)
 
 
-def written_names(names: Iterable[Name], write: Callable[[str], str]) -> str:
-    """Return names as the value of a field in BibTeX."""
-    return " and ".join(name.bibtex(write) for name in names)
-
-
 @lru_cache(1 << 16)
 def surname(name: str) -> str:
     """Return the last word of a family name, folded; "" if empty.

@@ -73,8 +73,8 @@ def _layout(*fields: str | tuple[str, Any] | tuple[str, Any, Any], **names: str)
     """Define a record. fields: names of those above, which may be null or missing, or others with their type.
     names: what the layout calls them."""
     types: dict[str, Any] = _TEXTS | _LISTS
-    given = [(name, types[name] | None, None) if isinstance(name, str) else name for name in fields]
-    return msgspec.defstruct("Record", given, rename=names)
+    typed = [(name, types[name] | None, None) if isinstance(name, str) else name for name in fields]
+    return msgspec.defstruct("Record", typed, rename=names)
 
 
 def _metadata_layout(**names: str) -> Any:

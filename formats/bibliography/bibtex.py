@@ -32,7 +32,7 @@ from citerec.formats.bibliography.latex import (
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.tables import Names
 from citerec.formats.identifiers import clean_doi, find_arxiv_id
-from citerec.formats.names import parse_names, written_names
+from citerec.formats.names import parse_names
 
 _TYPES = Names("types", "bibtex")
 _SUBTYPES = {"article": "preprint", "article-magazine": "magazine", "article-newspaper": "newspaper"}
@@ -87,7 +87,7 @@ def write_item(item: Item, key: str) -> str:
     values = {"title": "", "author": "", "editor": ""}
     for role in ROLES:
         if names := item.names.get(role):
-            values[_NAME_FIELDS.get(role, role)] = written_names(names, escape_latex)
+            values[_NAME_FIELDS.get(role, role)] = " and ".join(name.bibtex(escape_latex) for name in names)
     left = {name: text for name, text in item.fields.items() if text and name not in ("abstract", "keyword")}
     left.pop("entrytype", "")
     if left.get("genre", "") == GENRES.get(kind):

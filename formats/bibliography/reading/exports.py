@@ -254,11 +254,11 @@ _XML_TAGS = {
 
 def _read_endnote_xml(record: ET.Element) -> _Read:
     def texts(*places: str) -> list[str]:
-        found = (
+        listed = (
             [*filter(None, ("".join(part.itertext()).strip() for part in record.findall(place)))]
             for place in places
         )
-        return next(filter(None, found), [])
+        return next(filter(None, listed), [])
 
     tags = {tag: texts(*places) for tag, places in _XML_TAGS.items()}
     tags["D"] = tags["D"][:1]
