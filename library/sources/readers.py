@@ -54,6 +54,10 @@ def read_source(source: str | Path, on_bad: OnBadRecord) -> Iterator[LibraryPape
             module, _, name = _EXPORTS[format].partition(":")
             reader = import_module(f"citerec.formats.bibliography.reading.{module}")
             yield from getattr(reader, name)(path, on_bad)
+        elif format in ("ris", "nbib", "enw", "endnote", "word", "wos", "table"):
+            from citerec.formats.bibliography.reading.exports import read_export
+
+            yield from read_export(format, path, on_bad)
         elif format == "list":
             yield from parse_records(path, stream_json(path, list, on_bytes), parse_csl, on_bad)
         elif format == "object":
@@ -67,13 +71,6 @@ def read_source(source: str | Path, on_bad: OnBadRecord) -> Iterator[LibraryPape
 
 _EXPORTS = {
     "bibtex": "bibtex:read_bibtex",
-    "ris": "exports:read_ris",
-    "nbib": "exports:read_nbib",
-    "enw": "exports:read_enw",
-    "endnote": "exports:read_endnote_xml",
-    "word": "exports:read_word_sources",
-    "wos": "exports:read_wos",
-    "table": "exports:read_table",
     "better bibtex": "zotero:read_better_bibtex",
     "yaml": "csl:read_yaml",
 }

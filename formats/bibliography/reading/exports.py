@@ -37,23 +37,6 @@ class _Read(NamedTuple):
     files: Iterable[str] = ()
 
 
-def _papers(
-    path: Path, records: Iterable[tuple[str, Any]], read: Callable[[Any], _Read], on_bad: OnBadRecord
-) -> Iterator[LibraryPaper]:
-    """Yield the papers of a file's records, with their PDFs there. records: with where they stand."""
-    folders = file_folders(path)
-
-    def parse(record: Any) -> LibraryPaper:
-        item, key, words, files = read(record)
-        here = [name for name in files if name.lower().endswith(SUFFIX) and not _WEB.match(name)]
-        return entry_paper(item, key, tags=words)._replace(files=resolve_files(here, folders))
-
-    for where, record in records:
-        yield from usable_paper(partial(parse, record), where, on_bad)
-
-
-_WEB = re.compile(r"https?:", re.IGNORECASE)
-
 # NBIB and EndNote's tagged format have no parser that is kept up, and rispy loses repeated and unknown tags
 # and what continues them: all three are lines of a tag and its value.
 _RIS_START = re.compile(r"^[ \t]*TY( {0,2})-", re.MULTILINE | re.IGNORECASE)
@@ -93,15 +76,11 @@ _WOS_FIELD = re.compile(
 """Lines that go on may be without their indent."""
 
 
-def _records(
-    path: Path,
-    starts: Sequence[re.Pattern[str]],
-    field: re.Pattern[str],
-    example: str,
-    on_bad: OnBadRecord,
+def _tagged(
+    starts: Sequence[re.Pattern[str]], field: re.Pattern[str], example: str, path: Path, on_bad: OnBadRecord
 ) -> Iterator[tuple[str, Tags]]:
     """Yield where each record of a file stands, and its values by tag. starts: what begins records, the first
-    that the file has. field: a tag and its value, also over lines. Raises InputError without records."""
+    that the file has. field: a tag and its value, also over lines."""
     text = decode_text(path)
     begins = next(filter(None, ([*start.finditer(text)] for start in starts)), None)
     if begins is None:
@@ -134,22 +113,10 @@ def _records(
         yield f"{path}, line {text.count(chr(10), 0, begin.start()) + 1}", tags
 
 
-def read_ris(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of a RIS file, in order. Raises InputError for a file without records."""
-    records = _records(path, (_RIS_START,), _RIS_FIELDS["  "], "TY  - JOUR ... ER  -", on_bad)
-    return _papers(path, records, _read_ris, on_bad)
-
-
 def _read_ris(tags: Tags) -> _Read:
     if "A1" in tags:  # and perhaps the same people in AU
         tags = {**tags, "AU": [*dict.fromkeys(tags["AU"])]}
     return _Read(read_record(tags), first_text(tags, "LB", "ID"), files=tags.get("L1", ()))
-
-
-def read_nbib(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of a PubMed file, in order. Raises InputError for a file without records."""
-    records = _records(path, (_NBIB_START, _ERIC_START), _NBIB_FIELD, "PMID- ...", on_bad)
-    return _papers(path, records, _read_nbib, on_bad)
 
 
 _PUBMED_TYPES, _PUBMED = Names("types", "pubmed"), Names("variables", "pubmed")
@@ -179,12 +146,6 @@ def _read_nbib(tags: Tags) -> _Read:
 
 def _literals(texts: Sequence[str]) -> list[Name]:
     return [Name(literal=text) for text in texts if text]
-
-
-def read_enw(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of a file in EndNote's tagged format. Raises InputError for a file without records."""
-    records = _records(path, (_ENW_START, _REFER_START), _ENW_FIELD, "%0 Journal Article ...", on_bad)
-    return _papers(path, records, lambda tags: _read_endnote(_ENDNOTE.first(tags), tags), on_bad)
 
 
 _ENDNOTE_TYPES, _ENDNOTE = Names("types", "endnote"), Names("variables", "endnote")
@@ -217,11 +178,9 @@ def _read_endnote(fields: dict[str, str], tags: Tags) -> _Read:
 _CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f]")
 
 
-def read_endnote_xml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of EndNote's XML. Raises InputError for malformed XML or a file without records.
-
-    Declarations of a document type are refused, so no entity is ever defined, and no other file is read.
-    """
+def _xml_records(path: Path, _: OnBadRecord) -> Iterator[tuple[str, ET.Element]]:
+    """Yield the records of EndNote's XML. Declarations of a document type are refused, so no entity is ever
+    defined, and no other file is read."""
     text = _CONTROL.sub(" ", decode_text(path))
     if "<!DOCTYPE" in text:
         raise InputError(f"{path}: declares a document type (<!DOCTYPE), which EndNote does not; remove it")
@@ -231,8 +190,7 @@ def read_endnote_xml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
         raise InputError(f"{path}: malformed XML: {error}") from None
     if not records:
         raise InputError(f"{path}: has no records (<xml><records><record> ...), as EndNote exports them")
-    numbered = ((f"{path}, record {number}", record) for number, record in enumerate(records, start=1))
-    return _papers(path, numbered, _read_endnote_xml, on_bad)
+    yield from ((f"{path}, record {number}", record) for number, record in enumerate(records, start=1))
 
 
 _XML = Names("variables", "endnote xml")
@@ -276,13 +234,11 @@ _WORD_TYPES, _WORD = Names("types", "word"), Names("variables", "word")
 _WORD_NAMES = "{http://schemas.openxmlformats.org/officeDocument/2006/bibliography}"
 
 
-def read_word_sources(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of Word's list of sources. Raises InputError for a file without any."""
+def _word_records(path: Path, _: OnBadRecord) -> Iterator[tuple[str, _Read]]:
     items = word_sources(decode_text(path).encode())
     if not items:
         raise InputError(f"{path}: has no sources (<b:Sources><b:Source> ...), as Word writes them")
-    sources = ((f"{path}, source {tag}", _Read(item, tag)) for tag, item in items.items())
-    return _papers(path, sources, lambda source: source, on_bad)
+    yield from ((f"{path}, source {tag}", _Read(item, tag)) for tag, item in items.items())
 
 
 def word_sources(xml: bytes) -> dict[str, Item]:
@@ -318,18 +274,16 @@ _WOS_TYPES, _WOS = Names("types", "wos"), Names("variables", "wos")
 _WOS_KINDS = {"J": "article-journal", "C": "paper-conference", "B": "book", "S": "chapter", "P": "patent"}
 
 
-def read_wos(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of Web of Science's files, tagged or with tabs. Raises InputError without records."""
-    records: Iterable[tuple[str, Tags]]
+def _wos_records(path: Path, on_bad: OnBadRecord) -> Iterator[tuple[str, Tags]]:
+    """Yield the records of Web of Science's files, tagged or with tabs."""
     lines = decode_text(path).splitlines()
     if lines and lines[0].startswith("PT\t"):
         rows = csv.reader(lines[1:], delimiter="\t", quoting=csv.QUOTE_NONE)
         cells = (zip(lines[0].split("\t"), row, strict=False) for row in rows)
         tagged = ({tag: [text] for tag, text in row if text.strip()} for row in cells)
-        records = ((f"{path}, line {number}", tags) for number, tags in enumerate(tagged, start=2) if tags)
+        yield from ((f"{path}, line {number}", tags) for number, tags in enumerate(tagged, start=2) if tags)
     else:
-        records = _records(path, (_WOS_START,), _WOS_FIELD, "PT J ... ER", on_bad)
-    return _papers(path, records, _read_wos, on_bad)
+        yield from _tagged((_WOS_START,), _WOS_FIELD, "PT J ... ER", path, on_bad)
 
 
 _EMAIL = re.compile(r"\s*\([^()\s]*@[^()\s]*\)")
@@ -388,13 +342,9 @@ def _columns(text: str) -> tuple[list[str], str]:
     return [name.strip().lower() for name in next(csv.reader([head], delimiter=between), ())], between
 
 
-def read_table(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of a table (CSV) of Zotero, Scopus, PubMed, IEEE Xplore, or one with such columns."""
-    return _papers(path, _rows(decode_text(path).lstrip(), path), _read_row, on_bad)
-
-
-def _rows(text: str, path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yield where each row stands, and its cells by column."""
+def _rows(path: Path, _: OnBadRecord) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield where each row of a table (CSV) stands, and its cells by column."""
+    text = decode_text(path).lstrip()
     columns, between = _columns(text)
     csv.field_size_limit(MAX_FILE_BYTES)  # lists of references
     rows = csv.reader(text.splitlines(keepends=True), delimiter=between)
@@ -439,3 +389,39 @@ def _read_row(cells: Mapping[str, str]) -> _Read:
     words = [word for name in named for word in cells.get(name, "").split(";")]
     files = cells.get("file attachments", "").split("; ")
     return _Read(Item.of(csl, fields, people), noted(extra).get("citation key", ""), words, files)
+
+
+_FORMATS: dict[
+    str, tuple[Callable[[Path, OnBadRecord], Iterator[tuple[str, Any]]], Callable[[Any], _Read]]
+] = {
+    "ris": (partial(_tagged, (_RIS_START,), _RIS_FIELDS["  "], "TY  - JOUR ... ER  -"), _read_ris),
+    "nbib": (partial(_tagged, (_NBIB_START, _ERIC_START), _NBIB_FIELD, "PMID- ..."), _read_nbib),
+    "enw": (
+        partial(_tagged, (_ENW_START, _REFER_START), _ENW_FIELD, "%0 Journal Article ..."),
+        lambda tags: _read_endnote(_ENDNOTE.first(tags), tags),
+    ),
+    "endnote": (_xml_records, _read_endnote_xml),
+    "word": (_word_records, lambda source: source),
+    "wos": (_wos_records, _read_wos),
+    "table": (_rows, _read_row),
+}
+"""What finds the records of a file, with where they stand, and what reads one."""
+_WEB = re.compile(r"https?:", re.IGNORECASE)
+
+
+def read_export(format: str, path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
+    """Yield the papers of a file, in order: of RIS, PubMed (nbib), EndNote (enw, endnote), Word's list of
+    sources, Web of Science (wos), or a table of Zotero, Scopus, PubMed, IEEE Xplore or with such columns.
+
+    Raises InputError for a file without records.
+    """
+    records, read = _FORMATS[format]
+    folders = file_folders(path)
+
+    def parse(record: Any) -> LibraryPaper:
+        item, key, words, files = read(record)
+        here = [name for name in files if name.lower().endswith(SUFFIX) and not _WEB.match(name)]
+        return entry_paper(item, key, tags=words)._replace(files=resolve_files(here, folders))
+
+    for where, record in records(path, on_bad):
+        yield from usable_paper(partial(parse, record), where, on_bad)
