@@ -44,8 +44,8 @@ _VARIABLES = Names("variables", "bibtex")
 _NAME_FIELDS = {"container-author": "bookauthor"}
 _DATE_FIELDS = {"accessed": "urldate", "event-date": "eventdate", "original-date": "origdate"}
 _IN_JOURNALS = ("article", "suppperiodical", "periodical", "review")
-_SPAN = re.compile(r"(\d{4})(?:-\d\d){0,2}/(\d{4})(?:-\d\d){0,2}")
-"""A range of dates."""
+_SPAN = re.compile(r"(\d{4})(?:-\d\d){0,2}/(?:(\d{4})(?:-\d\d){0,2}|\.\.)?")
+"""A range of dates, perhaps without an end."""
 GENRES = {"phdthesis": "PhD thesis", "mastersthesis": "Master's thesis"}
 _URL = re.compile(r"\\url\b|https?://[^\s{}]+")
 _URL_COMMAND = re.compile(r"\\url\s*\{([^{}]*)\}")
@@ -92,7 +92,7 @@ def write_item(item: Item, key: str) -> str:
     left.pop("entrytype", "")
     if left.get("genre", "") == GENRES.get(kind):
         left.pop("genre")
-    values |= _date_fields(left)
+    values |= date_fields(left)
     for variable, field in (*_placed(item.type, kind, left).items(), *_VARIABLES.written.items()):
         if (text := left.pop(variable, "")) and not values.get(field):
             values[field] = _latex(variable, text)
@@ -138,7 +138,7 @@ def _latex(variable: str, text: str) -> str:
     return marked_up(text, latex_title if variable in ("title", "title-short") else escape_latex)
 
 
-def _date_fields(left: dict[str, str]) -> dict[str, str]:
+def date_fields(left: dict[str, str]) -> dict[str, str]:
     """Return the fields of dates, and take them from what is left."""
     values = {}
     for variable, field in _DATE_FIELDS.items():
@@ -151,7 +151,7 @@ def _date_fields(left: dict[str, str]) -> dict[str, str]:
     if named := season(issued):
         return values | {"year": issued[:4], "month": named}
     if span := _SPAN.fullmatch(issued):  # only biblatex has ranges, and BibTeX prints all that is in `year`
-        years = span[1] if span[2] == span[1] else f"{span[1]}--{span[2]}"
+        years = span[1] if span[2] == span[1] else f"{span[1]}--{span[2] or ''}"
         return values | {"year": years, "date": issued}
     return values | {"year": escape_latex(issued)}
 

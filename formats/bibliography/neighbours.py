@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import TypeVar
 
-from citerec.formats.bibliography.bibtex import GENRES, is_delimited, typeset
+from citerec.formats.bibliography.bibtex import GENRES, date_fields, is_delimited, typeset
 from citerec.formats.bibliography.entries import BibtexText, Entry
 from citerec.formats.bibliography.item import MONTHS
 from citerec.formats.bibliography.latex import escape_latex
@@ -193,7 +193,6 @@ _NAMES = {
 }  # fmt: skip
 """BibTeX's names of biblatex's fields."""
 _TYPES = {"report": "techreport"}
-_DATE = re.compile(r"(\d{4})(?:-(\d\d)(?:-\d\d)?)?[?~%]?(/(?:(\d{4})(?:-\d\d){0,2}[?~%]?|\.\.)?)?")
 
 
 def _typesettable(
@@ -250,16 +249,12 @@ def _date_parts(date: str) -> dict[str, str]:
     >>> _date_parts("2004-07~"), _date_parts("1998/2001"), _date_parts("2021-03-04/2021-05-06")
     ({'year': '{2004}', 'month': 'jul'}, {'year': '{1998--2001}'}, {'year': '{2021}'})
     """
-    match = _DATE.fullmatch(date.strip())
-    if not match:
-        return {"year": f"{{{date}}}"}
-    begin, month, is_range, end = match.groups()
-    if is_range:
-        return {"year": f"{{{begin}}}" if end == begin else f"{{{begin}--{end or ''}}}"}
-    parts = {"year": f"{{{begin}}}"}
-    if month and 1 <= int(month) <= len(MONTHS):
-        parts["month"] = MONTHS[int(month) - 1]
-    return parts
+    parts = date_fields({"issued": re.sub("[?~%]", "", date.strip())})
+    return {
+        name: text if text in MONTHS else f"{{{text}}}"
+        for name, text in parts.items()
+        if text and name in ("year", "month")
+    }
 
 
 def _with_numeric_year(fields: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
