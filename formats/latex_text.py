@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 logging.getLogger("pylatexenc").setLevel(logging.CRITICAL)  # unparsable parts are skipped
 
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_BRACE_OR_QUOTE = re.compile(r"\\.|[{}\"]", re.DOTALL)
 _NO_TEXT = (
     "figure|subfigure|wrapfigure|sidewaysfigure|table|wraptable|sidewaystable|longtable|tabular|tabularx|"
     "equation|align|aligned|alignat|flalign|gather|multline|eqnarray|displaymath|math|dmath|IEEEeqnarray|"
@@ -288,14 +290,22 @@ def _brace_open_brackets(latex: str) -> str:
     return "".join([*pieces, latex[done:]])
 
 
+def delimited_end(text: str, start: int, limit: int = sys.maxsize) -> int:
+    """Return the end of the braces or quotes that open at a place; 0 if they are not closed before the
+    limit. Quotes within braces end nothing."""
+    quotes = text.startswith('"', start)
+    depth, closing = 0, '"' if quotes else "}"
+    for sign in (_BRACE_OR_QUOTE if quotes else _BRACE).finditer(text, start + quotes, limit):
+        depth += {"{": 1, "}": -1}.get(sign[0], 0)
+        if depth == 0 and sign[0] == closing:
+            return sign.end()
+    return 0
+
+
 def braced_argument(text: str, start: int) -> tuple[str, int]:
     """Return the content of the braces that open at `start`, and their end: that of the text if unclosed."""
-    depth = 0
-    for brace in _BRACE.finditer(text, start):
-        depth += {"{": 1, "}": -1}.get(brace[0], 0)
-        if depth == 0 and brace[0] == "}":
-            return text[start + 1 : brace.start()], brace.end()
-    return text[start + 1 :], len(text)
+    end = delimited_end(text, start)
+    return (text[start + 1 : end - 1], end) if end else (text[start + 1 :], len(text))
 
 
 def macro_arguments(macro: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], str, int]]:

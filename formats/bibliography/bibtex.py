@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from citerec.formats.bibliography.entries import delimited_end
 from citerec.formats.bibliography.item import (
     CONTAINED,
     MONTHS,
@@ -32,6 +31,7 @@ from citerec.formats.bibliography.latex import (
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.tables import Names
 from citerec.formats.identifiers import clean_doi, find_arxiv_id
+from citerec.formats.latex_text import delimited_end
 from citerec.formats.names import parse_names
 
 _TYPES = Names("types", "bibtex")

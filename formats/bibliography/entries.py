@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from citerec.formats.bibliography.item import MONTHS
+from citerec.formats.latex_text import delimited_end
 
 LONGEST = 1 << 20
 """Maximum characters of a field: abbreviations that double each other would fill the memory."""
@@ -37,7 +38,6 @@ _KEY = re.compile(
 _NAME = re.compile(r"(@?[^\s,={}\"#%@()][^\s,={}\"]*)\s*=\s*")
 _BARE = re.compile(r"[^\s#{}\",=%)]+")
 _JOINED = re.compile(r"\s*#\s*")
-_QUOTE_OR_BRACE = re.compile(r"\\.|[{}\"]", re.DOTALL)
 _LINE_FIELD = re.compile(
     r"(?:^[ \t]*+,?|,)[ \t]*+([A-Za-z][\w-]*)[ \t]*=[ \t]*"
     r"(?=[{\"]|[\w-]+[ \t]*(?:[,#]|\}?[ \t]*$))",
@@ -228,18 +228,6 @@ def _value_parts(text: str, place: int, limit: int) -> tuple[list[tuple[int, int
             return parts, end
         place = joined.end()
     return parts, 0
-
-
-def delimited_end(text: str, start: int, limit: int | None = None) -> int:
-    """Return the end of the braces or quotes that open at a place; 0 if they are not closed before the
-    limit. Quotes within braces end nothing."""
-    depth, closing = 0, '"' if text[start] == '"' else "}"
-    signs = _QUOTE_OR_BRACE.finditer(text, start + (closing == '"'), len(text) if limit is None else limit)
-    for sign in signs:
-        depth += {"{": 1, "}": -1}.get(sign[0], 0)
-        if depth == 0 and sign[0] == closing:
-            return sign.end()
-    return 0
 
 
 def read_value(written: str, strings: Mapping[str, str]) -> str | None:
