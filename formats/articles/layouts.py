@@ -29,7 +29,7 @@ import msgspec
 from citerec.base.errors import MAX_SHOWN, InputError, quoted
 from citerec.formats.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
 from citerec.formats.identifiers import arxiv_year, find_year, identifier, identifiers
-from citerec.formats.json_lines import CitedId, Object, Offset, PaperId, Year, validate
+from citerec.formats.json_lines import CitedId, Object, Offset, PaperId, Year, decode_json, validate
 from citerec.formats.latex_text import plain_text
 
 
@@ -285,10 +285,7 @@ class _AnnotatedSpans:
         """Return the annotations of a kind, in text order."""
         value, at = self._lists.get(kind), f"{self._field}.{kind}"
         if isinstance(value, str):
-            try:
-                value = msgspec.json.decode(value)
-            except (ValueError, RecursionError) as error:
-                raise InputError(f"{self._where}, field {at!r}: malformed JSON: {error}") from None
+            value = decode_json(value, f"{self._where}, field {at!r}")
         spans = validate(value or [], list[_Annotation], self._where, at)
         spans.sort(key=lambda span: (span.start, span.end))
         if kind == "bibref":
