@@ -87,6 +87,8 @@ class OfficeReader(ABC):
     paragraphs: pieces of text, of each paragraph. items: cited items of Zotero by key.
     """
 
+    spaces: ClassVar[tuple[str, ...]]
+    """Beginnings of the namespaces that are read."""
     skipped: ClassVar[frozenset[str]] = frozenset()
     """Elements whose content is not text."""
     hidden: ClassVar[re.Pattern[str]] = re.compile(
@@ -160,11 +162,13 @@ class OfficeReader(ABC):
         if not self._skips and local in self.skipped:
             self._skips = self._depth
         if not self._skips:
-            self.begin(self.known(name), {key.rpartition(" ")[2]: value for key, value in attributes.items()})
+            self.begin(
+                self._local(name), {key.rpartition(" ")[2]: value for key, value in attributes.items()}
+            )
 
     def _end(self, name: str) -> None:
         if not self._skips:
-            self.end(self.known(name))
+            self.end(self._local(name))
         elif self._skips == self._depth:
             self._skips = 0
         self._depth -= 1
@@ -173,9 +177,10 @@ class OfficeReader(ABC):
         if not self._skips:
             self.text(text)
 
-    @abstractmethod
-    def known(self, name: str) -> str:
+    def _local(self, name: str) -> str:
         """Return the name of an element without its namespace; "" for one that is not read."""
+        space, _, local = name.rpartition(" ")
+        return local if space.startswith(self.spaces) else ""
 
     @property
     def at(self) -> int:

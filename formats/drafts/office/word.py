@@ -21,11 +21,6 @@ from citerec.formats.drafts.office.text import (
     xml_text,
 )
 
-_NAMES = (
-    "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
-    "http://purl.oclc.org/ooxml/wordprocessingml/main",
-)
-_COMPATIBILITY = "http://schemas.openxmlformats.org/markup-compatibility/2006"
 _HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _SIGNS = {"tab": " ", "br": " ", "cr": " ", "noBreakHyphen": "-"}
 
@@ -33,6 +28,11 @@ _SIGNS = {"tab": " ", "br": " ", "cr": " ", "noBreakHyphen": "-"}
 class WordReader(OfficeReader):
     """Reads the text of runs; deleted text is skipped, inserted one is not. Notes follow their paragraph."""
 
+    spaces = (
+        "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+        "http://purl.oclc.org/ooxml/wordprocessingml/main",
+        "http://schemas.openxmlformats.org/markup-compatibility/2006",
+    )
     skipped = frozenset(("del", "moveFrom", "Fallback"))
 
     def __init__(self, package: Package) -> None:
@@ -48,10 +48,6 @@ class WordReader(OfficeReader):
         self._properties = (0, 0)
         self._text_place: Place | None = None
         self._in_code = self._in_data = False
-
-    def known(self, name: str) -> str:
-        space, _, local = name.rpartition(" ")
-        return local if space in (*_NAMES, _COMPATIBILITY) else ""
 
     def mark_of(self, style: str, depth: int = 0) -> str:
         mark, base = self.styles.get(style, ("", ""))
