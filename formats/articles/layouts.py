@@ -65,15 +65,17 @@ class _Named(msgspec.Struct):
 
 _Names = list[str | _Named | list[str]]
 """Authors or fields: texts, objects, or lists as arXiv's metadata have them."""
-_TEXTS = {"title": str, "abstract": str, "text": str, "section": str, "number": str}
-_LISTS = {"authors": _Names, "field": str | _Names, "identifiers": dict[str, Any]}
+_TEXTS: dict[str, Any] = {"title": str, "abstract": str, "text": str, "section": str, "number": str}
+_LISTS: dict[str, Any] = {"authors": _Names, "field": str | _Names, "identifiers": dict[str, Any]}
 
 
 def _layout(*fields: str | tuple[str, Any] | tuple[str, Any, Any], **names: str) -> Any:
     """Define a record. fields: names of those above, which may be null or missing, or others with their type.
     names: what the layout calls them."""
-    types: dict[str, Any] = _TEXTS | _LISTS
-    typed = [(name, types[name] | None, None) if isinstance(name, str) else name for name in fields]
+    types = _TEXTS | _LISTS
+    typed: list[Any] = [
+        (name, types[name] | None, None) if isinstance(name, str) else name for name in fields
+    ]
     return msgspec.defstruct("Record", typed, rename=names)
 
 

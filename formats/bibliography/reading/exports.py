@@ -321,10 +321,8 @@ def _read_wos(tags: Tags) -> _Read:
     return _Read(Item.of(kind, fields, roles), words=words)
 
 
-_TABLE_TYPES, _ZOTERO_TYPES, _TABLE = (
-    *(Names("types", format) for format in ("table", "zotero")),
-    Names("variables", "table"),
-)
+_TABLE_TYPES, _TABLE = Names("types", "table"), Names("variables", "table")
+_ZOTERO_TYPES = Names("types", "zotero")
 _SCOPUS_ID = re.compile(r"\s*\(\d{6,}\)")
 
 
