@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
-from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.bibliography.paper import LibraryPaper, clean_text, make_paper, terminal_text
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
 from citerec.formats.bibliography.references import bibtex, csl, ris
+from citerec.formats.json_lines import raise_bad
+from citerec.library.sources.readers import read_source
 
 ENTRY = """@incollection{lee2003, title = {A {Chapter}}, author = {van der Lee, Ann B. and {Consortium}},
  booktitle = {A Book}, year = 2003, volume = 7, number = {2}, pages = {10--20}, publisher = {Press \\& Co},
@@ -63,6 +70,22 @@ def test_a_chapter() -> None:
 def test_types(paper: LibraryPaper, types: tuple[str, str]) -> None:
     [item] = json.loads(csl([paper]))
     assert (ris([paper]).splitlines()[0], item["type"]) == (f"TY  - {types[0]}", types[1])
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Co"]), max_size=40)
+
+
+@pytest.mark.parametrize(("name", "write"), [("a.ris", ris), ("a.json", csl)])
+@given(title=TEXT.filter(lambda text: any(map(str.isalnum, clean_text(text)))), abstract=TEXT)
+def test_any_text_is_read_again(
+    name: str, write: Callable[[list[LibraryPaper]], str], title: str, abstract: str
+) -> None:
+    paper = make_paper(title=title, abstract=abstract)
+    with TemporaryDirectory() as folder:
+        (path := Path(folder) / name).write_text(write([paper]), "utf-8")
+        [again] = read_source(path, raise_bad)
+    expected = make_paper(title=terminal_text(paper.title), abstract=terminal_text(paper.abstract))
+    assert again[2:4] == expected[2:4]
 
 
 def test_entries_of_sources_can_be_read_by_other_programs() -> None:
