@@ -30,6 +30,7 @@ _DOI = re.compile(r"10\.\d{4,9}/\S+")
 _NOTED_DOI = re.compile(
     r"^[ \t]*(?:doi[ \t]*[:=]?[ \t]*|https?://(?:dx\.)?doi\.org/)?10\.\d{4,9}/\S+[ \t]*$", re.I | re.M
 )
+_NOTED = re.compile(r"^\s*(citation key|doi|arxiv|pmid|pmcid)\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
 _OPENING = {")": "(", "]": "[", "}": "{"}
 
 
@@ -140,6 +141,15 @@ def clean_doi(text: str) -> str:
     """
     match = _DOI.search(text)
     return _doi_end(match[0]).lower() if match and match[0].isprintable() else ""
+
+
+def noted(text: str) -> dict[str, str]:
+    """Return what lines of a note name, by lower-case name: key and identifiers, as in Zotero's field Extra.
+
+    >>> noted("Citation Key: lee\\nPMID: 123\\nread it: soon")
+    {'pmid': '123', 'citation key': 'lee'}
+    """
+    return {name.lower(): value for name, value in reversed(_NOTED.findall(text))}
 
 
 def doi_in_note(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import IO, Any, Literal, NoReturn, TypeVar, cast
 
 import msgspec
 
-from citerec.base.errors import InputError, quoted
+from citerec.base.errors import InputError, error_text, quoted
 from citerec.base.files import BYTE_ORDER_MARK, open_bytes
 from citerec.base.progress import OnBytes
 
@@ -77,13 +77,18 @@ def read_objects(
 
 def parse_object(line: bytes, where: str) -> Object:
     """Parse a line that holds a JSON object; InputError for anything else."""
-    try:
-        record = msgspec.json.decode(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: malformed JSON: {error}") from None
+    record = decode_json(line, where)
     if not isinstance(record, dict):
         raise InputError(f"{where}: must be an object, not {json_type(record)}; a record is one line")
     return record
+
+
+def decode_json(content: bytes | str, where: str) -> Any:
+    """Decode JSON; InputError if it is malformed."""
+    try:
+        return msgspec.json.decode(content)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: malformed JSON: {error_text(error)}") from None
 
 
 def encode_json(value: Any) -> bytes:

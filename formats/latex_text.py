@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 logging.getLogger("pylatexenc").setLevel(logging.CRITICAL)  # unparsable parts are skipped
 
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_BRACE_OR_QUOTE = re.compile(r"\\.|[{}\"]", re.DOTALL)
 _NO_TEXT = (
     "figure|subfigure|wrapfigure|sidewaysfigure|table|wraptable|sidewaystable|longtable|tabular|tabularx|"
     "equation|align|aligned|alignat|flalign|gather|multline|eqnarray|displaymath|math|dmath|IEEEeqnarray|"
@@ -85,10 +87,10 @@ _MACRO = re.compile(r"\\([A-Za-z]{2,}+)(?!\s*\{\s*[^\s}])")
 
 
 @cache
-def _converter() -> tuple[LatexNodes2Text, Any]:
-    """Return the converter and its context database of macro arguments."""
+def _contexts() -> tuple[Any, Any]:
+    """Return the databases of what macros print, and of their arguments."""
     # Most texts have no LaTeX.
-    from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec
+    from pylatexenc.latex2text import MacroTextSpec
     from pylatexenc.latex2text import get_default_latex_context_db as texts_of_macros
     from pylatexenc.latexwalker import get_default_latex_context_db as arguments_of_macros
     from pylatexenc.macrospec import MacroSpec
@@ -114,13 +116,25 @@ def _converter() -> tuple[LatexNodes2Text, Any]:
     arguments.test_for_specials = lambda text, at, *state, **more: (
         find(text, at, *state, **more) if text[at] in first else None
     )
-    return LatexNodes2Text(latex_context=texts, math_mode="text", strict_latex_spaces=False), arguments
+    return texts, arguments
+
+
+@cache
+def _converter(keep_braces: bool) -> LatexNodes2Text:
+    from pylatexenc.latex2text import LatexNodes2Text
+
+    return LatexNodes2Text(
+        latex_context=_contexts()[0],
+        math_mode="text",
+        strict_latex_spaces=False,
+        keep_braced_groups=keep_braces,
+    )
 
 
 @cache
 def _is_known(macro: str) -> bool:
     """True if it is known what a macro prints."""
-    specs = [context.get_macro_spec(macro) for context in (_converter()[0].latex_context, _converter()[1])]
+    specs = [context.get_macro_spec(macro) for context in _contexts()]
     is_defined = any(spec is not None and spec.macroname == macro for spec in specs)
     return is_defined or macro in _SWITCHES.split() or macro.startswith(("text", "math", "mkbib", "bib"))
 
@@ -198,16 +212,6 @@ def with_shorthands(latex: str, letters: Mapping[str, str]) -> str:
     return _GUILLEMETS.sub(r"«\1»", text)
 
 
-@cache
-def _keeping_braces() -> LatexNodes2Text:
-    from pylatexenc.latex2text import LatexNodes2Text
-
-    texts = _converter()[0].latex_context
-    return LatexNodes2Text(
-        latex_context=texts, math_mode="text", strict_latex_spaces=False, keep_braced_groups=True
-    )
-
-
 _BIBLIOGRAPHY = re.compile(r"\\bibliography[A-Za-z]*\*?\s*(?:\[[^\[\]]*\]\s*)?\{[^{}]*\}")
 """Also of a part of the works, as those of multibib: what is between the braces is no text."""
 
@@ -229,8 +233,10 @@ def running_text(latex: str) -> str:
     return text
 
 
-def plain_text(latex: str) -> str:
+def plain_text(latex: str, keep_braces: bool = False) -> str:
     """Convert LaTeX to text with single spaces, including formulas as far as possible. Never fails.
+
+    keep_braces: except those around single characters.
 
     >>> plain_text(r"An \\emph{\\'etude} of $x_i \\leq 5\\%$")
     'An étude of x_i ≤ 5%'
@@ -241,22 +247,13 @@ def plain_text(latex: str) -> str:
     """
     if not re.search(r"[\\${}~`']|--", latex):
         return " ".join(latex.split())
-    return _convert(latex, _converter()[0])
-
-
-def text_in_braces(latex: str) -> str:
-    """Convert LaTeX to text that keeps its braces, except those around single characters. Never fails."""
-    return _convert(latex, _keeping_braces())
-
-
-def _convert(latex: str, converter: LatexNodes2Text) -> str:
     from pylatexenc.latexwalker import LatexWalkerError
 
     try:
-        text = converter.latex_to_text(
+        text = _converter(keep_braces).latex_to_text(
             _brace_open_brackets(_OUTSIDE_FORMULAS.sub(r"\1", _NO_ARGUMENT.sub("", latex))),
             tolerant_parsing=True,
-            latex_context=_converter()[1],
+            latex_context=_contexts()[1],
         )
     except (LatexWalkerError, RecursionError, ValueError, LookupError, TypeError, AttributeError):
         # The parser rejects some malformed sources; keep their words.
@@ -293,14 +290,22 @@ def _brace_open_brackets(latex: str) -> str:
     return "".join([*pieces, latex[done:]])
 
 
+def delimited_end(text: str, start: int, limit: int = sys.maxsize) -> int:
+    """Return the end of the braces or quotes that open at a place; 0 if they are not closed before the
+    limit. Quotes within braces end nothing."""
+    quotes = text.startswith('"', start)
+    depth, closing = 0, '"' if quotes else "}"
+    for sign in (_BRACE_OR_QUOTE if quotes else _BRACE).finditer(text, start + quotes, limit):
+        depth += {"{": 1, "}": -1}.get(sign[0], 0)
+        if depth == 0 and sign[0] == closing:
+            return sign.end()
+    return 0
+
+
 def braced_argument(text: str, start: int) -> tuple[str, int]:
     """Return the content of the braces that open at `start`, and their end: that of the text if unclosed."""
-    depth = 0
-    for brace in _BRACE.finditer(text, start):
-        depth += {"{": 1, "}": -1}.get(brace[0], 0)
-        if depth == 0 and brace[0] == "}":
-            return text[start + 1 : brace.start()], brace.end()
-    return text[start + 1 :], len(text)
+    end = delimited_end(text, start)
+    return (text[start + 1 : end - 1], end) if end else (text[start + 1 :], len(text))
 
 
 def macro_arguments(macro: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], str, int]]:

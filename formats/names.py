@@ -8,6 +8,7 @@ from functools import lru_cache
 from html import unescape
 from typing import NamedTuple
 
+from citerec.formats.latex_text import delimited_end
 from citerec.formats.letters import fold
 
 _GENERATIONS = frozenset(("jr", "sr", "ii", "iii", "iv"))
@@ -122,7 +123,7 @@ def parse_name(text: str) -> Name:
     text = " ".join(text.split())
     if text.strip("{} ").lower() in _OTHERS:
         return OTHERS
-    if text.startswith("{") and _closing(text) == len(text) - 1:
+    if text.startswith("{") and delimited_end(text, 0) == len(text):
         inside = text[1:-1].strip()
         return _parse_extended(inside) or Name(literal=_without_braces(inside))
     if extended := _parse_extended(text):
@@ -178,16 +179,6 @@ def _parse_extended(text: str) -> Name | None:
     if not suffix and _is_suffix(given.rpartition(",")[2]):
         given, _, suffix = given.rpartition(", ")
     return Name(family, given, prefix, suffix)
-
-
-def _closing(text: str) -> int:
-    """Return the place of the brace that closes the first one; -1 if none does."""
-    depth = 0
-    for sign in re.finditer("[{}]", text):
-        depth += 1 if sign[0] == "{" else -1
-        if depth == 0:
-            return sign.start()
-    return -1
 
 
 def _without_braces(text: str) -> str:
@@ -338,11 +329,6 @@ def ambiguous(names: Sequence[Name]) -> tuple[str, ...]:
     if all(parse_name(name.full) == name for name in names):
         return ()
     return tuple(name.bibtex() for name in names)
-
-
-def written_names(names: Iterable[Name], write: Callable[[str], str]) -> str:
-    """Return names as the value of a field in BibTeX."""
-    return " and ".join(name.bibtex(write) for name in names)
 
 
 @lru_cache(1 << 16)

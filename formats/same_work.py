@@ -23,7 +23,6 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable
 from functools import lru_cache
-from hashlib import blake2b
 from typing import NamedTuple
 
 from citerec.formats.bibliography.item import MONTHS
@@ -172,6 +171,7 @@ def identity(paper: LibraryPaper, apart: bool = False) -> Identity:
 def _identity(paper: LibraryPaper) -> Identity:
     letters = normalise_title(paper.title)
     title = title_key(letters) if letters and letters not in _NO_TITLES else 0
+    kind_of_id, _, value = paper.id.partition(":")
     preprint = is_preprint(paper)
     type_of_entry = kind[1].lower() if (kind := _KIND.match(paper.bibtex)) else ""
     printed = 0 if preprint else _printed(paper.bibtex)
@@ -179,8 +179,8 @@ def _identity(paper: LibraryPaper) -> Identity:
     month, day = _month_and_day(paper.bibtex) if is_dated else (0, 0)
     return Identity(
         hash_text(_record_id(paper, title)),
-        hash_text(paper.doi or _after(paper.id, "doi:")),
-        hash_text(paper.arxiv or _after(paper.id, "arxiv:")),
+        hash_text(paper.doi or (value if kind_of_id == "doi" else "")),
+        hash_text(paper.arxiv or (value if kind_of_id == "arxiv" else "")),
         title,
         hash_text(surname(paper.authors[0]).casefold()) if paper.authors else 0,
         _title_bits(paper.title),
@@ -200,10 +200,6 @@ def _record_id(paper: LibraryPaper, title: int) -> str:
         return paper.id
     own_id = "" if paper.id.startswith(("doi:", "arxiv:", "title:")) else paper.id
     return f"{title} {name}" if (name := paper.key or own_id) else ""
-
-
-def _after(text: str, prefix: str) -> str:
-    return text[len(prefix) :] if text.startswith(prefix) else ""
 
 
 def _title_bits(title: str) -> int:
@@ -245,7 +241,8 @@ def _month_and_day(bibtex: str) -> tuple[int, int]:
 
 
 def hash_text(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") if text else 0
+    """Return 64 bits for a text; 0 if it is empty."""
+    return title_key(text) if text else 0
 
 
 def similar_titles(first: str, other: str) -> bool:

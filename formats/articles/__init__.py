@@ -2,6 +2,6 @@
 
 jats, tei        XML of publishers and GROBID; xml_documents parses it
 pdf, pdf_layout  the text of PDF files, in reading order
-layouts, s2orc   JSON lines in our own layout, arXiv's, S2ORC's and unarXive's
+layouts          JSON lines in our own layout, arXiv's, S2ORC's and unarXive's
 markers          citation markers in a text
 """

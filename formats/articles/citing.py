@@ -240,14 +240,14 @@ def _last(name: str) -> str:
 def _names(texts: Sequence[str], entries: Sequence[Entry]) -> Iterator[Mark]:
     """Yield the marks with names and years."""
     by_author: dict[str, list[tuple[int, _Printed]]] = {}
-    known: set[str] = set()
+    people: set[str] = set()
     for row, entry in enumerate(entries):
         if printed := _printed(entry):
             by_author.setdefault(printed.author, []).append((row, printed))
-            known.update(surname(name) for name in re.findall(NAME, entry.text[:120]))
+            people.update(surname(name) for name in re.findall(NAME, entry.text[:120]))
     if not by_author:
         return
-    surnames = frozenset(known)
+    surnames = frozenset(people)
     for number, text in enumerate(texts):
         end, names = -1, ""
         for year in _YEARS.finditer(text):

@@ -234,13 +234,9 @@ def expand_ranges(
         inside = text[start:end]
         for match in _RANGE.finditer(inside):
             first, last = int(match[1]), int(match[2])
-            place = order.get(refs[0] or "", -1)
-            if (
-                len(refs) == 1 and place + 1 == first and first < last <= len(listed)
-            ):  # only the start is named
-                refs = between(refs[0], listed[last - 1], last - first) or refs
-            elif len(refs) == 2:
-                refs = between(refs[0], refs[1], last - first) or refs
+            only_start = len(refs) == 1 and order.get(refs[0] or "", -1) + 1 == first and last <= len(listed)
+            end_ref = listed[last - 1] if only_start else refs[1] if len(refs) == 2 else None
+            refs = between(refs[0], end_ref, last - first) or refs
         if done and _BETWEEN_ENDS.fullmatch(text, done[-1][1], start):
             before, others = done[-1], _NUMBER.findall(text[done[-1][0] : done[-1][1]])
             if others and (own := _NUMBER.match(inside.lstrip("[( "))):

@@ -13,7 +13,8 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,12 +84,7 @@ _SIDEWAYS = 0.2
 
 def read_pdf(file: str | Path | bytes) -> PdfText:
     """Read the text of a PDF. Raises InputError if it is encrypted, damaged or has no text."""
-    try:
-        document = pypdfium2.PdfDocument(file)
-    except pypdfium2.PdfiumError as error:
-        reason = "needs a password" if "password" in str(error) else "is not a PDF, or is damaged"
-        raise InputError(reason) from None
-    try:
+    with _opened(file) as document:
         pages = len(document)
         lines: list[Line] = []
         labels = [clean(document.get_page_label(number)) for number in range(min(pages, MAX_PAGES))]
@@ -100,8 +96,6 @@ def read_pdf(file: str | Path | bytes) -> PdfText:
             lines += page_lines
             if characters > MAX_CHARACTERS:
                 break
-    finally:
-        document.close()
     if sum(map(str.isalpha, "".join(line.text for line in lines[:1000]))) < 40:
         raise InputError("has no text; it may be a scan, which needs text recognition (OCR) first")
     title = find_title(lines)
@@ -113,12 +107,19 @@ def read_pdf(file: str | Path | bytes) -> PdfText:
 
 def read_first_page(file: str | Path) -> str:
     """Read the text of a PDF's first page. Raises InputError if it is encrypted or damaged."""
+    with _opened(file) as document:
+        return clean(_read_page(document, 0, [])[0]) if len(document) else ""
+
+
+@contextmanager
+def _opened(file: str | Path | bytes) -> Iterator[pypdfium2.PdfDocument]:
     try:
         document = pypdfium2.PdfDocument(file)
-    except (pypdfium2.PdfiumError, OSError):
-        raise InputError("is not a PDF, needs a password or is damaged") from None
+    except (pypdfium2.PdfiumError, OSError) as error:
+        reason = "needs a password" if "password" in str(error) else "is not a PDF, or is damaged"
+        raise InputError(reason) from None
     try:
-        return clean(_read_page(document, 0, [])[0]) if len(document) else ""
+        yield document
     finally:
         document.close()
 

@@ -6,6 +6,5 @@ latex        text in LaTeX and back
 attachments  PDF files that entries name
 bibtex, csl, ris  items in these formats, and back
 references   papers as BibTeX, RIS and CSL JSON
-typesetting  fields of BibTeX that LaTeX can typeset
 neighbours   a new entry of a .bib file, written and placed like the others
 """

@@ -19,7 +19,9 @@ from citerec.formats.bibliography.item import (
     season,
 )
 from citerec.formats.bibliography.latex import (
+    escape_bare,
     escape_latex,
+    journal_name,
     latex_title,
     latex_to_names,
     latex_to_text,
@@ -29,7 +31,8 @@ from citerec.formats.bibliography.latex import (
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.tables import Names
 from citerec.formats.identifiers import clean_doi, find_arxiv_id
-from citerec.formats.names import parse_names, written_names
+from citerec.formats.latex_text import delimited_end
+from citerec.formats.names import parse_names
 
 _TYPES = Names("types", "bibtex")
 _SUBTYPES = {"article": "preprint", "article-magazine": "magazine", "article-newspaper": "newspaper"}
@@ -41,8 +44,8 @@ _VARIABLES = Names("variables", "bibtex")
 _NAME_FIELDS = {"container-author": "bookauthor"}
 _DATE_FIELDS = {"accessed": "urldate", "event-date": "eventdate", "original-date": "origdate"}
 _IN_JOURNALS = ("article", "suppperiodical", "periodical", "review")
-_SPAN = re.compile(r"(\d{4})(?:-\d\d){0,2}/(\d{4})(?:-\d\d){0,2}")
-"""A range of dates."""
+_SPAN = re.compile(r"(\d{4})(?:-\d\d){0,2}/(?:(\d{4})(?:-\d\d){0,2}|\.\.)?")
+"""A range of dates, perhaps without an end."""
 GENRES = {"phdthesis": "PhD thesis", "mastersthesis": "Master's thesis"}
 _URL = re.compile(r"\\url\b|https?://[^\s{}]+")
 _URL_COMMAND = re.compile(r"\\url\s*\{([^{}]*)\}")
@@ -52,6 +55,11 @@ _VERBATIM = ("DOI", "URL")
 _NOT_IN_KEYS = re.compile(r"[\s\"#%'(),={}\\~<>^|]+")
 _DOCTORAL = re.compile(r"^$|ph\.? ?-?d|doct|dissert|habil", re.IGNORECASE)
 _MASTERS = re.compile(r"master|magist|\bm\.? ?(?:sc|a|s|phil|eng)\b", re.IGNORECASE)
+_LITERAL = frozenset((
+    "url", "doi", "eprint", "isbn", "issn", "date", "urldate", "eventdate", "origdate", "month", "langid",
+    "options", "crossref", "xref", "xdata", "ids", "related", "entryset",
+))  # fmt: skip
+"""Fields that are not typeset, or as they stand."""
 
 
 def entry_paper(
@@ -79,12 +87,12 @@ def write_item(item: Item, key: str) -> str:
     values = {"title": "", "author": "", "editor": ""}
     for role in ROLES:
         if names := item.names.get(role):
-            values[_NAME_FIELDS.get(role, role)] = written_names(names, escape_latex)
+            values[_NAME_FIELDS.get(role, role)] = " and ".join(name.bibtex(escape_latex) for name in names)
     left = {name: text for name, text in item.fields.items() if text and name not in ("abstract", "keyword")}
     left.pop("entrytype", "")
     if left.get("genre", "") == GENRES.get(kind):
         left.pop("genre")
-    values |= _date_fields(left)
+    values |= date_fields(left)
     for variable, field in (*_placed(item.type, kind, left).items(), *_VARIABLES.written.items()):
         if (text := left.pop(variable, "")) and not values.get(field):
             values[field] = _latex(variable, text)
@@ -130,7 +138,7 @@ def _latex(variable: str, text: str) -> str:
     return marked_up(text, latex_title if variable in ("title", "title-short") else escape_latex)
 
 
-def _date_fields(left: dict[str, str]) -> dict[str, str]:
+def date_fields(left: dict[str, str]) -> dict[str, str]:
     """Return the fields of dates, and take them from what is left."""
     values = {}
     for variable, field in _DATE_FIELDS.items():
@@ -143,7 +151,7 @@ def _date_fields(left: dict[str, str]) -> dict[str, str]:
     if named := season(issued):
         return values | {"year": issued[:4], "month": named}
     if span := _SPAN.fullmatch(issued):  # only biblatex has ranges, and BibTeX prints all that is in `year`
-        years = span[1] if span[2] == span[1] else f"{span[1]}--{span[2]}"
+        years = span[1] if span[2] == span[1] else f"{span[1]}--{span[2] or ''}"
         return values | {"year": years, "date": issued}
     return values | {"year": escape_latex(issued)}
 
@@ -156,6 +164,21 @@ def write_entry(kind: str, key: str, values: Mapping[str, str]) -> str:
         if (text := terminal_text(value))
     ]
     return "\n".join([f"@{kind}{{{key},", *lines, "}"])
+
+
+def typeset(name: str, value: str, text: str) -> str:
+    """Return a field's value as LaTeX can typeset it: without bare signs, and without macros for journals
+    that the file, text, does not use."""
+    if name.lower() in _LITERAL or not any(is_delimited(value, opening) for opening in '{"'):
+        return value
+    if name.lower().startswith("journal") and (journal := journal_name(value[1:-1])):
+        return value if value[1:-1].strip("{} ") in text else f"{{{escape_latex(journal)}}}"
+    return f"{value[0]}{escape_bare(value[1:-1])}{value[-1]}"
+
+
+def is_delimited(value: str, opening: str) -> bool:
+    """True if a value is one text in braces, or in quotes."""
+    return value.startswith(opening) and delimited_end(value, 0) == len(value)
 
 
 def read_item(kind: str, fields: Mapping[str, str]) -> Item:

@@ -9,7 +9,7 @@ from typing import Any
 from citerec.formats.bibliography.item import DATES, ROLES, Item, csl_date, read_csl_date
 from citerec.formats.bibliography.paper import clean_text, terminal_text
 from citerec.formats.bibliography.tables import VARIABLES
-from citerec.formats.identifiers import doi_in_note
+from citerec.formats.identifiers import doi_in_note, noted
 from citerec.formats.names import OTHERS, Name, parse_inverted, parse_name, parse_names, parse_people
 
 _ALIASES = {"journalAbbreviation": "container-title-short", "shortTitle": "title-short"}
@@ -19,8 +19,6 @@ _PARTS = ("family", "given", "suffix", "literal", "name", "non-dropping-particle
 _INVERTED = re.compile(r"[A-ZÀ-Þ][\w'’-]+, [A-ZÀ-Þ][\w'’.-]*(?: [A-ZÀ-Þ][\w'’.-]*){0,2}")
 _PUBLISHED = ("published", "published-print", "published-online")
 """Dates of Crossref, if it has no `issued`."""
-_NOTED = re.compile(r"^[ \t]*(PMID|PMCID)[ \t]*:[ \t]*(\w+)[ \t]*$", re.IGNORECASE | re.MULTILINE)
-"""Variables that Zotero has in its field Extra."""
 _RANGE = re.compile(r"(?<=\w)\s*[–—]\s*(?=\w)|--+")
 
 
@@ -49,8 +47,9 @@ def read_csl(texts: Mapping[str, str], record: Mapping[str, Any]) -> Item:
         kind = "article-journal"
     note = fields.get("note", "")
     fields.setdefault("DOI", doi_in_note(note))
-    for name, value in _NOTED.findall(note):
-        fields.setdefault(name.upper(), value)
+    for name, value in noted(note).items():
+        if name in ("pmid", "pmcid"):
+            fields.setdefault(name.upper(), value)
     return Item.of(kind, fields, names)
 
 
@@ -95,11 +94,8 @@ def write_csl(item: Item, key: str) -> dict[str, Any]:
     if kind := item.fields.get("entrytype"):
         made["custom"] = {"entrytype": kind}
     for role, names in item.names.items():
-        made[role] = [_write_name(name) for name in names]
+        parts = ((name._asdict() | {"non-dropping-particle": name.particle}) for name in names)
+        made[role] = [
+            {part: text for part, text in own.items() if text and part != "particle"} for own in parts
+        ]
     return made
-
-
-def _write_name(name: Name) -> dict[str, str]:
-    parts = name._asdict()
-    parts["non-dropping-particle"] = parts.pop("particle")
-    return {part: text for part, text in parts.items() if text}

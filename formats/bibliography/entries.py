@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from citerec.formats.bibliography.item import MONTHS
+from citerec.formats.latex_text import delimited_end
 
 LONGEST = 1 << 20
 """Maximum characters of a field: abbreviations that double each other would fill the memory."""
@@ -37,8 +38,6 @@ _KEY = re.compile(
 _NAME = re.compile(r"(@?[^\s,={}\"#%@()][^\s,={}\"]*)\s*=\s*")
 _BARE = re.compile(r"[^\s#{}\",=%)]+")
 _JOINED = re.compile(r"\s*#\s*")
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-_QUOTE_OR_BRACE = re.compile(r"\\.|[{}\"]", re.DOTALL)
 _LINE_FIELD = re.compile(
     r"(?:^[ \t]*+,?|,)[ \t]*+([A-Za-z][\w-]*)[ \t]*=[ \t]*"
     r"(?=[{\"]|[\w-]+[ \t]*(?:[,#]|\}?[ \t]*$))",
@@ -164,12 +163,13 @@ def _split(text: str) -> Iterator[Entry]:
             limit = following.start() if following else len(text)
         kind, closing = head[1].lower(), "}" if head[2] == "{" else ")"
         if kind in ("comment", "preamble"):
-            place = (_closed(text, head.end() - 1, limit) if closing == "}" else 0) or head.end()
+            place = (delimited_end(text, head.end() - 1, limit) if closing == "}" else 0) or head.end()
             continue
         key, place, has_comma = ("", head.end(), True) if kind == "string" else _read_key(text, head, limit)
         fields, end, is_plain = _read_fields(text, place, limit, closing)
         if fields is None or _MORE_FIELDS.match(text, end, limit):
-            if fields is None and _is_comment(text, head.start()):
+            line_start = text.rfind("\n", 0, head.start()) + 1
+            if fields is None and _COMMENTED.search(text, line_start, head.start()):
                 continue
             following = _NEXT_HEAD.search(text, end, limit)
             fields, end = None, following.start() if following else limit
@@ -177,11 +177,6 @@ def _split(text: str) -> Iterator[Entry]:
         counted, place = head.start(), max(end, head.end())
         is_plain = is_plain and "\n" not in head[0]
         yield Entry(kind, key, line, head.start(), end, fields if has_comma else None, is_plain)
-
-
-def _is_comment(text: str, place: int) -> bool:
-    """True if a place is behind a `%` in its line."""
-    return _COMMENTED.search(text, text.rfind("\n", 0, place) + 1, place) is not None
 
 
 def _read_key(text: str, head: re.Match[str], limit: int) -> tuple[str, int, bool]:
@@ -206,7 +201,7 @@ def _read_fields(
         if text.startswith(closing, place) and place < limit:
             return tuple(fields), place + 1, is_clean
         name = _NAME.match(text, place, limit)
-        end = name and _value_end(text, name.end(), limit)
+        end = name and _value_parts(text, name.end(), limit)[1]
         if not name or not end:
             break
         fields.append(Field(name[1], name.end(), end))
@@ -218,40 +213,21 @@ def _read_fields(
     return None, place, is_clean
 
 
-def _value_end(text: str, place: int, limit: int) -> int:
-    """Return where a value ends, whose parts may be joined by #; 0 if it does not."""
+def _value_parts(text: str, place: int, limit: int) -> tuple[list[tuple[int, int]], int]:
+    """Return the spans of the parts of a value, with their delimiters, which # joins, and its end; 0 if it is
+    malformed."""
+    parts = list[tuple[int, int]]()
     while place < limit:
-        if text[place] == "{":
-            end = _closed(text, place, limit)
-        elif text[place] == '"':
-            end = quoted_value(text, place, limit)[1]
+        if text[place] in '{"':
+            end = delimited_end(text, place, limit)
         else:
             end = bare.end() if (bare := _BARE.match(text, place, limit)) else 0
+        parts.append((place, end))
         joined = _JOINED.match(text, end, limit) if end else None
         if not joined:
-            return end
+            return parts, end
         place = joined.end()
-    return 0
-
-
-def _closed(text: str, start: int, limit: int) -> int:
-    """Return the end of the braces that open at a place; 0 if they are not closed before the limit."""
-    depth = 0
-    for brace in _BRACE.finditer(text, start, limit):
-        depth += {"{": 1, "}": -1}.get(brace[0], 0)
-        if depth == 0 and brace[0] == "}":
-            return brace.end()
-    return 0
-
-
-def quoted_value(text: str, start: int, limit: int | None = None) -> tuple[str, int]:
-    """Return the text in quotes, and where they end; 0 if they do not, outside of braces."""
-    depth = 0
-    for sign in _QUOTE_OR_BRACE.finditer(text, start + 1, len(text) if limit is None else limit):
-        depth += {"{": 1, "}": -1}.get(sign[0], 0)
-        if sign[0] == '"' and depth == 0:
-            return text[start + 1 : sign.start()], sign.end()
-    return "", 0
+    return parts, 0
 
 
 def read_value(written: str, strings: Mapping[str, str]) -> str | None:
@@ -260,25 +236,13 @@ def read_value(written: str, strings: Mapping[str, str]) -> str | None:
     >>> read_value('"A " # {B{c}} # jan', {"jan": "January"}), read_value("{a} b", {})
     ('A B{c}January', None)
     """
-    parts, place, written, length = list[str](), 0, written.strip(), 0
-    while place < len(written):
-        if written[place] == "{":
-            end = _closed(written, place, len(written))
-            content = written[place + 1 : end - 1]
-        elif written[place] == '"':
-            content, end = quoted_value(written, place)
-        else:
-            name = _BARE.match(written, place)
-            content, end = (strings.get(name[0].lower(), name[0]), name.end()) if name else ("", 0)
-        joined = _JOINED.match(written, end) if end else None
-        if not end or (not joined and end < len(written)):
-            return None
-        parts.append(content)
-        length += len(content)
-        if length > LONGEST:
-            return None
-        place = joined.end() if joined else end
-    return "".join(parts)
+    written = written.strip()
+    parts, end = _value_parts(written, 0, len(written))
+    texts = [
+        written[a + 1 : b - 1] if written[a] in '{"' else strings.get(written[a:b].lower(), written[a:b])
+        for a, b in parts
+    ]
+    return "".join(texts) if end == len(written) and sum(map(len, texts)) <= LONGEST else None
 
 
 def _recover(source: str, entry: Entry, strings: Mapping[str, str]) -> ReadEntry | None:

@@ -79,12 +79,11 @@ class Item(NamedTuple):
         return next(filter(None, map(find_arxiv_id, places)), "") if "arxiv" in everything else ""
 
     def paper(
-        self, key: str = "", id: str = "", collections: Iterable[str] = (), tags: Iterable[str] | None = None
+        self, key: str = "", collections: Iterable[str] = (), tags: Iterable[str] | None = None
     ) -> LibraryPaper:
         """Return the work as a paper of a library, without an entry. tags: None takes the keywords."""
         get, names = self.fields.get, self.authors
         return make_paper(
-            id,
             key=key,
             title=get("title") or get("title-short") or get("original-title", ""),
             abstract=get("abstract", ""),

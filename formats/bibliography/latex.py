@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from citerec.formats.bibliography.paper import clean_text
 from citerec.formats.bibliography.tables import read_table
-from citerec.formats.latex_text import plain_text, text_in_braces, with_unknown_macros
+from citerec.formats.latex_text import plain_text, with_unknown_macros
 
 _BARE_SIGN = re.compile(r"(?<!\\)[&%]")
 _ESCAPED = re.compile(r"\\([%&_#{}$])")
@@ -80,7 +80,7 @@ def latex_to_names(latex: str) -> str:
     """
     if not _NEEDS_PARSER.search(latex):
         return latex
-    return " ".join(text_in_braces(_written_out(latex)).split())
+    return plain_text(_written_out(latex), keep_braces=True)
 
 
 def _written_out(latex: str) -> str:

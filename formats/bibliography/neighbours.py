@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TypeVar
 
+from citerec.formats.bibliography.bibtex import GENRES, date_fields, is_delimited, typeset
 from citerec.formats.bibliography.entries import BibtexText, Entry
+from citerec.formats.bibliography.item import MONTHS
 from citerec.formats.bibliography.latex import escape_latex
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.references import bibtex
-from citerec.formats.bibliography.typesetting import is_braced, is_quoted, typesettable
 from citerec.formats.drafts.language import Language
 
 T = TypeVar("T")
@@ -64,35 +65,30 @@ class EntryForm:
         """Read the form of entries, that of most of them."""
         form = cls()
         lines = [[*_FIELD.finditer(entry)] for entry in entries]
-        if years := [sign for entry in entries for sign in _YEAR.findall(entry)]:
-            form.braces = _most(bool(sign) for sign in years)
-        if not any(lines):
+        fields = [*chain.from_iterable(lines)]
+        if years := [bool(sign) for entry in entries for sign in _YEAR.findall(entry)]:
+            form.braces = _most(years)
+        if not fields:
             if len(entries) > 1 and not any("\n" in entry for entry in entries):
-                form.indent, form.equals = (
-                    None,
-                    _most(match[0] for entry in entries for match in _EQUALS.finditer(entry)),
-                )
+                form.indent = None
+                form.equals = _most(match[0] for entry in entries for match in _EQUALS.finditer(entry))
             return form
-        names = [match[2] for fields in lines for match in fields]
-        form.name = _most(_case(name) for name in names)
+        form.name = _most(_case(match[2]) for match in fields)
         form.kind = _most(_case(kind[1]) for entry in entries if (kind := _KIND.match(entry)))
         form.last = _most("," if entry.rstrip("} \t\r\n").endswith(",") else "" for entry in entries)
-        signs = [match[5] for fields in lines for match in fields if match[5]]
-        form.quotes = bool(signs) and _most(signs) == '"'
-        if _most(entry.count("\n") > 1 for entry in entries):
-            form.indent = _most(match[1] for fields in lines for match in fields[1:] or fields)
-        else:
+        form.quotes = _most([match[5] for match in fields if match[5]] or ["{"]) == '"'
+        form.indent = _most(match[1] for own in lines for match in own[1:] or own)
+        if not _most(entry.count("\n") > 1 for entry in entries):
             form.indent = None
-        spaces = [(len(match[2]), len(match[3])) for fields in lines for match in fields]
-        widths = {length + gap for length, gap in spaces}
-        aligned = len(widths) == 1 and len({length for length, _ in spaces}) > 1 and form.indent is not None
-        form.column = widths.pop() if aligned else 0
-        before = "" if aligned else " " * min(_most(gap for _, gap in spaces), 1)
-        form.equals = f"{before}={_most(match[4] for fields in lines for match in fields)}"
+        widths = {len(match[2]) + len(match[3]) for match in fields}
+        before = " " * min(_most(len(match[3]) for match in fields), 1)
+        if len(widths) == 1 < len({len(match[2]) for match in fields}) and form.indent is not None:
+            form.column, before = widths.pop(), ""
+        form.equals = f"{before}={_most(match[4] for match in fields)}"
         places: dict[str, list[float]] = {}
-        for fields in lines:
-            for number, match in enumerate(fields):
-                places.setdefault(match[2].lower(), []).append(number / len(fields))
+        for own in lines:
+            for number, match in enumerate(own):
+                places.setdefault(match[2].lower(), []).append(number / len(own))
         form.order = {name: sum(each) / len(each) for name, each in places.items()}
         return form
 
@@ -113,7 +109,7 @@ class EntryForm:
     def _value(self, value: str) -> str:
         if (digits := value.strip("{}")).isdigit() and self.braces is not None:
             value = f"{{{digits}}}" if self.braces else digits
-        if is_quoted(value) or (self.quotes and is_braced(value)):
+        if is_delimited(value, '"') or (self.quotes and is_delimited(value, "{")):
             content = value[1:-1]
             # In quotes, Emacs ends a value at others, and pandoc 2 begins a comment at %.
             return f'"{content}"' if self.quotes and not {'"', "%"} & {*content} else f"{{{content}}}"
@@ -144,7 +140,7 @@ def new_entry(
         if abstract and paper.abstract:
             own = dict(values).get("abstract", f"{{{escape_latex(paper.abstract)}}}")
             fields.append(("abstract", own))
-        kind, fields = typesettable(kind, fields, text, form.order, language)
+        kind, fields = _typesettable(kind, fields, text, form.order, language)
         written = form.write(kind, key, fields)
     place, before, after = _place(text, entries, beside or key)
     return place, f"{before}{written}{after}"
@@ -185,3 +181,85 @@ def _case(word: str) -> Callable[[str], str]:
 def _most(values: Iterable[T]) -> T:
     """Return the most frequent value, the first of several."""
     return Counter(values).most_common(1)[0][0]
+
+
+# Fields as BibTeX and the programs that read the file can use them.
+
+_BIBLATEX = ("date", "journaltitle")
+"""Fields of files that only biblatex reads."""
+_NAMES = {
+    "journaltitle": "journal", "location": "address", "eprinttype": "archiveprefix",
+    "eprintclass": "primaryclass",
+}  # fmt: skip
+"""BibTeX's names of biblatex's fields."""
+_TYPES = {"report": "techreport"}
+
+
+def _typesettable(
+    kind: str,
+    fields: Sequence[tuple[str, str]],
+    text: str,
+    used: Container[str],
+    language: Language | None = None,
+) -> tuple[str, list[tuple[str, str]]]:
+    """Return an entry's type and fields (names and values, with their braces) for a .bib file.
+
+    text: of the file. used: names of the fields there, in lower case. language: of what cites it.
+    """
+    if not any(name in used for name in _BIBLATEX):
+        kind, fields = _as_bibtex(kind, fields)
+    if language and language.numeric_years:
+        fields = [*_with_numeric_year(fields)]
+    if language and (typst := language.entry_types.get(kind.lower())):
+        if typst == "thesis" and "type" not in {name.lower() for name, _ in fields}:
+            fields = [*fields, ("type", f"{{{GENRES[kind.lower()]}}}")]
+        kind = typst
+    return kind, [(name, typeset(name, value, text)) for name, value in fields]
+
+
+def _as_bibtex(kind: str, fields: Sequence[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
+    """Return an entry's type and fields with BibTeX's names, which biblatex reads, too.
+
+    BibTeX's styles leave out what only biblatex has, such as the year in `date`.
+    """
+    values = {name.lower(): (name, value) for name, value in reversed(fields)}  # the first of a name counts
+    values = dict(reversed(values.items()))
+    kind = _TYPES.get(kind.lower(), kind.lower())
+    if kind == "thesis":
+        degree = values.get("type", ("", ""))[1]
+        kind = "mastersthesis" if re.search("master|mathesis", degree, re.IGNORECASE) else "phdthesis"
+        if re.search("mathesis|phdthesis", degree):  # names of biblatex's, not text
+            values.pop("type")
+    names = _NAMES | ({"institution": "school"} if "thesis" in kind else {})
+    written: dict[str, str] = {}
+    for name, value in values.values():
+        if name.lower() == "date":
+            if "year" not in values:
+                written |= _date_parts(value[1:-1])
+        elif (other := names.get(name.lower())) and other not in values:
+            written.setdefault(other, value)
+        else:
+            written.setdefault(name, value)
+    return kind, [(name, value) for name, value in written.items()]
+
+
+def _date_parts(date: str) -> dict[str, str]:
+    """Return BibTeX's fields of a date of biblatex: year, or years, and the month of a single date.
+
+    >>> _date_parts("2004-07~"), _date_parts("1998/2001"), _date_parts("2021-03-04/2021-05-06")
+    ({'year': '{2004}', 'month': 'jul'}, {'year': '{1998--2001}'}, {'year': '{2021}'})
+    """
+    parts = date_fields({"issued": re.sub("[?~%]", "", date.strip())})
+    return {
+        name: text if text in MONTHS else f"{{{text}}}"
+        for name, text in parts.items()
+        if text and name in ("year", "month")
+    }
+
+
+def _with_numeric_year(fields: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    for name, value in fields:
+        if name.lower() == "year" and not re.match(r"[{\"\s]*\d{4}", value):
+            value = next(iter(re.findall(r"\d{4}", value)), "")
+        if value:
+            yield name, value

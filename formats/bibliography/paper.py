@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -32,7 +31,7 @@ _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|#\d+);")
 _LETTERS = GREEK | {"Delta": "Δ", "Omega": "Ω", "+/-": "±", "degrees": "°"}
 _GREEK = re.compile(rf"\{{({'|'.join(map(re.escape, _LETTERS))})\}}")
 """Letters as bioRxiv writes them: IFN{gamma}."""
-_CODE_POINT = re.compile(r"<U\+([0-9A-F]{4,6})>")
+_CODE_POINT = re.compile(r"<U\+(0{0,2}[0-9A-F]{4}|0?[1-9A-F][0-9A-F]{4}|10[0-9A-F]{4})>")
 """What R writes for a character that a Windows code page lacks."""
 _MINIMAL = re.compile(
     r"\s*\\documentclass\[12pt\]\{minimal\}.*?\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL
@@ -205,7 +204,7 @@ def clean_text(text: str) -> str:
     if "\\" in text:
         text = _FORMULA.sub(_formula, _MINIMAL.sub(_formula, text))
     if "<" in text:
-        text = _without_tags(_CODE_POINT.sub(_character, text))
+        text = _without_tags(_CODE_POINT.sub(lambda code: chr(int(code[1], 16)), text))
     if "&" in text:
         text, before = html.unescape(text), text
         if _ENTITY.search(text):  # escaped twice
@@ -223,11 +222,6 @@ def clean_text(text: str) -> str:
 
 def _without_tags(text: str) -> str:
     return _BLOCK_TAG.sub(" ", _TAG.sub("", text))
-
-
-def _character(code: re.Match[str]) -> str:
-    number = int(code[1], 16)
-    return chr(number) if number <= sys.maxunicode else code[0]
 
 
 def _formula(match: re.Match[str]) -> str:

@@ -6,14 +6,13 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from citerec.formats.bibliography.bibtex import entry_key, write_item
+from citerec.formats.bibliography.bibtex import entry_key, typeset, write_item
 from citerec.formats.bibliography.csl import write_csl
 from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.item import Item
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.bibtex import entry_item
 from citerec.formats.bibliography.ris import write_record
-from citerec.formats.bibliography.typesetting import typeset
 from citerec.formats.names import parse_name
 
 _HEAD = re.compile(r"@\s*\w+\s*[{(]\s*")

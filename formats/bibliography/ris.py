@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from citerec.formats.bibliography.item import Item, iso_date, number_variable, season
 from citerec.formats.bibliography.paper import clean_text, split_names, terminal_text
-from citerec.formats.bibliography.tables import Names
+from citerec.formats.bibliography.tables import Names, Tags, first_text
 from citerec.formats.identifiers import clean_doi, doi_in_note
 from citerec.formats.names import Name, inverted, parse_all_inverted
 
@@ -29,13 +29,18 @@ _ISSN = re.compile(r"\d{4}-?\d{3}[\dXx](?![\w-])")
 _ISBN = re.compile(r"(?:97[89][- ]?)?(?:\d[- ]?){9}[\dXx]\b")
 
 
-def read_record(tags: Mapping[str, Sequence[str]]) -> Item:
+def read_record(tags: Tags) -> Item:
     """Return the item of a record. tags: values by tag; of A1 and AU, which are one list, in AU."""
-    kind = next(iter(tags.get("TY", ())), "").strip().upper()
+    kind = first_text(tags, "TY").upper()
     csl = _TYPES.csl.get(kind, "document")
     fields = _VARIABLES.first(tags)
+    untitled = not {"title", "abstract", "volume", "issue"} & fields.keys() and "SP" not in tags
     if csl == "book" and "title" not in fields and tags.get("BT"):
         fields["title"] = fields.pop("container-title")
+    elif untitled and tags.get("T2"):  # Scopus has the titles of works that it knows from references there
+        fields["title"] = first_text(tags, "T2")
+        if fields["container-title"] == fields["title"]:
+            del fields["container-title"]
     elif csl in _SERIES and "container-title" in fields:
         fields.setdefault("collection-title", fields.pop("container-title"))
     if "issue" in fields:
@@ -51,7 +56,7 @@ def read_record(tags: Mapping[str, Sequence[str]]) -> Item:
         early = (date for value in tags.get("C6", ()) if re.match(r"\d{4}-\d\d", date := iso_date(value)))
         fields["issued"] = next(early, fields["issued"])
     fields["accessed"] = iso_date(fields.get("accessed", ""))
-    if (short := next(iter(tags.get("JO", ())), "")) != fields.get("container-title"):
+    if (short := first_text(tags, "JO")) != fields.get("container-title"):
         fields.setdefault("container-title-short", short)
     fields["note"] = "; ".join(tags.get("N1", ()))
     fields["keyword"] = "; ".join(part for value in tags.get("KW", ()) for part in value.splitlines())
@@ -71,10 +76,10 @@ def edited(names: Mapping[str, Sequence[Name]]) -> Mapping[str, Sequence[Name]]:
     return others | {"editor": names["author"], "collection-editor": names.get("editor", ())}
 
 
-def add_places(tags: Mapping[str, Sequence[str]], fields: dict[str, str], csl: str) -> None:
+def add_places(tags: Tags, fields: dict[str, str], csl: str) -> None:
     """Add pages, ISBN, ISSN or a report's number, DOI and URL, which several tags may have."""
     own_number = "number" if csl in _NUMBERED else ""
-    first, last = (next(iter(tags.get(tag, ())), "") for tag in ("SP", "EP"))
+    first, last = first_text(tags, "SP"), first_text(tags, "EP")
     fields["page"] = f"{first}-{last}" if first and last and last not in first else first or last
     numbers = dict[str, list[str]]()
     for value in tags.get("SN", ()):

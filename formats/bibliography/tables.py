@@ -18,6 +18,15 @@ def read_table(table: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+Tags = Mapping[str, Sequence[str]]
+"""The texts of a record by what a format calls them."""
+
+
+def first_text(tags: Tags, *names: str) -> str:
+    """Return the first text with any of these names that is not empty."""
+    return next((text for name in names for text in tags.get(name, ()) if text), "")
+
+
 class Names:
     """What a format calls the types, or the variables, of CSL.
 
@@ -31,13 +40,9 @@ class Names:
         self.read = {csl: names for csl, names in cells.items() if not names[0].startswith("(")}
         self.csl = {name: csl for csl, names in self.read.items() for name in names}
 
-    def first(self, values: Mapping[str, Sequence[str]]) -> dict[str, str]:
-        """Return the first text of each variable. values: texts by the format's names."""
-        rows = {
-            csl: next((text for name in names for text in values.get(name, ()) if text), "")
-            for csl, names in self.read.items()
-        }
-        return {csl: text for csl, text in rows.items() if text}
+    def first(self, tags: Tags) -> dict[str, str]:
+        """Return the first text of each variable."""
+        return {csl: text for csl, names in self.read.items() if (text := first_text(tags, *names))}
 
 
 VARIABLES = frozenset(row["csl"] for row in read_table("variables"))

@@ -9,9 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from citerec.base.errors import InputError, error_text
+from citerec.base.errors import InputError
 from citerec.base.files import read_limited, real_path
 from citerec.formats.bibliography.bibtex import read_item
 from citerec.formats.bibliography.entries import BibtexText
@@ -22,7 +20,7 @@ from citerec.formats.bibliography.reading.fields import Fields
 from citerec.formats.documents import Reference
 from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.identifiers import date_year, find_year, identifier
-from citerec.formats.json_lines import json_type
+from citerec.formats.json_lines import decode_json, json_type
 from citerec.formats.latex_text import braced_argument, macro_arguments, plain_text
 
 MAX_CSL_BYTES = 1 << 27
@@ -141,7 +139,7 @@ def read_other(path: Path) -> dict[str, Reference]:
     neither.
     """
     if path.suffix == ".json":
-        loaded = _parse_json(read_limited(path, MAX_CSL_BYTES), path)
+        loaded = decode_json(read_limited(path, MAX_CSL_BYTES), str(path))
     else:
         loaded = parse_yaml(decode_text(path), str(path))
     items = loaded
@@ -173,13 +171,6 @@ def yaml_entries(text: str, name: str) -> dict[str, Reference]:
 def _works(loaded: dict[Any, Any]) -> dict[str, Reference]:
     works = {str(key): work for key, work in loaded.items() if isinstance(work, dict)}
     return {key: _reference(hayagriva_item(work)) for key, work in works.items()}
-
-
-def _parse_json(content: bytes, path: Path) -> Any:
-    try:
-        return msgspec.json.decode(content)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: malformed JSON: {error_text(error)}") from None
 
 
 def csl_entries(items: Iterable[object]) -> dict[str, Reference]:

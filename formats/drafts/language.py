@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 from citerec.base.errors import InputError
 from citerec.base.files import real_path
 from citerec.formats.documents import CitationSpan, Document, FullText, Metadata, Paragraph
+from citerec.formats.drafts.inputs import Inputs, decode_text, exact_text
 from citerec.formats.identifiers import arxiv_year, identifier
 
 if TYPE_CHECKING:
     from citerec.formats.drafts.bibliographies import References
-    from citerec.formats.drafts.inputs import Inputs
 
 Span = TypeVar("Span", bound=tuple[Any, ...])
 """A start and an end, and perhaps more."""
@@ -248,14 +248,10 @@ class Language(ABC):
 
     def text(self, path: Path) -> str:
         """Return the text of a file. Raises InputError if it cannot be read."""
-        from citerec.formats.drafts.inputs import decode_text  # citations need no files
-
         return decode_text(path)
 
     def exact_text(self, path: Path) -> str:
         """Return the text of a draft, as it is to be written again. Raises InputError if it is not UTF-8."""
-        from citerec.formats.drafts.inputs import exact_text
-
         return exact_text(path)
 
     def can_replace(self, path: Path, start: int, end: int) -> bool:
@@ -268,8 +264,6 @@ class Language(ABC):
 
     def documents(self, files: Iterable[Path]) -> list[Path]:
         """Return the files that are documents: they cite, and no other includes them."""
-        from citerec.formats.drafts.inputs import Inputs
-
         documents, parts = [], set[Path]()
         for path in files:
             with suppress(InputError):  # reading reports it
@@ -348,15 +342,18 @@ class Language(ABC):
 
     def document(self, path: Path, paper: str) -> Document:
         """Read the paper of a document."""
-        from citerec.formats.drafts.inputs import Inputs
-
         source = self.read(path, Inputs(self.text), paper)
-        paragraphs, keys = self.paragraphs(source.text, running=True)
 
         def full_text() -> FullText:
+            paragraphs, keys = self.paragraphs(source.text, running=True)
             return FullText(paragraphs, source.references.entries(keys))
 
-        return Document(source.metadata, full_text, lambda: [*source.references.entries(keys).values()])
+        entries = source.references.entries
+        return Document(self.published(source), full_text, lambda: [*entries(source.keys).values()])
+
+    def published(self, source: Source) -> Metadata:
+        """Return the metadata of a document that is a paper rather than a draft."""
+        return source.metadata
 
     def notes(self, text: str) -> Iterator[Note]:
         """Yield the notes of a text, in order."""

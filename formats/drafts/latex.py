@@ -244,18 +244,11 @@ class Latex(Language):
         between = zip(edges[::2], edges[1::2], strict=True)
         return replaced(text, ((a, b, with_shorthands(text[a:b], letters)) for a, b in between))
 
-    def document(self, path: Path, paper: str) -> Document:
-        source = self.read(path, Inputs(), paper)
+    def published(self, source: Source) -> Metadata:
+        """Conference styles have the year in their names: acl2018, nips_2017."""
+        years = (find_year(style) for _, style, _ in macro_arguments(_STYLE, source.text))
         metadata = source.metadata
-        if not metadata.year:  # conference styles have the year in their names: acl2018, nips_2017
-            years = (find_year(style) for _, style, _ in macro_arguments(_STYLE, source.text))
-            metadata = metadata._replace(year=next(filter(None, years), 0))
-
-        def full_text() -> FullText:
-            paragraphs, keys = self.paragraphs(source.text, running=True)
-            return FullText(paragraphs, source.references.entries(keys))
-
-        return Document(metadata, full_text, lambda: [*source.references.entries(source.keys).values()])
+        return metadata if metadata.year else metadata._replace(year=next(filter(None, years), 0))
 
     def included(self, text: str) -> Iterator[str]:
         for match in INPUT.finditer(text):

@@ -194,15 +194,12 @@ def _take_definitions(text: str, macros: dict[str, _Macro]) -> str:
 
 def _parse_specification(text: str) -> list[str | None] | None:
     """Return the defaults of the parameters of a document command; None for others than m, o, O and s."""
-    defaults: list[str | None] = []
-    place = 0
-    while place < len(text):
-        match = _ARGUMENT.match(text, place)
-        if match is None:
-            return None
-        defaults.append("*" if match["star"] else None if match["braced"] else match["default"] or "")
-        place = match.end()
-    return defaults
+    arguments = [*_ARGUMENT.finditer(text)]
+    if "".join(match[0] for match in arguments) != text:
+        return None
+    return [
+        "*" if match["star"] else None if match["braced"] else match["default"] or "" for match in arguments
+    ]
 
 
 def _expand_macros(

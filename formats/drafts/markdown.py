@@ -239,7 +239,19 @@ class Markdown(Language):
         return keys
 
     def plain(self, text: str) -> str:
-        return _plain_markdown(text)
+        """Remove links, emphasis, escapes, tags, LaTeX commands and block markers.
+
+        >>> MARKDOWN.plain("> We *parse* [trees](https://x.org) with [`code`]{.smallcaps}.")
+        'We parse trees with `code`.'
+        >>> MARKDOWN.plain("H~2~O &mdash; ~~old~~ 1^st^ [[N|note]] {{< pagebreak >}}\\n| a | b |\\n|---|:-:|")
+        'H2O — old 1st note a b'
+        """
+        text = _WIKI_LINK.sub(r"\1", _RULE.sub(" ", text))
+        text = _LINE_START.sub("", _LINK.sub(lambda match: match[1] or match[2] or " ", text))
+        text = unescape(_RAISED.sub(lambda match: match[1] or match[2] or match[3], text))
+        text = _COMMAND.sub(lambda match: match[1] or "", _TAG.sub("", text))
+        text = _EMPHASIS.sub(lambda match: match[2] or "", text)
+        return " ".join(_BACKSLASH.sub(r"\1", text).split())
 
     def body(self, text: str, running: bool = False) -> str:
         text = _without_yaml(text)
@@ -278,7 +290,7 @@ def _with_chapters(path: Path, inputs: Inputs) -> str:
 
 def _included_around(text: str) -> Iterator[list[str]]:
     """Yield the Markdown files that the front matter puts before a text, and after it, also for one output
-    format."""
+    format; and files of LaTeX, which are named as not read."""
     front, fields = _FRONT_MATTER.match(text), dict[str, Any]()
     if front and "include-" in front[1]:
         with suppress(InputError):  # told when it is split
@@ -287,7 +299,7 @@ def _included_around(text: str) -> Iterator[list[str]]:
     places = [fields, *(formats.values() if isinstance(formats, dict) else ())]
     for field in ("include-before-body", "include-after-body"):
         names = dict.fromkeys(_names([place.get(field) for place in places if isinstance(place, dict)]))
-        yield [name for name in names if Path(name).suffix.lower() in MARKDOWN.suffixes]
+        yield [name for name in names if Path(name).suffix.lower() in (*MARKDOWN.suffixes, ".tex")]
 
 
 def _with_parts(path: Path, parents: tuple[Path, ...], inputs: Inputs, folder: Path) -> str:
@@ -535,7 +547,7 @@ def _names(value: object) -> Iterator[str]:
 
 def _front_matter_text(front: dict[str, Any], name: str) -> str:
     value = front.get(name)
-    return _plain_markdown(str(value)) if isinstance(value, str | int | date) else ""
+    return MARKDOWN.plain(str(value)) if isinstance(value, str | int | date) else ""
 
 
 def _authors(value: object) -> Iterator[str]:
@@ -545,20 +557,4 @@ def _authors(value: object) -> Iterator[str]:
         if isinstance(name, dict):
             name = " ".join(str(name[part]) for part in ("given", "family") if name.get(part))
         if isinstance(name, str) and name.strip():
-            yield _plain_markdown(name)
-
-
-def _plain_markdown(text: str) -> str:
-    """Remove links, emphasis, escapes, tags, LaTeX commands and block markers.
-
-    >>> _plain_markdown("> We *parse* [trees](https://x.org) with [`code`]{.smallcaps}.")
-    'We parse trees with `code`.'
-    >>> _plain_markdown("H~2~O &mdash; ~~old~~ 10^th^ [[N|note]] {{< pagebreak >}}\\n| a | b |\\n|---|:-:|")
-    'H2O — old 10th note a b'
-    """
-    text = _WIKI_LINK.sub(r"\1", _RULE.sub(" ", text))
-    text = _LINE_START.sub("", _LINK.sub(lambda match: match[1] or match[2] or " ", text))
-    text = unescape(_RAISED.sub(lambda match: match[1] or match[2] or match[3], text))
-    text = _COMMAND.sub(lambda match: match[1] or "", _TAG.sub("", text))
-    text = _EMPHASIS.sub(lambda match: match[2] or "", text)
-    return " ".join(_BACKSLASH.sub(r"\1", text).split())
+            yield MARKDOWN.plain(name)

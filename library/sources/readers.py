@@ -31,9 +31,8 @@ from citerec.base.progress import read_progress
 from citerec.datasets.files.source_files import stream_json
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper, usable_paper
 from citerec.formats.bibliography.reading.csl import LISTS, is_csl, parse_csl
-from citerec.formats.bibliography.reading.dumps import parse_arxiv, parse_openalex
+from citerec.formats.bibliography.reading.dumps import parse_arxiv, parse_openalex, parse_own
 from citerec.formats.bibliography.reading.fields import Fields, parse_records
-from citerec.formats.bibliography.reading.own import OwnRecord
 from citerec.formats.bibliography.reading.recognise import recognise
 from citerec.formats.documents import Metadata
 from citerec.formats.drafts.inputs import MAX_FILE_BYTES
@@ -55,6 +54,10 @@ def read_source(source: str | Path, on_bad: OnBadRecord) -> Iterator[LibraryPape
             module, _, name = _EXPORTS[format].partition(":")
             reader = import_module(f"citerec.formats.bibliography.reading.{module}")
             yield from getattr(reader, name)(path, on_bad)
+        elif format in ("ris", "nbib", "enw", "endnote", "word", "wos", "table"):
+            from citerec.formats.bibliography.reading.exports import read_export
+
+            yield from read_export(format, path, on_bad)
         elif format == "list":
             yield from parse_records(path, stream_json(path, list, on_bytes), parse_csl, on_bad)
         elif format == "object":
@@ -68,13 +71,6 @@ def read_source(source: str | Path, on_bad: OnBadRecord) -> Iterator[LibraryPape
 
 _EXPORTS = {
     "bibtex": "bibtex:read_bibtex",
-    "ris": "exports:read_ris",
-    "nbib": "exports:read_nbib",
-    "enw": "exports:read_enw",
-    "endnote": "exports:read_endnote_xml",
-    "word": "exports:read_word_sources",
-    "wos": "exports:read_wos",
-    "table": "exports:read_table",
     "better bibtex": "zotero:read_better_bibtex",
     "yaml": "csl:read_yaml",
 }
@@ -96,7 +92,7 @@ def _parse_own(fields: Fields, id: str) -> LibraryPaper:
     """Parse an entry of papers.json, or an item of CSL JSON by id."""
     if is_csl(fields.record):
         return parse_csl(Fields({"id": id} | fields.record, fields.where))
-    return OwnRecord.read(fields.record, fields.where).paper(fields.where, id)
+    return parse_own(fields, id)
 
 
 _ARXIV_FIELDS = {"authors_parsed", "submitter"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,13 @@ import yaml
 
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.bibtex import entry_paper
-from citerec.formats.bibliography.csl import read_csl
+from citerec.formats.bibliography.csl import read_csl, read_name
 from citerec.formats.bibliography.item import CONTAINED, Item, iso_date
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.fields import Fields, parse_records
 from citerec.formats.bibliography.tables import Names
 from citerec.formats.drafts.inputs import decode_text
+from citerec.formats.identifiers import noted
 from citerec.formats.json_lines import OnBadRecord
 from citerec.formats.names import Name, parse_all_inverted
 
@@ -26,7 +26,6 @@ _ITEM_FIELDS = ("title", "author", "issued", "container-title", "DOI", "type")
 _CSL_ONLY = frozenset(("issued", "container-title", "publisher-place", "title-short", "author", "editor"))
 _CSL_FIRST = frozenset(("type", "author", "editor"))
 _NOT_TEXTS = ("id", "custom", "categories", "collections")
-_KEY_IN_NOTE = re.compile(r"^\s*citation key\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
 def is_csl(record: Mapping[str, Any]) -> bool:
@@ -42,11 +41,9 @@ def is_csl(record: Mapping[str, Any]) -> bool:
 def parse_csl(fields: Fields, _: str = "") -> LibraryPaper:
     """Parse an item of CSL JSON."""
     item = csl_item(fields)
-    key = fields.text("citation-key", "citekey")
-    if not key and (match := _KEY_IN_NOTE.search(item.fields.get("note", ""))):
-        key = match[1]
-    collections = fields.texts("collections", "categories")
-    return entry_paper(item, key or fields.text("id"), collections)
+    noted_key = noted(item.fields.get("note", "")).get("citation key")
+    key = fields.text("citation-key", "citekey") or noted_key or fields.text("id")
+    return entry_paper(item, key, fields.texts("collections", "categories"))
 
 
 def csl_item(fields: Fields) -> Item:
@@ -134,6 +131,7 @@ _IN_PARENT = {
 _INHERITED = {"volume", "issue", "edition", "issued", "publisher", "publisher-place", "event-place", "ISBN",
               "ISSN", "number-of-volumes", "language"}  # fmt: skip
 """Variables of parents that are also those of their parts."""
+_NAME_PARTS = {"family": "name", "given": "given-name", "non-dropping-particle": "prefix", "suffix": "suffix"}
 _SERIAL = {"doi": "DOI", "isbn": "ISBN", "issn": "ISSN", "pmid": "PMID", "pmcid": "PMCID", "arxiv": "arxiv",
            "serial": "number"}  # fmt: skip
 
@@ -199,10 +197,7 @@ def _names(value: Any) -> list[Name]:
     names = []
     for person in value if isinstance(value, list) else [value]:
         if isinstance(person, dict):
-            parts = ("name", "given-name", "prefix", "suffix")
-            family, given, prefix, suffix = (_value(person.get(part)) for part in parts)
-            is_whole = " " in family and not (given or prefix or suffix)
-            names.append(Name(literal=family) if is_whole else Name(family, given, prefix, suffix))
+            names.append(read_name({part: _value(person.get(name)) for part, name in _NAME_PARTS.items()}))
         elif isinstance(person, str):
             whole = person.startswith("{") and person.endswith("}")
             names += [Name(literal=person.strip("{}"))] if whole else parse_all_inverted([person])

@@ -1,4 +1,4 @@
-"""Lines of dumps of papers: arXiv's metadata snapshot, and works of OpenAlex."""
+"""JSON records of papers: our own, lines of arXiv's metadata snapshot, and works of OpenAlex."""
 
 from __future__ import annotations
 
@@ -11,7 +11,38 @@ from citerec.formats.bibliography.reading.fields import Fields
 from citerec.formats.identifiers import arxiv_year, clean_doi, find_arxiv_id, find_year
 from citerec.formats.json_lines import json_type
 from citerec.formats.latex_text import plain_text
-from citerec.formats.names import parse_names
+from citerec.formats.names import OTHERS, parse_names
+
+
+def parse_own(fields: Fields, id: str = "") -> LibraryPaper:
+    """Parse our own record, an entry of papers.json or a JSON line. id: in place of the record's.
+
+        {"id" or "paper_id", "title", "abstract", "year", "authors", "venue" or "journal", "doi", "arxiv",
+         "url", "key", "bibtex", "collections", "tags"}
+
+    Numbers may stand for texts, texts for lists, and {"name"} for authors. Several fields may hold
+    collections and tags.
+    """
+    text, authors = fields.text, fields.record.get("authors")
+    if isinstance(authors, str):
+        names = [name.full for name in parse_names(authors) if name != OTHERS]
+    else:
+        names = [author.text("name") for author in fields.children("authors")] or fields.texts("authors")
+    return make_paper(
+        id or text("id", "paper_id"),
+        key=text("key"),
+        title=text("title"),
+        abstract=text("abstract"),
+        authors=names,
+        year=fields.year(),
+        venue=text("venue", "journal"),
+        doi=text("doi"),
+        arxiv=text("arxiv"),
+        url=text("url"),
+        bibtex=text("bibtex"),
+        collections=fields.texts("collections", "collection"),
+        tags=fields.texts("tags", "keywords", "fields", "field"),
+    )
 
 
 def _in_order(index: dict[str, Any]) -> str:

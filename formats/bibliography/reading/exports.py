@@ -1,13 +1,18 @@
-"""Readers for RIS, PubMed's NBIB, EndNote's tagged and XML files, Web of Science's files and tables (CSV)."""
+"""Readers for RIS, PubMed's NBIB, EndNote's tagged and XML files, Web of Science's files and tables (CSV).
+
+A record is texts by tags, places or columns; types.csv and variables.csv have what these mean in CSL.
+"""
 
 from __future__ import annotations
 
 import csv
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.attachments import SUFFIX, file_folders, resolve_files
@@ -16,11 +21,21 @@ from citerec.formats.bibliography.csl import read_name
 from citerec.formats.bibliography.item import Item, iso_date, number_variable
 from citerec.formats.bibliography.paper import LibraryPaper, split_names, usable_paper
 from citerec.formats.bibliography.ris import add_places, edited, read_record
-from citerec.formats.bibliography.tables import Names
+from citerec.formats.bibliography.tables import Names, Tags, first_text
 from citerec.formats.drafts.inputs import MAX_FILE_BYTES, decode_text
-from citerec.formats.identifiers import doi_in_note, find_year
+from citerec.formats.identifiers import doi_in_note, find_year, noted
 from citerec.formats.json_lines import OnBadRecord
 from citerec.formats.names import Name, parse_all_inverted, parse_inverted
+
+
+class _Read(NamedTuple):
+    """What is read of a record. files: as it names them."""
+
+    item: Item
+    key: str = ""
+    words: Iterable[str] | None = None
+    files: Iterable[str] = ()
+
 
 # NBIB and EndNote's tagged format have no parser that is kept up, and rispy loses repeated and unknown tags
 # and what continues them: all three are lines of a tag and its value.
@@ -60,98 +75,65 @@ _WOS_FIELD = re.compile(
 )
 """Lines that go on may be without their indent."""
 
-_OTHER_STARTS = {_NBIB_START: _ERIC_START, _ENW_START: _REFER_START}
-"""Of the records of files without the usual ones."""
 
-_WEB = re.compile(r"https?:", re.IGNORECASE)
-
-Tags = Mapping[str, Sequence[str]]
-
-
-def _read_tagged(
-    path: Path, start: re.Pattern[str], field: re.Pattern[str], parse: Callable[[Tags], LibraryPaper],
-    example: str, on_bad: OnBadRecord,
-) -> Iterator[LibraryPaper]:  # fmt: skip
-    """Yield the papers of records that begin with `start`. field: a tag and its value, also over lines."""
+def _tagged(
+    starts: Sequence[re.Pattern[str]], field: re.Pattern[str], example: str, path: Path, on_bad: OnBadRecord
+) -> Iterator[tuple[str, Tags]]:
+    """Yield where each record of a file stands, and its values by tag. starts: what begins records, the first
+    that the file has. field: a tag and its value, also over lines."""
     text = decode_text(path)
-    starts = [*start.finditer(text)]
-    if not starts and start in _OTHER_STARTS:
-        starts = [*_OTHER_STARTS[start].finditer(text)]
-    if not starts:
+    begins = next(filter(None, ([*start.finditer(text)] for start in starts)), None)
+    if begins is None:
         raise InputError(f"{path}: has no records ({example})")
-    outside = partial(_report_outside, path, text, example, on_bad)
-    if start is not _WOS_START:  # who exported it
-        outside(0, starts[0].start())
-    for number, begin in enumerate(starts):
-        end = starts[number + 1].start() if number + 1 < len(starts) else len(text)
-        if start is _RIS_START:
+    is_ris = starts[0] is _RIS_START
+    outside = [(0, begins[0].start())] if starts[0] is not _WOS_START else []  # who exported it
+    for begin, following in pairwise([*begins, None]):
+        assert begin
+        end = following.start() if following else len(text)
+        if is_ris:
             field = _RIS_FIELDS["  " if begin[1] == "  " else ""]
             if closed := _RIS_END.search(text, begin.end(), end):
-                outside(closed.end(), end)
+                outside.append((closed.end(), end))
                 end = closed.start()
-        tags, both = dict[str, list[str]](), False
+        for first, last in outside:
+            if stray := text[first:last].strip():
+                line = text.count("\n", 0, text.index(stray, first)) + 1
+                on_bad(InputError(f"{path}, line {line}: is outside of a record ({example})"))
+        outside.clear()
+        tags = dict[str, list[str]]()
         for tag, value in field.findall(text, begin.start(), end):
             tag = tag.rstrip("- ").upper() if len(tag) > 1 else tag
-            glued = start is _RIS_START and "  - " in value and tag not in _WHOLE
+            glued = is_ris and "  - " in value and tag not in _WHOLE
             value, *more = _GLUED.split(value) if glued else [value]
             for name, part in [(tag, value), *zip(more[::2], more[1::2], strict=True)]:
-                if start is _RIS_START and name == "A1":
-                    name, both = "AU", True
                 if (part := part.strip()) != _NONE:
                     tags.setdefault(name, []).append(part)
-        if both:  # the same people may be in A1 and AU
-            tags["AU"] = [*dict.fromkeys(tags.get("AU", ()))]
-        where = f"{path}, line {text.count(chr(10), 0, begin.start()) + 1}"
-        yield from usable_paper(partial(parse, tags), where, on_bad)
+                    if is_ris and name == "A1":
+                        tags.setdefault("AU", []).append(part)
+        yield f"{path}, line {text.count(chr(10), 0, begin.start()) + 1}", tags
 
 
-def _report_outside(path: Path, text: str, example: str, on_bad: OnBadRecord, begin: int, end: int) -> None:
-    if stray := text[begin:end].strip():
-        line = text.count("\n", 0, text.index(stray, begin)) + 1
-        on_bad(InputError(f"{path}, line {line}: is outside of a record ({example})"))
-
-
-def read_ris(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of a RIS file, in order. Raises InputError for a file without records."""
-    parse = partial(_parse_ris, file_folders(path))
-    return _read_tagged(path, _RIS_START, _RIS_FIELDS["  "], parse, "TY  - JOUR ... ER  -", on_bad)
-
-
-def _parse_ris(folders: Sequence[Path], tags: Tags) -> LibraryPaper:
-    key = next((key for tag in ("LB", "ID") for key in tags.get(tag, ())), "")
-    return _with_files(entry_paper(read_record(tags), key), tags.get("L1", ()), folders)
-
-
-def _with_files(paper: LibraryPaper, names: Sequence[str], folders: Sequence[Path]) -> LibraryPaper:
-    """Return a paper with its PDFs; addresses in the web are left out."""
-    here = [name for name in names if name.lower().endswith(SUFFIX) and not _WEB.match(name)]
-    return paper._replace(files=resolve_files(here, folders))
-
-
-def read_nbib(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of a PubMed file, in order. Raises InputError for a file without records."""
-    return _read_tagged(path, _NBIB_START, _NBIB_FIELD, _parse_nbib, "PMID- ...", on_bad)
+def _read_ris(tags: Tags) -> _Read:
+    if "A1" in tags:  # and perhaps the same people in AU
+        tags = {**tags, "AU": [*dict.fromkeys(tags["AU"])]}
+    return _Read(read_record(tags), first_text(tags, "LB", "ID"), files=tags.get("L1", ()))
 
 
 _PUBMED_TYPES, _PUBMED = Names("types", "pubmed"), Names("variables", "pubmed")
 
 
-def _parse_nbib(tags: Tags) -> LibraryPaper:
+def _read_nbib(tags: Tags) -> _Read:
     fields = _PUBMED.first(tags)
     fields["title"] = fields.get("title", "").removesuffix(".")
     if "BTI" in tags and "TI" in tags:
         fields["container-title"] = tags["BTI"][0]
     identifiers = [text for name in ("LID", "AID") for text in tags.get(name, ())]
-    fields["DOI"] = (
-        next((text for text in identifiers if text.endswith("[doi]")), "").removesuffix("[doi]").strip()
-    )
-    fields["ISSN"] = next((number.partition(" ")[0] for number in tags.get("IS", ())), "")
-    fields["ISBN"] = next((number.partition(" ")[0] for number in tags.get("ISBN", ())), "")
-    fields["issued"] = iso_date(next((date for tag in ("DP", "DEP") for date in tags.get(tag, ())), ""))
+    fields["DOI"] = next((text[:-5].strip() for text in identifiers if text.endswith("[doi]")), "")
+    fields["ISSN"], fields["ISBN"] = (first_text(tags, name).partition(" ")[0] for name in ("IS", "ISBN"))
+    fields["issued"] = iso_date(first_text(tags, "DP", "DEP"))
     if (pmid := fields.get("PMID", "")).isdecimal():
         fields["URL"] = f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/"
-    kinds = tags.get("PT", ())
-    csl = next(filter(None, map(_PUBMED_TYPES.csl.get, kinds)), "article-journal")
+    csl = next(filter(None, map(_PUBMED_TYPES.csl.get, tags.get("PT", ()))), "article-journal")
     if "BTI" in tags:
         csl = "chapter" if "TI" in tags else "book"
     names = {
@@ -159,76 +141,46 @@ def _parse_nbib(tags: Tags) -> LibraryPaper:
         "editor": parse_all_inverted(tags.get("FED", tags.get("ED", ()))),
     }
     words = [term.replace("*", "") for name in ("OT", "MH") for term in tags.get(name, ())]
-    return entry_paper(Item.of(csl, fields, names), "", tags=words)
+    return _Read(Item.of(csl, fields, names), words=words)
 
 
-def read_enw(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of a file in EndNote's tagged format. Raises InputError for a file without records."""
-    return _read_tagged(path, _ENW_START, _ENW_FIELD, _parse_enw, "%0 Journal Article ...", on_bad)
+def _literals(texts: Sequence[str]) -> list[Name]:
+    return [Name(literal=text) for text in texts if text]
 
 
 _ENDNOTE_TYPES, _ENDNOTE = Names("types", "endnote"), Names("variables", "endnote")
+_REFER_TYPES = {"J": "article-journal", "B": "chapter", "R": "report"}
+_ENDNOTE_ROLES = {"author": "A", "editor": "E", "translator": "H", "collection-editor": "Y"}
 
 
-def _parse_enw(tags: Tags) -> LibraryPaper:
-    kind = next(iter(tags.get("0", ())), "")
-    fields = _ENDNOTE.first(tags)
-    dates = [value for tag in ("8", "D") for value in tags.get(tag, ())]
-    by_tag = {
-        "SN": tags.get("@", ()),
-        "UR": tags.get("U", ()),
-        **{tag: tags[tag] for tag in "JBR" if tag in tags},
-    }
-    fields["issued"] = max(
-        map(iso_date, dates), key=lambda date: (date[:4].isdecimal(), date.count("-")), default=""
-    )
-    words = [name for text in tags.get("K", ()) for line in text.splitlines() for name in split_names(line)]
-    names = {
-        "author": parse_all_inverted(tags.get("A", ())),
-        "editor": parse_all_inverted(tags.get("E", ())),
-        "translator": parse_all_inverted(tags.get("H", ())),
-        "collection-editor": parse_all_inverted(tags.get("Y", ())),
-    }
-    key = next(iter(tags.get("F", ())), "")
-    return entry_paper(_endnote_item(kind, fields, names, by_tag), key, tags=words)
-
-
-def _endnote_item(kind: str, fields: dict[str, str], names: Mapping[str, Sequence[Name]], tags: Tags) -> Item:
-    """Return an item of one of EndNote's formats. tags: pages, numbers and addresses, by RIS's tags."""
-    csl = _ENDNOTE_TYPES.csl.get(kind) or ("document" if kind else _refer_type(fields, tags))
+def _read_endnote(fields: dict[str, str], tags: Tags) -> _Read:
+    """Read a record of one of EndNote's formats. tags: those of the tagged format."""
+    kind = first_text(tags, "0")
+    csl = _ENDNOTE_TYPES.csl.get(kind, "document")
+    if not kind:  # a record of refer, which names no type
+        told = next((csl for tag, csl in _REFER_TYPES.items() if tag in tags), "")
+        csl = told or ("book" if fields.get("publisher") else csl)
+    dates = [iso_date(text) for tag in ("8", "D") for text in tags.get(tag, ())]
+    fields["issued"] = max(dates, key=lambda date: (date[:4].isdecimal(), date.count("-")), default="")
     page = fields.get("page", "")
-    add_places(tags, fields, csl)
+    add_places({"SN": tags.get("@", ()), "UR": tags.get("U", ())}, fields, csl)
     fields["page"] = page or fields["page"]
     if "issue" in fields:
         fields[number_variable(csl)] = fields.pop("issue")
     if csl in ("book", "report") and "container-title" in fields:
         fields.setdefault("collection-title", fields.pop("container-title"))
-    if kind == "Edited Book":
-        names = edited(names)
-    return Item.of(csl, fields, names)
-
-
-def _refer_type(fields: Mapping[str, str], tags: Tags) -> str:
-    """Return the type of a record of refer, which names none."""
-    if "J" in tags:
-        return "article-journal"
-    if "B" in tags:
-        return "chapter"
-    return "report" if "R" in tags else "book" if fields.get("publisher") else "document"
-
-
-def _literals(texts: Sequence[str]) -> list[Name]:
-    return [Name(literal=text) for text in texts]
+    names = {role: parse_all_inverted(tags.get(tag, ())) for role, tag in _ENDNOTE_ROLES.items()}
+    item = Item.of(csl, fields, edited(names) if kind == "Edited Book" else names)
+    words = [name for text in tags.get("K", ()) for line in text.splitlines() for name in split_names(line)]
+    return _Read(item, first_text(tags, "F"), words, tags.get(">", ()))
 
 
 _CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f]")
 
 
-def read_endnote_xml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of EndNote's XML. Raises InputError for malformed XML or a file without records.
-
-    Declarations of a document type are refused, so no entity is ever defined, and no other file is read.
-    """
+def _xml_records(path: Path, _: OnBadRecord) -> Iterator[tuple[str, ET.Element]]:
+    """Yield the records of EndNote's XML. Declarations of a document type are refused, so no entity is ever
+    defined, and no other file is read."""
     text = _CONTROL.sub(" ", decode_text(path))
     if "<!DOCTYPE" in text:
         raise InputError(f"{path}: declares a document type (<!DOCTYPE), which EndNote does not; remove it")
@@ -238,58 +190,55 @@ def read_endnote_xml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
         raise InputError(f"{path}: malformed XML: {error}") from None
     if not records:
         raise InputError(f"{path}: has no records (<xml><records><record> ...), as EndNote exports them")
-    for number, record in enumerate(records, start=1):
-        where = f"{path}, record {number}"
-        yield from usable_paper(partial(_parse_endnote, file_folders(path), record), where, on_bad)
+    yield from ((f"{path}, record {number}", record) for number, record in enumerate(records, start=1))
 
 
 _XML = Names("variables", "endnote xml")
+_PEOPLE = "contributors/{}/author"
+_XML_TAGS = {
+    "A": (_PEOPLE.format("authors"),),
+    "E": (_PEOPLE.format("secondary-authors"),),
+    "H": (_PEOPLE.format("translated-authors"),),
+    "Y": (_PEOPLE.format("tertiary-authors"),),
+    "D": ("dates/year", "dates/pub-dates/date"),
+    "@": ("isbn",),
+    "U": ("urls/related-urls/url", "urls/web-urls/url"),
+    "K": ("keywords/keyword",),
+    "F": ("label",),
+    ">": ("urls/pdf-urls/url",),
+}
+"""Tags of EndNote's other format, and places in its XML; the first that has texts counts."""
 
 
-def _texts(record: ET.Element, *places: str) -> list[str]:
-    """Return the texts at the first of these places that has any."""
-    for place in places:
-        if listed := [text for part in record.findall(place) if (text := "".join(part.itertext()).strip())]:
-            return listed
-    return []
+def _read_endnote_xml(record: ET.Element) -> _Read:
+    def texts(*places: str) -> list[str]:
+        listed = (
+            [*filter(None, ("".join(part.itertext()).strip() for part in record.findall(place)))]
+            for place in places
+        )
+        return next(filter(None, listed), [])
+
+    tags = {tag: texts(*places) for tag, places in _XML_TAGS.items()}
+    tags["D"] = tags["D"][:1]
+    kind = record.find("ref-type")
+    tags["0"] = [] if kind is None else [kind.get("name", "")]
+    return _read_endnote(_XML.first({place: texts(place) for place in _XML.csl}), tags)
 
 
 def endnote_item(record: ET.Element) -> Item:
     """Return the item of a record of EndNote's XML."""
-    texts = partial(_texts, record)
-    kind = record.find("ref-type")
-    fields = _XML.first({place: texts(place) for place in _XML.csl})
-    dates = texts("dates/year") or texts("dates/pub-dates/date")
-    fields["issued"] = iso_date(next(iter(dates), ""))
-    urls = texts("urls/related-urls/url", "urls/web-urls/url")
-    tags = {"SN": texts("isbn"), "UR": urls}
-    people = "contributors/{}/author"
-    names = {
-        "author": parse_all_inverted(texts(people.format("authors"))),
-        "editor": parse_all_inverted(texts(people.format("secondary-authors"))),
-        "collection-editor": parse_all_inverted(texts(people.format("tertiary-authors"))),
-        "translator": parse_all_inverted(texts(people.format("translated-authors"))),
-    }
-    return _endnote_item("" if kind is None else kind.get("name", ""), fields, names, tags)
-
-
-def _parse_endnote(folders: Sequence[Path], record: ET.Element) -> LibraryPaper:
-    words = [name for text in _texts(record, "keywords/keyword") for name in split_names(text)]
-    paper = entry_paper(endnote_item(record), next(iter(_texts(record, "label")), ""), tags=words)
-    return _with_files(paper, _texts(record, "urls/pdf-urls/url"), folders)
+    return _read_endnote_xml(record).item
 
 
 _WORD_TYPES, _WORD = Names("types", "word"), Names("variables", "word")
 _WORD_NAMES = "{http://schemas.openxmlformats.org/officeDocument/2006/bibliography}"
 
 
-def read_word_sources(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of Word's list of sources. Raises InputError for a file without any."""
+def _word_records(path: Path, _: OnBadRecord) -> Iterator[tuple[str, _Read]]:
     items = word_sources(decode_text(path).encode())
     if not items:
         raise InputError(f"{path}: has no sources (<b:Sources><b:Source> ...), as Word writes them")
-    for tag, item in items.items():
-        yield from usable_paper(partial(entry_paper, item, tag), f"{path}, source {tag}", on_bad)
+    yield from ((f"{path}, source {tag}", _Read(item, tag)) for tag, item in items.items())
 
 
 def word_sources(xml: bytes) -> dict[str, Item]:
@@ -325,36 +274,33 @@ _WOS_TYPES, _WOS = Names("types", "wos"), Names("variables", "wos")
 _WOS_KINDS = {"J": "article-journal", "C": "paper-conference", "B": "book", "S": "chapter", "P": "patent"}
 
 
-def read_wos(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of Web of Science's files, tagged or with tabs. Raises InputError without records."""
+def _wos_records(path: Path, on_bad: OnBadRecord) -> Iterator[tuple[str, Tags]]:
+    """Yield the records of Web of Science's files, tagged or with tabs."""
     lines = decode_text(path).splitlines()
     if lines and lines[0].startswith("PT\t"):
-        for number, row in enumerate(csv.reader(lines[1:], delimiter="\t", quoting=csv.QUOTE_NONE), start=2):
-            tags = {tag: [text] for tag, text in zip(lines[0].split("\t"), row, strict=False) if text.strip()}
-            if tags:
-                where = f"{path}, line {number}"
-                yield from usable_paper(partial(_parse_wos, tags), where, on_bad)
+        rows = csv.reader(lines[1:], delimiter="\t", quoting=csv.QUOTE_NONE)
+        cells = (zip(lines[0].split("\t"), row, strict=False) for row in rows)
+        tagged = ({tag: [text] for tag, text in row if text.strip()} for row in cells)
+        yield from ((f"{path}, line {number}", tags) for number, tags in enumerate(tagged, start=2) if tags)
     else:
-        yield from _read_tagged(path, _WOS_START, _WOS_FIELD, _parse_wos, "PT J ... ER", on_bad)
+        yield from _tagged((_WOS_START,), _WOS_FIELD, "PT J ... ER", path, on_bad)
 
 
 _EMAIL = re.compile(r"\s*\([^()\s]*@[^()\s]*\)")
 
 
-def _parse_wos(tags: Tags) -> LibraryPaper:
-    fields = _WOS.first({tag: [" ".join(text.split()) for text in texts] for tag, texts in tags.items()})
-
-    def first(tag: str) -> str:
-        return next(iter(tags.get(tag, ())), "").strip()
+def _read_wos(tags: Tags) -> _Read:
+    lines = {tag: [" ".join(text.split()) for text in texts] for tag, texts in tags.items()}
+    first, fields = partial(first_text, lines), _WOS.first(lines)
 
     def names(*keys: str) -> list[Name]:
         listed = next((tags[tag] for tag in keys if tag in tags), ())
         people = (name for text in listed for name in re.split(r"[;\n]", text))
-        return [parse_inverted(_EMAIL.sub("", name).strip()) for name in people]
+        parsed = (parse_inverted(_EMAIL.sub("", name).strip()) for name in people)
+        return [name for name in parsed if name.full]
 
-    listed = [
-        _WOS_TYPES.csl[kind] for text in first("DT").split(";") if (kind := text.strip()) in _WOS_TYPES.csl
-    ]
+    kinds = map(str.strip, first("DT").split(";"))
+    listed = [_WOS_TYPES.csl[kind] for kind in kinds if kind in _WOS_TYPES.csl]
     kind = _WOS_KINDS.get(first("PT"), "article-journal")
     if kind in ("book", "chapter"):
         kind = next((type for type in listed if type in ("chapter", "paper-conference")), kind)
@@ -369,25 +315,15 @@ def _parse_wos(tags: Tags) -> LibraryPaper:
     fields["ISBN"] = first("BN").partition(";")[0]
     dates = [iso_date(text) for text in (f"{first('PD')} {first('PY')}", first("PY"), first("EA"))]
     fields["issued"] = next((date for date in dates if re.match(r"\d{4}", date)), "")
-    roles = {
-        "author": names("AF", "AU", "BF", "BA") + _literals([" ".join(first("CA").split())]),
-        "editor": names("BE", "ED"),
-    }
-    words = [word for text in tags.get("DE", ()) for word in " ".join(text.split()).split(";")]
-    return entry_paper(
-        Item.of(kind, fields, {role: [n for n in people if n.full] for role, people in roles.items()}),
-        "",
-        tags=words,
-    )
+    authors = names("AF", "AU", "BF", "BA") + _literals([first("CA")])
+    roles = {"author": authors, "editor": names("BE", "ED")}
+    words = [word for text in lines.get("DE", ()) for word in text.split(";")]
+    return _Read(Item.of(kind, fields, roles), words=words)
 
 
-_TABLE_TYPES, _TABLE, _ZOTERO_TYPES = (
-    Names("types", "table"),
-    Names("variables", "table"),
-    Names("types", "zotero"),
-)
+_TABLE_TYPES, _TABLE = Names("types", "table"), Names("variables", "table")
+_ZOTERO_TYPES = Names("types", "zotero")
 _SCOPUS_ID = re.compile(r"\s*\(\d{6,}\)")
-_KEY = re.compile(r"^\s*citation key\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
 def is_table(start: str) -> bool:
@@ -404,8 +340,8 @@ def _columns(text: str) -> tuple[list[str], str]:
     return [name.strip().lower() for name in next(csv.reader([head], delimiter=between), ())], between
 
 
-def read_table(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of a table (CSV) of Zotero, Scopus, PubMed, IEEE Xplore, or one with such columns."""
+def _rows(path: Path, _: OnBadRecord) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield where each row of a table (CSV) stands, and its cells by column."""
     text = decode_text(path).lstrip()
     columns, between = _columns(text)
     csv.field_size_limit(MAX_FILE_BYTES)  # lists of references
@@ -414,14 +350,12 @@ def read_table(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     begin = rows.line_num + 1
     for row in rows:
         stripped = zip(columns, map(str.strip, row), strict=False)
-        cells = {name: cell for name, cell in stripped if cell not in ("", _NONE)}
-        where = f"{path}, line {begin}"
+        if cells := {name: cell for name, cell in stripped if cell not in ("", _NONE)}:
+            yield f"{path}, line {begin}", cells
         begin = rows.line_num + 1
-        if cells:
-            yield from usable_paper(partial(_parse_row, file_folders(path), cells), where, on_bad)
 
 
-def _parse_row(folders: Sequence[Path], cells: Mapping[str, str]) -> LibraryPaper:
+def _read_row(cells: Mapping[str, str]) -> _Read:
     fields = _TABLE.first({name: [cell] for name, cell in cells.items()})
     kind = next((cells[name] for name in ("item type", "document type", "type") if name in cells), "")
     csl = _ZOTERO_TYPES.csl.get(kind) or _TABLE_TYPES.csl.get(kind.lower())
@@ -448,15 +382,44 @@ def _parse_row(folders: Sequence[Path], cells: Mapping[str, str]) -> LibraryPape
         "translator": names("translator"),
     }
     extra = cells.get("extra", "")
-    match = _KEY.search(extra)
     fields.setdefault("DOI", doi_in_note(extra))
-    words = [
-        cells.get(name, "")
-        for name in ("manual tags", "automatic tags", "author keywords", "keywords", "tags")
-    ]
-    paper = entry_paper(
-        Item.of(csl, fields, people),
-        match[1] if match else "",
-        tags=[word for text in words for word in text.split(";")],
-    )
-    return _with_files(paper, cells.get("file attachments", "").split("; "), folders)
+    named = ("manual tags", "automatic tags", "author keywords", "keywords", "tags")
+    words = [word for name in named for word in cells.get(name, "").split(";")]
+    files = cells.get("file attachments", "").split("; ")
+    return _Read(Item.of(csl, fields, people), noted(extra).get("citation key", ""), words, files)
+
+
+_FORMATS: dict[
+    str, tuple[Callable[[Path, OnBadRecord], Iterator[tuple[str, Any]]], Callable[[Any], _Read]]
+] = {
+    "ris": (partial(_tagged, (_RIS_START,), _RIS_FIELDS["  "], "TY  - JOUR ... ER  -"), _read_ris),
+    "nbib": (partial(_tagged, (_NBIB_START, _ERIC_START), _NBIB_FIELD, "PMID- ..."), _read_nbib),
+    "enw": (
+        partial(_tagged, (_ENW_START, _REFER_START), _ENW_FIELD, "%0 Journal Article ..."),
+        lambda tags: _read_endnote(_ENDNOTE.first(tags), tags),
+    ),
+    "endnote": (_xml_records, _read_endnote_xml),
+    "word": (_word_records, lambda source: source),
+    "wos": (_wos_records, _read_wos),
+    "table": (_rows, _read_row),
+}
+"""What finds the records of a file, with where they stand, and what reads one."""
+_WEB = re.compile(r"https?:", re.IGNORECASE)
+
+
+def read_export(format: str, path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
+    """Yield the papers of a file, in order: of RIS, PubMed (nbib), EndNote (enw, endnote), Word's list of
+    sources, Web of Science (wos), or a table of Zotero, Scopus, PubMed, IEEE Xplore or with such columns.
+
+    Raises InputError for a file without records.
+    """
+    records, read = _FORMATS[format]
+    folders = file_folders(path)
+
+    def parse(record: Any) -> LibraryPaper:
+        item, key, words, files = read(record)
+        here = [name for name in files if name.lower().endswith(SUFFIX) and not _WEB.match(name)]
+        return entry_paper(item, key, tags=words)._replace(files=resolve_files(here, folders))
+
+    for where, record in records(path, on_bad):
+        yield from usable_paper(partial(parse, record), where, on_bad)

@@ -37,9 +37,9 @@ class Fields:
         for name in names:
             value = self.record.get(name)
             for part in value if isinstance(value, list) else [] if value is None else [value]:
-                if not isinstance(part, str):
+                if not isinstance(part, str | None):
                     raise self.error(name, f"must be a list of strings, not of {json_type(part)}")
-                texts.append(part)
+                texts += [part] if part else []
         return texts
 
     def year(self, name: str = "year") -> int:

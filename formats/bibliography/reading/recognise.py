@@ -14,11 +14,14 @@ from citerec.base.files import BYTE_ORDER_MARK, open_bytes, strip_byte_order_mar
 FORMATS = ".bib, .ris, .nbib, .enw, .ciw, .csv, EndNote's .xml, .json, .jsonl, .yaml, zotero.sqlite"
 SNIFF_BYTES = 1 << 16
 """Number of bytes to recognise a format by."""
-_OBJECT_OF_OBJECTS = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
-_RIS_START, _NBIB_START, _ENW_START = map(
-    re.compile, (rb"\s*TY  ?-", rb"\s*(?:PMID *-|OWN *- *ERIC)", rb"\s*%(?:0 |[ATBJ] \S[^\n]*\n%[A-Z] )")
+_BY_NAME_OR_START = (
+    ("ris", (".ris",), rb"TY  ?-"),
+    ("bibtex", (".bib", ".bibtex"), rb"@"),
+    ("nbib", (".nbib",), rb"PMID *-|OWN *- *ERIC"),
+    ("enw", (".enw",), rb"%(?:0 |[ATBJ] \S[^\n]*\n%[A-Z] )"),
+    ("wos", (".ciw",), rb"(?:FN [^\n]*\s+(?:VR [^\n]*\s+)?)?PT(?: [A-Z]\s|\t[A-Z][A-Z0-9]\t)"),
 )
-_WOS_START = re.compile(rb"\s*(?:FN [^\n]*\s+(?:VR [^\n]*\s+)?)?PT(?: [A-Z]\s|\t[A-Z][A-Z0-9]\t)")
+_OBJECT_OF_OBJECTS = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
 _LIST_INSIDE = re.compile(
     rb'[\xef\xbb\xbf\s]*\{\s*(?:"(?!(?:title|\w*id)")[^"\\]*+"\s*:\s*(?:"(?:[^"\\]|\\.)*+"|[\w.+-]++)\s*,\s*)*+'
     rb'"(?:items|references)"\s*:\s*\[',
@@ -26,8 +29,6 @@ _LIST_INSIDE = re.compile(
 )
 """An object that is no paper and has a list, also after texts and numbers."""
 _BETTER_BIBTEX = re.compile(rb'[\xef\xbb\xbf\s]*\{\s*"config"\s*:\s*\{')
-
-
 _NOT_READ = (
     (rb"<Pubmed\w*Article", "PubMed's XML", "the format PubMed (.nbib)"),
     (rb"(?m)^<\d+>\s*\n\s*(?:Unique Identifier|VN  - Ovid)", "an export of Ovid", "RIS"),
@@ -52,49 +53,41 @@ def recognise(path: str | Path) -> str:
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         start = start[: len(start) // 2 * 2].decode("utf-16", "replace").encode(errors="replace")
     name = str(path).rpartition("/")[2].lower().removesuffix(".gz")
-    text = start.removeprefix(BYTE_ORDER_MARK)
-    first = text.lstrip()[:1]
-    if not first:
+    text = start.removeprefix(BYTE_ORDER_MARK).lstrip()
+    if not text:
         raise InputError(f"{path}: is empty")
-    if name.endswith((".bib", ".bibtex")) or (first == b"@" and not name.endswith(".ris")):
-        return "bibtex"
-    if name.endswith(".ris") or _RIS_START.match(text):
-        return "ris"
-    if name.endswith(".nbib") or _NBIB_START.match(text):
-        return "nbib"
-    if name.endswith(".enw") or _ENW_START.match(text):
-        return "enw"
-    if name.endswith(".ciw") or _WOS_START.match(text):
-        return "wos"
+    for format, suffixes, beginning in _BY_NAME_OR_START:
+        if name.endswith(suffixes) or re.match(beginning, text):
+            return format
     if name.endswith((".csv", ".tsv")):
         from citerec.formats.bibliography.reading.exports import is_table
 
         if is_table(text.decode(errors="replace")):
             return "table"
-    if first == b"<" and b"<records" in start:
+    if text.startswith(b"<") and b"<records" in start:
         return "endnote"
     if name.endswith((".yaml", ".yml")):
         return "yaml"
-    if first == b"[":
+    if text.startswith(b"["):
         strip_byte_order_mark(start, path)
         return "list"
     if _BETTER_BIBTEX.match(start):
         return "better bibtex"
-    if first == b"{" and not name.endswith((".jsonl", ".ndjson")) and _OBJECT_OF_OBJECTS.match(start):
-        return "object"
-    if first == b"{":
-        return "document" if _LIST_INSIDE.match(start) or _ends_later(start) else "lines"
+    if text.startswith(b"{"):
+        if not name.endswith((".jsonl", ".ndjson")) and _OBJECT_OF_OBJECTS.match(start):
+            return "object"
+        return "document" if _LIST_INSIDE.match(start) or _ends_later(text) else "lines"
     if b"officeDocument/2006/bibliography" in start:
         return "word"
-    for mark, name, export in _NOT_READ:
+    for mark, program, export in _NOT_READ:
         if re.search(mark, start):
-            raise InputError(f"{path}: is {name}, which is not read; export {export}")
+            raise InputError(f"{path}: is {program}, which is not read; export {export}")
     raise InputError(f"{path}: has an unknown format; give {FORMATS}, also .gz")
 
 
-def _ends_later(start: bytes) -> bool:
-    """True if the first line of a file is no whole JSON value, so that it is not a file of lines."""
-    line, newline, _ = start.removeprefix(BYTE_ORDER_MARK).lstrip().partition(b"\n")
+def _ends_later(text: bytes) -> bool:
+    """True if the first line of a text is no whole JSON value, so that it is not a file of lines."""
+    line, newline, _ = text.partition(b"\n")
     try:
         msgspec.json.decode(line)
     except (ValueError, RecursionError):

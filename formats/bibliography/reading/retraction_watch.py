@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 import os
 import re
-import zlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
 
 from citerec.base.errors import InputError, error_text
+from citerec.base.files import open_bytes
 from citerec.formats.bibliography.paper import RETRACTED, LibraryPaper, make_paper, retraction, usable_paper
 from citerec.formats.identifiers import clean_doi, find_year
 from citerec.formats.json_lines import OnBadRecord
@@ -30,14 +29,16 @@ def read_retraction_watch(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPa
 
     Expressions of concern and corrections are left out. Raises InputError for another file.
     """
+    rows = [(f"{path}, record {number}", row) for number, row in enumerate(_rows(path), 1)]
     latest: dict[str, tuple[str, str]] = {}
-    for row in _rows(path):
-        if (nature := _nature(row)) and (name := _name(row)):
+    for _, row in rows:
+        name, nature = _name(row), row["RetractionNature"].lower()
+        if name and nature in ("retraction", "reinstatement"):
             latest[name] = max(latest.get(name, ("", "")), (_date(row["RetractionDate"]), nature))
-    for number, row in enumerate(_rows(path), 1):
-        latest_of_row = _date(row["RetractionDate"]), "retraction"
-        if _nature(row) == "retraction" and latest.get(_name(row)) == latest_of_row:
-            yield from usable_paper(partial(_paper, row), f"{path}, record {number}", on_bad)
+    for where, row in rows:
+        nature = row["RetractionNature"].lower()
+        if nature == "retraction" and latest.get(_name(row)) == (_date(row["RetractionDate"]), nature):
+            yield from usable_paper(partial(_paper, row), where, on_bad)
 
 
 def is_retraction_watch(path: Path) -> bool:
@@ -45,45 +46,32 @@ def is_retraction_watch(path: Path) -> bool:
     if not os.path.isfile(path) or not path.name.lower().endswith((".csv", ".csv.gz")):
         return False
     try:
-        with _open(path) as file:
-            return "RetractionNature" in next(csv.reader(file), [])
-    except (OSError, EOFError, zlib.error, csv.Error):
+        with open_bytes(path) as (file, _):
+            return b"RetractionNature" in file.readline(1 << 16)
+    except InputError:
         return False  # then reading it as a source says what is wrong
 
 
 def _rows(path: Path) -> Iterator[TableRow]:
     try:
-        with _open(path) as file:
-            reader = csv.DictReader(file)
+        with open_bytes(path) as (file, _):
+            reader = csv.DictReader(io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline=""))
             for name in _COLUMNS:
                 if name not in (reader.fieldnames or ()):
-                    raise InputError(
-                        f"from={path}: is not Retraction Watch's CSV file, as it has no column {name}"
-                    )
-            for row in reader:
-                yield {name: row[name] or "" for name in _COLUMNS}
-    except (OSError, EOFError, zlib.error, csv.Error) as error:
+                    reason = "is not Retraction Watch's CSV file, as it has no column"
+                    raise InputError(f"from={path}: {reason} {name}")
+            yield from ({name: (row[name] or "").strip() for name in _COLUMNS} for row in reader)
+    except csv.Error as error:
         raise InputError(f"from={path}: cannot be read ({error_text(error)})") from None
-
-
-def _open(path: Path) -> TextIO:
-    opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
-    file: TextIO = opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="")
-    return file
-
-
-def _nature(row: TableRow) -> str:
-    nature = row["RetractionNature"].strip().lower()
-    return nature if nature in ("retraction", "reinstatement") else ""
 
 
 def _name(row: TableRow) -> str:
     """Return what a paper is known by: its DOI, PubMed id or title."""
-    return clean_doi(row["OriginalPaperDOI"]) or _pmid(row) or row["Title"].strip().lower()
+    return clean_doi(row["OriginalPaperDOI"]) or _pmid(row) or row["Title"].lower()
 
 
 def _pmid(row: TableRow) -> str:
-    pmid = row["OriginalPaperPubMedID"].strip()
+    pmid = row["OriginalPaperPubMedID"]
     return pmid if pmid.isdecimal() and pmid.strip("0") else ""
 
 
@@ -93,7 +81,7 @@ def _date(text: str) -> str:
     >>> _date("2/6/2010 0:00")
     '2010-02-06'
     """
-    match = _DATE.match(text.strip())
+    match = _DATE.match(text)
     return f"{match[3]}-{int(match[1]):02}-{int(match[2]):02}" if match else ""
 
 

@@ -21,7 +21,7 @@ from citerec.formats.bibliography.paper import LibraryPaper, clean_text, usable_
 from citerec.formats.bibliography.reading.fields import Fields
 from citerec.formats.bibliography.tables import Names
 from citerec.formats.drafts.inputs import MAX_FILE_BYTES
-from citerec.formats.identifiers import clean_doi, find_arxiv_id
+from citerec.formats.identifiers import clean_doi, find_arxiv_id, noted
 from citerec.formats.json_lines import Object, OnBadRecord, parse_object
 from citerec.formats.names import Name, parse_name
 
@@ -41,7 +41,6 @@ _NAME = ("firstName", "lastName", "name")
 _MULTIPART = re.compile(r"(\d{4})((?:-\d\d){2}) (.*)", re.DOTALL)
 _KEY = re.compile(r"[^\s{}()\\,\"#%~=]+")
 """What can be a key in BibTeX and LaTeX."""
-_EXTRA = re.compile(r"^\s*(citation key|doi|arxiv)\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
 class Collection(NamedTuple):
@@ -80,16 +79,14 @@ class ZoteroLibrary(NamedTuple):
 
     def paths(self) -> dict[str, list[str]]:
         """Return the path of each collection, by key, and before it those of the ones that it is in."""
-        return {key: self._paths(key) for key in self.collections}
-
-    def _paths(self, key: str) -> list[str]:
-        names: list[str] = []
-        seen: set[str] = set()
-        while key in self.collections and key not in seen:
-            seen.add(key)
-            names.insert(0, self.collections[key].name)
-            key = self.collections[key].parent
-        return ["/".join(names[: depth + 1]) for depth in range(len(names))]
+        paths: dict[str, list[str]] = {}
+        for key in self.collections:
+            above, names = key, dict[str, str]()
+            while above in self.collections and above not in names:
+                names[above], above = self.collections[above]
+            ordered = [*names.values()][::-1]
+            paths[key] = ["/".join(ordered[: depth + 1]) for depth in range(len(ordered))]
+        return paths
 
     def _find(self, wanted: str, paths: Mapping[str, list[str]], name: str) -> str:
         every = sorted({places[-1] for places in paths.values()})
@@ -107,17 +104,13 @@ def _parse(
 
     paths: of collections, by key. key: the citation key, if the item has none itself.
     """
-    collections = list(
-        dict.fromkeys(
-            path for collection in fields.texts("collections") for path in paths.get(collection, ())
-        )
-    )
+    collections = [*dict.fromkeys(path for key in fields.texts("collections") for path in paths.get(key, ()))]
     if fields.text("itemType") in NO_PAPERS or (wanted is not None and wanted not in collections):
         return None
     url, archive, date = fields.text("url"), fields.text("archiveID"), fields.text(*_DATES)
     if parts := _MULTIPART.fullmatch(date):  # as in the database: 2003-00-00 Spring 2003
         date = parts[1] + parts[2].replace("-00", "") if int(parts[1]) else parts[3]
-    extra = {name.lower(): value for name, value in _EXTRA.findall(fields.text("extra"))}
+    extra = noted(fields.text("extra"))
     arxiv = extra.get("arxiv", "") or (f"{archive} {url}" if "arxiv" in f"{archive} {url}".lower() else "")
     keys = fields.text("citationKey", "citekey"), extra.get("citation key", ""), key
     texts = {variable: fields.text(*names) for variable, names in _VARIABLES.read.items()}

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from citerec.formats.bibliography.csl import write_csl
 from citerec.formats.bibliography.reading.exports import endnote_item
+from citerec.formats.drafts.markdown import MARKDOWN
 from citerec.formats.identifiers import find_year
 
 _CODE = re.compile(r"\s*(?:ADDIN\s+)?(?:ZOTERO_ITEM\s+)?CSL_CITATION\s*(?=\{)")
@@ -26,7 +27,6 @@ _ENDNOTE = re.compile(r"\s*ADDIN\s+EN\.CITE(?!\.)\s*")
 _WORD = re.compile(r"\s*CITATION\s+(?:\"([^\"]+)\"|([^\s\\]+))")
 _MORE_WORD = re.compile(r"\\m\s+([^\s\\]+)")
 _NOT_IN_KEY = re.compile(r"[\s\[\]{}@;,\ue000-\uf8ff]+")
-_SIMPLE = re.compile(r"\w+(?:[:.#$%&+?<>~/-]\w+)*")
 _SCHEMA = "https://github.com/citation-style-language/schema/raw/master/csl-citation.json"
 _SPACES = re.compile("[\x00-\x20\ud800-\udfff\ufffe\uffff]+")
 """Spaces, and what XML cannot contain: LibreOffice shows one space for several."""
@@ -104,10 +104,10 @@ def _endnote_items(xml: str, data: str) -> list[tuple[str, dict[str, Any]]] | No
 def cite_keys(keys: Sequence[str]) -> str:
     """Return a citation in Pandoc's form.
 
-    >>> cite_keys(["lee2020", "a//b"])
-    '[@lee2020; @{a//b}]'
+    >>> cite_keys(["lee2020", "a/+b"])
+    '[@lee2020; @{a/+b}]'
     """
-    return f"[{'; '.join(f'@{key}' if _SIMPLE.fullmatch(key) else f'@{{{key}}}' for key in keys)}]"
+    return f"[{'; '.join(MARKDOWN.cite(key)[1:-1] for key in keys)}]"
 
 
 def shown_text(cited: Sequence[Cited]) -> str:

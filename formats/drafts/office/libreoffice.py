@@ -13,10 +13,7 @@ from citerec.formats.drafts.office.language import Office
 from citerec.formats.drafts.office.package import Package
 from citerec.formats.drafts.office.text import HEADING, NAMED, Field, New, OfficeReader, Place, xml_text
 
-_NAMES = "urn:oasis:names:tc:opendocument:xmlns:"
 _FIELDS = ("ZOTERO_", "CSL_", "ADDIN ")
-_FIELD_NAMES = "urn:openoffice:names:experimental:ooo-ms-interop:xmlns:field:1.0"
-"""Of fields that Word has written."""
 _MOST_SPACES = 100
 
 
@@ -33,6 +30,10 @@ def _mark_code(attributes: Mapping[str, str]) -> str:
 class LibreOfficeReader(OfficeReader):
     """Reads the text of paragraphs; deleted text and comments are skipped."""
 
+    spaces = (
+        "urn:oasis:names:tc:opendocument:xmlns:",
+        "urn:openoffice:names:experimental:ooo-ms-interop:xmlns:field:1.0",  # of fields that Word has written
+    )
     skipped = frozenset(
         ("tracked-changes", "annotation", "note-citation", "table-of-content", "bibliography", "title",
          "desc", *(f"{name}-index" for name in ("alphabetical", "illustration", "object", "table", "user")))
@@ -44,10 +45,6 @@ class LibreOfficeReader(OfficeReader):
         self._places: list[Place] = []
         self._notes: list[str] = []
         """Signs of the notes that are open."""
-
-    def known(self, name: str) -> str:
-        space, _, local = name.rpartition(" ")
-        return local if space.startswith(_NAMES) or space == _FIELD_NAMES else ""
 
     def begin(self, name: str, attributes: Mapping[str, str]) -> None:
         reference = attributes.get("name", "")
@@ -111,7 +108,7 @@ class LibreOffice(Office):
     reader = LibreOfficeReader
 
     def main_part(self, reader: OfficeReader) -> str:
-        reader.bookmarks = reader.properties("meta.xml", ("user-defined",))
+        reader.bookmarks = reader.properties("meta.xml")
         return "content.xml"
 
     def insert(self, place: Place, new: Iterable[New]) -> tuple[bytes, Callable[[bytes], bytes] | None]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import xml.etree.ElementTree as ET
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -50,6 +51,17 @@ class Package:
     def names(self) -> list[str]:
         """Return the names of its parts."""
         return self._archive.namelist()
+
+    def elements(self, name: str) -> Iterator[ET.Element]:
+        """Yield the elements of a part, if there is one. Raises InputError if it is damaged."""
+        content = self.part(name)
+        if b"<!DOCTYPE" in content:
+            raise InputError(f"{self.path}, {name}: has a document type; save the document again")
+        try:
+            return ET.fromstring(content or b"<none/>").iter()
+        except (ET.ParseError, ValueError, LookupError) as error:
+            where = f"{self.path}, {name}"
+            raise InputError(f"{where}: is not well-formed XML ({error}); save the document again") from None
 
     def part(self, name: str) -> bytes:
         """Return a part; b"" if there is none. Raises InputError if it is damaged or too large."""

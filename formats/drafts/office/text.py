@@ -11,7 +11,8 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 from xml.parsers import expat
 from xml.sax.saxutils import escape
@@ -86,6 +87,8 @@ class OfficeReader(ABC):
     paragraphs: pieces of text, of each paragraph. items: cited items of Zotero by key.
     """
 
+    spaces: ClassVar[tuple[str, ...]]
+    """Beginnings of the namespaces that are read."""
     skipped: ClassVar[frozenset[str]] = frozenset()
     """Elements whose content is not text."""
     hidden: ClassVar[re.Pattern[str]] = re.compile(
@@ -159,11 +162,13 @@ class OfficeReader(ABC):
         if not self._skips and local in self.skipped:
             self._skips = self._depth
         if not self._skips:
-            self.begin(self.known(name), {key.rpartition(" ")[2]: value for key, value in attributes.items()})
+            self.begin(
+                self._local(name), {key.rpartition(" ")[2]: value for key, value in attributes.items()}
+            )
 
     def _end(self, name: str) -> None:
         if not self._skips:
-            self.end(self.known(name))
+            self.end(self._local(name))
         elif self._skips == self._depth:
             self._skips = 0
         self._depth -= 1
@@ -172,9 +177,10 @@ class OfficeReader(ABC):
         if not self._skips:
             self.text(text)
 
-    def known(self, name: str) -> str:
+    def _local(self, name: str) -> str:
         """Return the name of an element without its namespace; "" for one that is not read."""
-        return name.rpartition(" ")[2]
+        space, _, local = name.rpartition(" ")
+        return local if space.startswith(self.spaces) else ""
 
     @property
     def at(self) -> int:
@@ -285,41 +291,14 @@ class OfficeReader(ABC):
                 del self._fields[place]
                 return
 
-    def properties(self, part: str, names: Sequence[str]) -> dict[str, str]:
-        """Return the codes of bookmarks, which are pieces of the document's own properties, by name.
-
-        names: of the elements that hold properties.
-        """
-        reader = _Properties(self.package, names)
-        reader.read(part)
-        offsets: dict[str, dict[int, str]] = {}
-        for name, text in reader.texts:
-            if match := _PROPERTY.fullmatch(name):
-                offsets.setdefault(match[1], {})[int(match[2])] = text
-        return {
-            name: "".join(pieces[number] for number in sorted(pieces)) for name, pieces in offsets.items()
-        }
-
-
-class _Properties(OfficeReader):
-    """Reads elements that have a name."""
-
-    def __init__(self, package: Package, names: Sequence[str]) -> None:
-        super().__init__(package)
-        self.names, self.texts, self.inside = names, list[tuple[str, str]](), False
-
-    def begin(self, name: str, attributes: Mapping[str, str]) -> None:
-        if name in self.names:
-            self.texts.append((attributes.get("name", ""), ""))
-            self.inside = True
-
-    def text(self, text: str) -> None:
-        if self.inside:
-            name, before = self.texts[-1]
-            self.texts[-1] = name, before + text
-
-    def end(self, name: str) -> None:
-        self.inside = self.inside and name not in self.names
+    def properties(self, part: str) -> dict[str, str]:
+        """Return the codes of bookmarks by name, whose pieces are properties of the document in a part."""
+        pieces: dict[str, dict[int, str]] = {}
+        for element in self.package.elements(part):
+            names = (value for key, value in element.items() if key.endswith("}name") or key == "name")
+            if match := _PROPERTY.fullmatch(next(names, "")):
+                pieces.setdefault(match[1], {})[int(match[2])] = "".join(element.itertext())
+        return {name: "".join(text for _, text in sorted(own.items())) for name, own in pieces.items()}
 
 
 @dataclass
@@ -330,8 +309,8 @@ class OfficeText:
     text: str
     pieces: Sequence[Piece]
     items: dict[str, dict[str, Any]]
-    notes: Sequence[str] = ()
-    _starts: list[int] = field(default_factory=list)
+    notes: Sequence[str]
+    _starts: Sequence[int]
 
     @classmethod
     def of(cls, reader: OfficeReader) -> OfficeText:
@@ -344,12 +323,9 @@ class OfficeText:
         notes = [
             f"the citation after “{text}” has damaged data and is read as text" for text in reader.damaged
         ]
-        document = cls(reader.package, "".join(piece.text for piece in pieces), pieces, reader.items, notes)
-        length = 0
-        for piece in pieces:
-            document._starts.append(length)
-            length += len(piece.text)
-        return document
+        starts = [*accumulate((len(piece.text) for piece in pieces), initial=0)]
+        text = "".join(piece.text for piece in pieces)
+        return cls(reader.package, text, pieces, reader.items, notes, starts)
 
     def can_replace(self, start: int, end: int) -> bool:
         """True if text[start:end] is the author's own, not that of a field."""

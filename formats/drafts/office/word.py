@@ -21,29 +21,18 @@ from citerec.formats.drafts.office.text import (
     xml_text,
 )
 
-_NAMES = (
-    "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
-    "http://purl.oclc.org/ooxml/wordprocessingml/main",
-)
-_COMPATIBILITY = "http://schemas.openxmlformats.org/markup-compatibility/2006"
-_OFFICE_DOCUMENT = "/officeDocument"
 _HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _SIGNS = {"tab": " ", "br": " ", "cr": " ", "noBreakHyphen": "-"}
-
-
-class _Relations(OfficeReader):
-    """Reads which part is the document."""
-
-    target = "word/document.xml"
-
-    def begin(self, name: str, attributes: Mapping[str, str]) -> None:
-        if name == "Relationship" and attributes.get("Type", "").endswith(_OFFICE_DOCUMENT):
-            self.target = posixpath.normpath(attributes.get("Target", "").lstrip("/"))
 
 
 class WordReader(OfficeReader):
     """Reads the text of runs; deleted text is skipped, inserted one is not. Notes follow their paragraph."""
 
+    spaces = (
+        "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+        "http://purl.oclc.org/ooxml/wordprocessingml/main",
+        "http://schemas.openxmlformats.org/markup-compatibility/2006",
+    )
     skipped = frozenset(("del", "moveFrom", "Fallback"))
 
     def __init__(self, package: Package) -> None:
@@ -59,10 +48,6 @@ class WordReader(OfficeReader):
         self._properties = (0, 0)
         self._text_place: Place | None = None
         self._in_code = self._in_data = False
-
-    def known(self, name: str) -> str:
-        space, _, local = name.rpartition(" ")
-        return local if space in (*_NAMES, _COMPATIBILITY) else ""
 
     def mark_of(self, style: str, depth: int = 0) -> str:
         mark, base = self.styles.get(style, ("", ""))
@@ -157,17 +142,18 @@ class Word(Office):
     reader = WordReader
 
     def main_part(self, reader: OfficeReader) -> str:
-        relations = _Relations(reader.package)
-        relations.read("_rels/.rels")
-        folder = posixpath.dirname(relations.target)
-        reader.bookmarks = reader.properties("docProps/custom.xml", ("property",))
+        related = {element.get("Type", ""): element for element in reader.package.elements("_rels/.rels")}
+        targets = (e.get("Target", "") for kind, e in related.items() if kind.endswith("/officeDocument"))
+        target = posixpath.normpath(next(targets, "word/document.xml").lstrip("/"))
+        folder = posixpath.dirname(target)
+        reader.bookmarks = reader.properties("docProps/custom.xml")
         for part in reader.package.names():
             if part.startswith("customXml/item") and part.endswith(".xml"):
                 items = word_sources(reader.package.part(part))
                 reader.sources |= {tag: write_csl(item, tag) for tag, item in items.items()}
         for part in ("styles", "footnotes", "endnotes"):
             reader.read(f"{folder}/{part}.xml")
-        return relations.target
+        return target
 
     def insert(self, place: Place, new: Iterable[New]) -> tuple[bytes, Callable[[bytes], bytes] | None]:
         w, run = place.prefix, place.run.decode()

@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.formats.articles.citing import Entry, find_marks, split_references
-from citerec.formats.articles.pdf import read_pdf
 from citerec.formats.articles.pdf_layout import Line
-from citerec.tests.made_pdfs import place_text, write_pdf
 
 AUTHORS = ("Lee", "Kim", "Moss", "Fern", "Adler", "Brook", "Stone", "Reed")
 NUMBERED = [
@@ -127,17 +125,3 @@ def test_marks_that_cite_few_of_the_entries_are_not_believed() -> None:
 def test_all_numbers_of_a_mark_are_cited(numbers: list[int]) -> None:
     mark = f"[{', '.join(map(str, numbers))}]"
     assert cited(f"Bees dance {mark}.", NUMBERED) == [(mark, [*dict.fromkeys(n - 1 for n in numbers)])]
-
-
-def test_raised_numbers_of_pdfs() -> None:
-    drawn = [
-        place_text(50, 700 - 12 * row, f"Line {row} of the paper has words enough, in rows", 10)
-        for row in range(9)
-    ]
-    drawn += [
-        place_text(50, 560, "Bees dance", 10),
-        place_text(95, 564, "12", 6),
-        place_text(102, 560, "in rows", 10),
-    ]
-    [*_, last] = read_pdf(write_pdf([b"".join(drawn)])).paragraphs
-    assert "dance ¹² in rows" in last.text

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
-from citerec.formats.articles.pdf import PdfText, clean, read_pdf
-from citerec.formats.articles.pdf_layout import Line, arrange, by_columns, without_margins
-from citerec.tests.made_pdfs import BOLD, HEIGHT, MadePaper, made_paper, place_text, write_pdf
+from citerec.formats.articles.pdf import PdfText, read_pdf
+from citerec.tests.made_pdfs import BOLD, MadePaper, made_paper, place_text, write_pdf
 
 
 def text_of(found: PdfText, section: str = "") -> str:
@@ -48,18 +47,6 @@ def test_each_page_of_a_paragraph_is_known() -> None:
 def one_page(made: MadePaper, number: int) -> bytes:
     pages = list(made._pages())
     return write_pdf([made._page(number, *pages[number - 1])])
-
-
-def test_words_across_lines_keep_a_hyphen_that_the_text_has_elsewhere() -> None:
-    lines = [
-        "A well-known example is a trans-",
-        "parent model of the well-",
-        "known kind of things that we do.",
-    ]
-    drawn = b"".join(place_text(60, 700 - 12 * row, line, 10) for row, line in enumerate(lines))
-    assert text_of(read_pdf(write_pdf([drawn]))) == (
-        "A well-known example is a transparent model of the well-known kind of things that we do."
-    )
 
 
 def test_an_abstract_on_the_line_of_its_heading_and_a_footnote_within_a_paragraph() -> None:
@@ -118,13 +105,7 @@ def pictures(letters: bytes) -> tuple[bytes, bytes]:
 LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-def test_letters_that_are_pictures_may_have_any_size() -> None:
-    lines = ["we ask for all that is known of mary and", "Jones who have found it in a field of", "Kent"]
-    font, more = pictures(LETTERS)
-    assert drawn(*lines, size=0.1, font=font, more=more) == " ".join(lines)
-
-
-def test_letters_that_are_pictures_may_be_ligatures() -> None:
+def test_letters_that_are_pictures_may_have_any_size_and_be_ligatures() -> None:
     font, more = pictures(LETTERS + b"\x0b\x0c\x0e")
     lines = ["the e\x0ecient o\x0ece of \x0celds", "a\x0bords more than we could say of them"]
     assert drawn(*lines, size=0.1, font=font, more=more) == (
@@ -203,8 +184,9 @@ def together(*columns: tuple[float, list[str]]) -> bytes:
             id="a large first letter, drawn later",
         ),
         pytest.param(
-            [rows(["We use a state-of-the-", "art and well-", "known X-", "ray of differ-", "ences here."])],
-            "We use a state-of-the-art and well-known X-ray of differences here.",
+            [rows(["A well-known trans-", "parent state-of-the-", "art and well-", "known X-", "ray differ-",
+                   "ences."])],
+            "A well-known transparent state-of-the-art and well-known X-ray differences.",
             id="compounds at the ends of lines",
         ),
         pytest.param(
@@ -316,43 +298,3 @@ def test_damaged_bytes_raise_nothing_else(noise: bytes, start: int, length: int)
         read_pdf(bytes(whole))
     except InputError as error:
         assert "\n" not in str(error)
-
-
-def test_letters_that_fonts_lack() -> None:
-    found = clean("na\u00a8ıve e\ufb03cient Franc\u00b8ois G\u00b4eza \ue123")
-    assert found == "naïve efficient François Géza "
-
-
-def make_line(text: str, left: float, bottom: float, page: int = 1) -> Line:
-    return Line(text, page, left, left + 5 * len(text), bottom, 10, False)
-
-
-def test_lines_across_both_columns_divide_a_page() -> None:
-    rows = [
-        make_line("a title that crosses the whole width of the page" * 2, 50, HEIGHT - 50),
-        *(
-            make_line(f"{side} {i}", left, 700 - 12 * i)
-            for i in range(9)
-            for side, left in (("L", 50), ("R", 320))
-        ),
-    ]
-    found = [line.text for line in by_columns(rows)]
-    assert found[1:] == [f"{side} {i}" for side in "LR" for i in range(9)]
-
-
-def test_headers_go_though_their_numbers_differ() -> None:
-    lines = []
-    for page in range(1, 6):
-        lines.append(make_line(f"Some Journal {page}, volume 3", 50, 770, page))
-        lines += [
-            make_line(
-                f"The sentence {'abcde'[page - 1]}{'fghijklm'[i]} is on no other page.",
-                50,
-                700 - 12 * i,
-                page,
-            )
-            for i in range(8)
-        ]
-    text = " ".join(part.text for part in arrange(without_margins(lines)))
-    assert "Some Journal" not in text
-    assert "sentence em is" in text

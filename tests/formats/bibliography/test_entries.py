@@ -229,13 +229,6 @@ def test_dates_of_csl_json(value: object, date: str) -> None:
     assert not date or read_csl_date(csl_date(date)) == date
 
 
-def test_a_range_of_dates_has_as_many_parts_at_both_ends() -> None:
-    """Zotero does not refresh a document with others: citeproc-js stops."""
-    assert read_csl_date({"date-parts": [[2014, 3, 4], [2015]]}) == "2014-03-04/2015"
-    assert csl_date("2014-03-04/2015") == {"date-parts": [[2014], [2015]]}
-    assert csl_date("2014-03-04/2014-05") == {"date-parts": [[2014, 3], [2014, 5]]}
-
-
 ODD = r"""@string{ash = "Ash Press"} @manual{same1, title={On the line of a string}, publisher = ash}
 @article{first1, title={First}, year=2001} @article{second1, title={Second}, ids={other1, other2}}
 @article

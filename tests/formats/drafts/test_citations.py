@@ -164,6 +164,7 @@ def known(source: Source) -> set[str]:
     return {key for key, entry in source.references.entries(source.keys).items() if entry.title or entry.text}
 
 
+IN_PLACE = "@book{k, title={Kelp}, author={Heron, Ida}, year={2001}}"
 INPUTS = {
     "import": {
         "a.tex": r"\import{ch/}{one} \subimport{ch/two/}{body.tex} \bibliography{refs}",
@@ -233,6 +234,27 @@ INPUTS = {
         "one.bib": "a",
         "two.bib": "b",
     },
+    "own style": {
+        "a.tex": r"\documentclass{a}\usepackage{own}\begin{document}\cite{a}\bibliography{refs}",
+        "own.sty": "\\let\\oldbib\\bibliography\n\\renewcommand{\\bibliography}[1]{\\oldbib{#1}}\n"
+        "\\def\\bibliography#1{\\citation{#1}}\n\\newcommand\\bibliography[1]{\\nocite{#1}}\n",
+        "refs.bib": "a",
+    },
+    "glossary": {
+        "a.typ": '#import "terms.typ": terms\nA @kan and @kan:pl of @a.\n#bibliography("refs.bib")',
+        "terms.typ": '#let terms = (\n  (\n    key: "kan",\n    short: "KAN",\n  ),\n)\n',
+        "refs.bib": "a",
+    },
+    "setup": {
+        "a.org": "#+SETUPFILE: setup.org\n\nWords [cite:@a].\n",
+        "setup.org": "#+LATEX_HEADER: \\addbibresource{refs.bib}\n",
+        "refs.bib": "a",
+        "other.bib": "b",
+    },
+    "in place": {"a.typ": f'#let b = bytes("{IN_PLACE}")\n@k #bibliography(b)'},
+    "in an argument": {"a.typ": f'#show: x.with(y: bibliography(bytes(\n  "{IN_PLACE}")))\n@k'},
+    "in raw text": {"a.typ": f"#bibliography(bytes(```bib\n{IN_PLACE}\n```.text))\n@k"},
+    "in YAML": {"a.typ": '#bibliography(bytes("k:\\n  type: Book\\n  title: Kelp\\n"))\n@k'},
     "bytes": {"a.typ": '#bibliography(bytes(read("one.bib")))\n@a', "one.bib": "a"},
     "org": {
         "a.org": '#+INCLUDE: "ch/one.org::*Head" :x 1\n#+include: two.org\n#+bibliography: refs.bib\ncite:a',
@@ -242,8 +264,8 @@ INPUTS = {
         "more.bib": "c",
     },
     "inline": {
-        "a.md": "---\nreferences:\n- {id: a, title: Trees, issued: 2019}\nbibliography: [b.yaml, more.json]\n"
-        "---\n@a @b @c",
+        "a.md": "---\nreferences:\n- {id: a, title: Trees, issued: 2019}\n- {id: 'd\\_1', title: Moss}\n"
+        "bibliography: [b.yaml, more.json]\n---\n@a @b @c @d_1",
         "b.yaml": "---\nreferences:\n- {id: b, title: Peat, issued: {year: 2019}}\n...\n",
         "more.json": '{"id": "c", "type": "book", "title": "Peat"}',
     },
@@ -339,16 +361,3 @@ def test_typst_and_org_are_full_texts(tmp_path: Path) -> None:
         assert document.metadata.title == title and document.full_text is not None
         full = document.full_text()
         assert full.paragraphs[-1].text == text and full.references.keys() == refs
-
-
-def test_a_style_may_define_the_commands_of_bibliographies(tmp_path: Path) -> None:
-    (tmp_path / "own.sty").write_text(
-        "\\let\\oldbib\\bibliography\n\\renewcommand{\\bibliography}[1]{\\oldbib{#1}}\n"
-        "\\def\\bibliography#1{\\citation{#1}}\n\\newcommand\\bibliography[1]{\\nocite{#1}}\n"
-    )
-    (tmp_path / "refs.bib").write_text("@book{kelp, title={Kelp}}")
-    (path := tmp_path / "a.tex").write_text(
-        "\\documentclass{article}\\usepackage{own}\\begin{document}\\cite{kelp}\\bibliography{refs}\\end{document}"
-    )
-    source = LATEX.read(path, Inputs())
-    assert source.keys == ["kelp"] and [*source.references.bibs()] == ["refs"] and not source.notes

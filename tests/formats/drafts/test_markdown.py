@@ -254,8 +254,8 @@ BOOK = "@book{kelp, title={Kelp}, author={Reis, Ana}, year=2001}\n"
          "m/r.bib": BOOK, "a.qmd": "Text [@kelp]."},
         {"_quarto.yml": "bibliography: r.bib", "r.bib": "", "x/r.bib": BOOK,
          "a.qmd": "---\nbibliography: x/r.bib\n---\nText [@kelp]."},
-        {"a.qmd": "---\nbibliography: x/r.bib\nformat: {pdf: {include-before-body: b.md}}\n---\nText.",
-         "b.md": "Before [@kelp].", "x/r.bib": BOOK},
+        {"a.qmd": "---\nbibliography: x/r.bib\nformat: {pdf: {include-before-body: [b.md, c.tex]}}\n---\nT.",
+         "b.md": "Before [@kelp].", "c.tex": "\\cite{kelp}", "x/r.bib": BOOK},
     ],
 )  # fmt: skip
 def test_places_of_metadata(files: dict[str, str], tmp_path: Path) -> None:
@@ -266,15 +266,11 @@ def test_places_of_metadata(files: dict[str, str], tmp_path: Path) -> None:
     source = MARKDOWN.read(path, Inputs())
     assert [*source.keys] == ["kelp"]
     assert source.references.entries(["kelp"])["kelp"].title == "Kelp"
+    notes = ["c.tex is not followed: only .md, .markdown, .qmd, .rmd files are"]
+    assert source.notes == (notes if "c.tex" in files else [])
 
 
 def test_yaml_in_code_and_between_rules_is_text() -> None:
     text = "A [@a].\n\n```\n\n---\nbibliography: x.bib\n---\n```\n\n---\n\nB [@b]\n\n---\n"
     assert MARKDOWN.bibliographies(text) == []
     assert [key.key for key in MARKDOWN.keys(text)] == ["a", "b"]
-
-
-def test_ids_that_pandoc_has_escaped() -> None:
-    text = "---\nreferences:\n- id: 'lee\\_2020'\n  type: book\n  title: Kelp\n---\nText [@lee_2020]."
-    source = MARKDOWN.read(Path("a.md"), Inputs(lambda path: text))
-    assert source.references.entries(source.keys)["lee_2020"].title == "Kelp"

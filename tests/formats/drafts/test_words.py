@@ -11,7 +11,6 @@ from citerec.base.errors import InputError
 from citerec.formats.drafts.inputs import Inputs, decode_text, encoded_like, exact_text
 from citerec.formats.drafts.languages import language_of
 from citerec.formats.drafts.latex import LATEX
-from citerec.formats.drafts.typst import TYPST
 
 DRAFTS = {
     ".tex": (
@@ -129,35 +128,3 @@ def test_titles(tmp_path: Path, name: str, draft: str, title: str) -> None:
     language = language_of(path.suffix)
     assert language is not None
     assert language.read(path, Inputs()).metadata.title == title
-
-
-def test_entries_of_a_glossary_in_typst_are_no_citations(tmp_path: Path) -> None:
-    (tmp_path / "terms.typ").write_text('#let terms = (\n  (\n    key: "kan",\n    short: "KAN",\n  ),\n)\n')
-    (path := tmp_path / "a.typ").write_text('#import "terms.typ": terms\nA @kan and @kan:pl of @a.\n')
-    language = language_of(".typ")
-    assert language is not None
-    assert language.read(path, Inputs()).keys == ["a"]
-
-
-def test_the_setup_of_an_org_file_names_its_bibliography(tmp_path: Path) -> None:
-    (tmp_path / "setup.org").write_text("#+LATEX_HEADER: \\addbibresource{refs.bib}\n")
-    (tmp_path / "refs.bib").write_text("@misc{a, title={A}}")
-    (path := tmp_path / "a.org").write_text("#+SETUPFILE: setup.org\n\nWords [cite:@a].\n")
-    language = language_of(".org")
-    assert language is not None
-    assert [*language.read(path, Inputs()).references.bibs()] == ["refs.bib"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '#let b = bytes("@book{k, title={Kelp}, author={Heron, Ida}, year={2001}}")\n@k #bibliography(b)',
-        '#show: x.with(y: bibliography(bytes(\n  "@book{k, title={Kelp}, author={Heron, Ida}}")))\n@k',
-        "#bibliography(bytes(```bib\n@book{k, title={Kelp}, author={Heron, Ida}}\n```.text))\n@k",
-        '#bibliography(bytes("k:\\n  type: Book\\n  title: Kelp\\n"))\n@k',
-    ],
-)
-def test_a_bibliography_of_typst_in_place(text: str, tmp_path: Path) -> None:
-    (path := tmp_path / "a.typ").write_text(text)
-    source = TYPST.read(path, Inputs())
-    assert source.keys == ["k"] and source.references.entries(["k"])["k"].title == "Kelp"

@@ -393,8 +393,8 @@ def test_encodings(tmp_path: Path, name: str, encoding: str) -> None:
 @pytest.mark.parametrize(
     ("record", "line"),
     [
-        ({"title": ["a"]}, "field 'title': must be a number or a string, not a list"),
-        ({"title": "a", "authors": [3]}, "field 'authors[0]': must be a string or an object, not a number"),
+        ({"title": ["a"]}, "field 'title': must be a string, not a list"),
+        ({"title": "a", "authors": [3]}, "field 'authors': must be a list of strings, not of a number"),
         ({"title": "a", "year": "soon"}, "field 'year': must be a whole number, not 'soon'"),
         ({"title": " ", "abstract": None}, "has neither title nor abstract"),
         ({"title": "a", "id": "two words"}, "'two words' is not a valid id"),
@@ -522,6 +522,8 @@ CHAPTER = (
         ("a.ris", f"{RIS_HEAD}L3  - 10.1000/a\nN1  - see 10.1000/b\n{RIS_END}", {"doi": "10.1000/a"}),
         ("a.ris", f"{RIS_HEAD}AU  - Talib, Karim Md.\nAU  - Roe, Bo, MD\n{RIS_END}",
          {"authors": ("Karim Md. Talib", "Bo Roe MD")}),
+        ("a.ris", "TY  - JOUR\nT2  - Moss in winter\nPY  - 2015\nN1  - Cited By :1\nER  - \n",
+         {"title": "Moss in winter", "venue": "", "year": 2015}),
         ("a.ris", f"{RIS_HEAD}AU  - [Anonymous]\nAB  - [No abstract available]\n{RIS_END}",
          {"authors": (), "abstract": ""}),
         ("a.csv", "Title,Authors,Abstract,DOI,Extra\nKelp,[No author name available],N/A,,DOI: 10.1000/a\n",
