@@ -150,7 +150,7 @@ class EnrichSettings(ServiceSettings, ChangeSettings):
 
     from_: str = ""
     """instead of services: a file, folder or pattern as for source, another library, or Retraction Watch's
-    CSV; adds no papers; or pdf: abstracts of the papers' PDFs (e.g. works.jsonl.gz)"""
+    CSV; adds no papers (e.g. works.jsonl.gz)"""
     retractions: bool = False
     """ask OpenAlex and Crossref also about papers that lack nothing, whether they were retracted"""
     format: str = setting("table", choices=("table", "json"))

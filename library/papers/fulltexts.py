@@ -11,10 +11,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from citerec.base.errors import InputError
 from citerec.base.files import expand_user
 from citerec.formats.bibliography.paper import SHORTEST_ABSTRACT, LibraryPaper
-from citerec.library.evidence import DATABASE, FOLDER
+from citerec.library.evidence import FOLDER
 from citerec.library.evidence.citations import LINKED, link_texts
 from citerec.library.evidence.evidence import text_encoder
 from citerec.library.evidence.passages import Passage
@@ -107,39 +106,15 @@ def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
 
 def fill_abstracts(path: Path) -> int:
     """Give papers without an abstract that of their PDF, marked as filled in. Returns how many got one."""
-    with Library.edit(path) as library, closing(PdfAbstracts(path)) as abstracts:
-        papers = {row: abstracts.fill(paper) for row, paper in library.without_abstract()}
-        filled = {row: paper for row, paper in papers.items() if paper.abstract}
+    with Library.edit(path) as library, closing(TextStore(path / FOLDER)) as store:
+        files = {stored.paper: stored.file for stored in store.papers()}
+        filled = dict[int, LibraryPaper]()
+        for row, paper in library.without_abstract():
+            read = store.about(files[paper.id]) if paper.id in files else None
+            if read is not None and len(read.abstract) >= SHORTEST_ABSTRACT:
+                marks = (*paper.filled, f"abstract:{SOURCE}")
+                filled[row] = paper._replace(abstract=read.abstract, filled=marks)
         if filled:
             rows, reread = np.array([*filled], np.int64), current_contexts(library.manifest)
             library.change(rows, filled.values(), reread)
         return len(filled)
-
-
-class PdfAbstracts:
-    """The abstracts of papers in their PDFs."""
-
-    def __init__(self, library: Path) -> None:
-        """Raises InputError if the library has no full texts."""
-        if not (library / FOLDER / DATABASE).is_file():
-            raise InputError(
-                f"from={SOURCE}: {library} has no full texts; read them: citerec build ... fulltext=true"
-            )
-        self._store = TextStore(library / FOLDER)
-        self._files = {stored.paper: stored.file for stored in self._store.papers()}
-
-    def has_text(self, paper: LibraryPaper) -> bool:
-        """True if the PDF of a paper was read."""
-        return paper.id in self._files
-
-    def fill(self, paper: LibraryPaper) -> LibraryPaper:
-        """Give a paper without an abstract that of its PDF, marked as filled in."""
-        if paper.abstract or not (file := self._files.get(paper.id)):
-            return paper
-        read = self._store.about(file)
-        if read is None or len(read.abstract) < SHORTEST_ABSTRACT:
-            return paper
-        return paper._replace(abstract=read.abstract, filled=(*paper.filled, f"abstract:{SOURCE}"))
-
-    def close(self) -> None:
-        self._store.close()

@@ -432,7 +432,6 @@ PAGE = b"<!DOCTYPE html><html><title>Sorry</title></html>"
         ([(200, {"Content-Type": "text/html"}, PAGE, None)] * (ATTEMPTS - 1), None),
         ([(200, {"Content-Encoding": "gzip"}, b"not gzip", None)], None),
         ([(200, {"Content-Type": "application/json"}, b'{"results": [{"title": "\xe9"}]}', None)], None),
-        ([(302, {"Location": "/openalex/works"}, b"", None)], []),
     ],
 )
 def test_faults_that_pass(
@@ -462,9 +461,7 @@ def test_faults_that_pass(
         ((200, {}, b'{"results": {"a": 1}}', None), "answers in an unknown form (5 attempts)"),
         ((200, {"Content-Type": "a/b; charset=nonsense"}, b"\xff", None), "in an unknown form (5 attempts)"),
         ((200, {}, OK, 9), "the connection broke (5 attempts)"),
-        ((302, {"Location": "http://localhost:1/elsewhere"}, b"", None), "redirects elsewhere (5 attempts)"),
-        ((302, {"Location": "http://127.0.0.1:1/openalex"}, b"", None), "redirects elsewhere (5 attempts)"),
-        ((302, {"Location": "/openalex/works"}, b"", None), "redirects elsewhere (5 attempts)"),
+        ((302, {"Location": "http://localhost:1/elsewhere"}, b"", None), "HTTP 302 (5 attempts)"),
         ((429, {"Retry-After": "9" * 30}, b"", None), "HTTP 429: asks to wait more than a week"),
         ((429, {"Retry-After": "5400"}, b"", None), "HTTP 429: asks to wait 1.5 hours"),
     ],
@@ -764,7 +761,7 @@ def test_own_records_come_before_what_was_filled() -> None:
 
 def test_records_of_another_type_are_skipped() -> None:
     service, lookups = SemanticScholar("https://x"), [Lookup("doi", "10.1000/a"), Lookup("doi", "10.1000/b")]
-    bad = {"title": ["a list"], "externalIds": {"DOI": "10.1/a"}}
+    bad = {"title": {"an": "object"}, "externalIds": {"DOI": "10.1/a"}}
     good = {"title": "T", "year": "2001", "externalIds": {"DOI": "10.1000/B"}}
     assert service.read(lookups, json.dumps([bad, good])) == {
         lookups[0]: [], lookups[1]: [Work("T", year=2001, doi="10.1000/b")],
