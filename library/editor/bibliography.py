@@ -72,7 +72,7 @@ class Bibliography:
 
 
 def read_entries(file: Path, text: str, parsed: dict[str, LibraryPaper | None]) -> list[Entry]:
-    """Read the entries of a .bib file. known: papers of entries that were parsed before, by their text."""
+    """Read the entries of a .bib file. parsed: papers of entries that were parsed before, by their text."""
     bibliography, entries = BibtexText(text), list[Entry]()
     for number, entry in enumerate(bibliography.entries):
         written = bibliography.source(entry).strip()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +42,11 @@ _LINE_END = re.compile(r"\r\n?|\n")
 _PARAGRAPH_END = re.compile(r"\n[ \t\r]*(?=[\n\\#=*+-]|\Z)")
 """An empty line, or one that begins with markup."""
 _FULL_STOP = re.compile(r"[.!?]+[\"'”’)\]}]*\Z")
-_WIDTHS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2)}
+_WIDTHS: dict[str, Callable[[str], int]] = {
+    "utf-8": lambda sign: 1 + (sign > "\x7f") + (sign > "\u07ff") + (sign > "\uffff"),
+    "utf-16": lambda sign: 1 + (sign > "\uffff"),
+}
+"""Units of a character, by encoding."""
 
 
 @dataclass(frozen=True)
@@ -71,29 +75,15 @@ class Document:
 
     def changed(self, version: int, changes: Iterable[types.TextDocumentContentChangeEvent]) -> Document:
         """Return the next version."""
-        document = self
+        text = self.text
         for change in changes:
+            start, end = 0, len(text)
             if isinstance(change, types.TextDocumentContentChangePartial):
-                document = document._spliced(change)
-            else:
-                document = replace(document, text=change.text, starts=_line_starts(change.text))
-        return replace(document, version=version)
-
-    def _spliced(self, change: types.TextDocumentContentChangePartial) -> Document:
-        """Replace a range; only the lines that it touches are counted anew."""
-        start, end = sorted((self.offset(change.range.start), self.offset(change.range.end)))
-        text = f"{self.text[:start]}{change.text}{self.text[end:]}"
-        first = max(self.line_of(start) - 1, 0)  # a \r at its end may get its \n
-        last = self.line_of(end) + 1
-        longer = len(change.text) - (end - start)
-        after = self.starts[last:] + longer
-        begin = int(self.starts[first])
-        stop = int(after[0]) if len(after) else len(text)
-        between = [begin + match.end() for match in _LINE_END.finditer(text[begin:stop])]
-        if len(after) and between and between[-1] == stop:
-            between.pop()
-        starts = np.concatenate([self.starts[: first + 1], np.array(between, np.int64), after])
-        return replace(self, text=text, starts=starts)
+                document = replace(self, text=text, starts=_line_starts(text))
+                edges = document.offset(change.range.start), document.offset(change.range.end)
+                start, end = sorted(edges)
+            text = f"{text[:start]}{change.text}{text[end:]}"
+        return replace(self, text=text, starts=_line_starts(text), version=version)
 
     def line_of(self, offset: int) -> int:
         """Return the line of an offset."""
@@ -108,24 +98,15 @@ class Document:
         line = self.text[start:end].rstrip("\r\n")
         if line.isascii() or self.encoding not in _WIDTHS:
             return start + min(position.character, len(line))
-        name, width = _WIDTHS[self.encoding]
-        units = line.encode(name, "surrogatepass")
-        before, after = units[: position.character * width], units[position.character * width :]
-        if width == 1:
-            whole = after[:1] < b"\x80" or after[:1] >= b"\xc0"  # else in the middle of a character
-            leading = (np.frombuffer(before, np.uint8) & 0xC0) != 0x80
-            return start + int(leading.sum()) - (not whole)
-        characters = before.decode(name, "surrogatepass")
-        return start + len(characters) - (characters[-1:] != line[: len(characters)][-1:])
+        ends = accumulate(map(_WIDTHS[self.encoding], line))
+        return start + sum(end <= position.character for end in ends)
 
     def position(self, offset: int) -> types.Position:
         """Return the position of an offset."""
         line = self.line_of(offset)
         before = self.text[int(self.starts[line]) : offset]
-        if before.isascii() or self.encoding not in _WIDTHS:
-            return types.Position(line, len(before))
-        name, width = _WIDTHS[self.encoding]
-        return types.Position(line, len(before.encode(name, "surrogatepass")) // width)
+        width = _WIDTHS.get(self.encoding)
+        return types.Position(line, sum(map(width, before)) if width else len(before))
 
     def range(self, start: int, end: int) -> types.Range:
         return types.Range(self.position(start), self.position(end))

@@ -64,7 +64,7 @@ Paper = Recommendation | LibraryPaper
 class Features(Workspace):
     """Answers over a library and the documents of an editor.
 
-    markdown: uses of it that the editor shows. label_details: it shows them.
+    markdown: uses of it that the editor shows.
     """
 
     def __init__(self, settings: LspSettings) -> None:
@@ -73,7 +73,6 @@ class Features(Workspace):
         self._judged: dict[str, str] = {}
         """What contradicts an entry, by its text."""
         self.markdown: set[str] = set()
-        self.label_details = False
 
     # Papers for a place.
 
@@ -158,7 +157,7 @@ class Features(Workspace):
             if sure is not None:
                 by = " · ".join(filter(None, (by, percentage(sure))))
             item = types.CompletionItem(
-                label=(by if self.label_details else " · ".join(filter(None, (by, title)))) or key,
+                label=" · ".join(filter(None, (by, title))) or key,
                 kind=types.CompletionItemKind.Reference,
                 detail=key,
                 documentation=self._describe(paper, "completion"),
@@ -169,8 +168,6 @@ class Features(Workspace):
                 insert_text_format=types.InsertTextFormat.PlainText,
                 text_edit=types.TextEdit(document.range(place.start, end), new),
             )
-            if self.label_details:
-                item.label_details = types.CompletionItemLabelDetails(f"  {title}", key)
             if start < place.start:
                 gone = document.range(start, place.start)
                 item.additional_text_edits = [types.TextEdit(gone, "")]
@@ -336,7 +333,7 @@ class Features(Workspace):
         were retracted."""
         self.recommender()
         outline = self.outline(document, current=True)
-        bibliography, library = self.bibliography(document, patience=None), self.library
+        bibliography, library = self.bibliography(document), self.library
         where = ", ".join(file.name for file in bibliography.files)
         where = where or ("its bibliography" if bibliography.entries else "")
         main = self.memory(document).main

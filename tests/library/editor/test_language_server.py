@@ -243,13 +243,11 @@ def test_documentation(editor: Editor, library: Path, folder: Path) -> None:
     assert authors == "Kalervo Järvelin, Jaana Kekäläinen · ACM Transactions on Information Systems · 2002"
     assert probability.endswith("% likely to be the paper meant")
     assert why.startswith("Why: Graded relevance is credited with a discount")
-    assert re.fullmatch(r"Järvelin and Kekäläinen 2002 · \d+ %", item.label)
-    assert item.label_details == types.CompletionItemLabelDetails(f"  {title}", EXPECTED)
     plain = types.ClientCapabilities()
     with Editor(library, folder, capabilities=plain) as simple:
         uri, caret = opened(simple, folder, "latex", f"{SENTENCE} \\cite{{|}}")
         item = simple.complete(uri, caret)[0]
-        assert item.label_details is None and item.detail == EXPECTED
+        assert item.detail == EXPECTED
         assert re.fullmatch(
             rf"Järvelin and Kekäläinen 2002 · \d+ % · {title}", item.label
         )  # the key is cut on a narrow screen
