@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from citerec.base.errors import InputError, count_noun
-from citerec.base.files import atomic_write, disk_errors, files_below, real_path, relative_path
+from citerec.base.files import atomic_write, disk_errors, real_path, relative_path
 from citerec.formats.bibliography.csl import write_csl
 from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.neighbours import new_entry
@@ -49,10 +49,7 @@ _SHOWN = re.compile(
     r"|\b(?:image|read|csv|json|yaml|toml|xml)\(\s*\"([^\"\n]{1,1000})\""
 )
 """What names files that a document shows."""
-_FOLDER = re.compile(r"\b(?:Path|FontPath|ExternalLocation)\s*=\s*\{?\s*([^,{}\[\]\\\n]{1,1000})")
-"""Folders of fonts in LaTeX (fontspec)."""
 _BRACED = re.compile(r"\{([^{}]*)\}")
-_FONTS = (".otf", ".ttf", ".ttc", ".woff", ".woff2")
 _FIGURES = (".pdf", ".png", ".jpg", ".jpeg", ".eps", ".svg")
 _SUFFIXES = ("", ".tex", ".bib", ".sty", ".cls", ".bst", *_FIGURES, *map(str.upper, _FIGURES))
 _DASHES = re.compile("-{2,}")
@@ -142,8 +139,8 @@ def plan_copies(draft: Draft, fill: Path, root: Path | None, plain: bool = False
 
 
 def named_files(draft: Draft, base: Path) -> tuple[list[Path], list[str]]:
-    """Return the files below `base` that a draft names: inputs, bibliographies, figures, styles, data, and
-    the fonts in folders that it names; and the names of figures and the like that are not there.
+    """Return the files below `base` that a draft names: inputs, bibliographies, figures, styles and data; and
+    the names of figures and the like that are not there.
 
     Files that these name are included, if they are LaTeX.
     """
@@ -166,13 +163,6 @@ def named_files(draft: Draft, base: Path) -> tuple[list[Path], list[str]]:
                     files[file] = None
                     if file.suffix in (".tex", ".sty", ".cls"):
                         left.append(decode_text(file))
-        for name in _FOLDER.findall(text):
-            inside = real_path(draft.path.parent / name.strip())
-            if inside.is_relative_to(base) and os.path.isdir(inside):
-                fonts = (file for file in files_below(inside) if file.suffix.lower() in _FONTS)
-                files |= dict.fromkeys(file for file in fonts if real_path(file).is_relative_to(base))
-            else:
-                lacking[name] = None
     return list(files), list(lacking)
 
 

@@ -14,8 +14,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -117,26 +117,18 @@ def read_files(
         finally:
             free.put(process)
 
-    with ThreadPoolExecutor(workers) as pool, _closing(processes):
-        running: set[Future[tuple[Path, ReadText]]] = set()
-        for file in files:
-            running.add(pool.submit(read, file))
-            if len(running) > 2 * workers:
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                yield from (future.result() for future in done)
-        while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            yield from (future.result() for future in done)
-
-
-@contextmanager
-def _closing(processes: Iterable[_Process]) -> Iterator[None]:
-    """End the processes first, so that threads that wait for one do not wait longer."""
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.close()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            running: set[Future[tuple[Path, ReadText]]] = set()
+            for file in files:
+                running.add(pool.submit(read, file))
+                if len(running) > 2 * workers:
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    yield from (future.result() for future in done)
+            yield from (future.result() for future in as_completed(running))
+        finally:  # before the threads end, which may wait for a process
+            for process in processes:
+                process.close()
 
 
 class _Process:

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from citerec.base.errors import InputError, error_text
-from citerec.base.files import atomic_write, cache_folder, expand_user, file_stamp
+from citerec.base.files import atomic_write, cache_folder, file_stamp
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.retraction_watch import is_retraction_watch, read_retraction_watch
 from citerec.formats.json_lines import OnBadRecord
@@ -64,10 +64,6 @@ class Table:
     @classmethod
     def open(cls, names: Sequence[str], on_bad: OnBadRecord) -> Table:
         """Open the index of files, which is made if there is none of them as they are. Raises InputError."""
-        if len(names) == 1 and names[0].endswith(".sqlite"):
-            if not (path := expand_user(names[0])).is_file():
-                raise InputError(f"table={path}: no such file")
-            return cls(path)
         files = [Path(file) for file in find_sources(names, "table")]
         stamp = "\n".join(f"{file} {file_stamp(file)}" for file in files).encode()
         path = (
