@@ -24,10 +24,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
-from citerec.formats.bibliography.paper import LibraryPaper, fill_again, merge_records, without_filled
+from citerec.formats.bibliography.paper import LibraryPaper, without_filled
 from citerec.library.ask.recommender import Recommender
 from citerec.library.enrich.client import ATTEMPTS, AnswerCache, Client, Unavailable
-from citerec.library.enrich.matching import Outcome, complete, contradiction, lookups_of
+from citerec.library.enrich.matching import Outcome, complete, contradiction
 from citerec.library.enrich.services import (
     SERVICES,
     Arxiv,
@@ -739,24 +739,8 @@ def test_what_a_paper_has_never_changes(
     assert all(getattr(found.paper, name) for name in found.filled)
 
 
-def test_lookups() -> None:
-    kinds = ("doi", "pmid", "arxiv")
-    assert lookups_of(PAPER, kinds) == [Lookup("title", PAPER.title, "Lee", 2010)]
-    assert lookups_of(PAPER._replace(year=0), kinds) == lookups_of(PAPER._replace(authors=()), kinds) == []
-    both = PAPER._replace(doi="10.1/a", arxiv="2001.00001", url="https://pubmed.ncbi.nlm.nih.gov/7/")
-    assert [lookup.kind for lookup in lookups_of(both, kinds)] == list(kinds)
-    assert lookups_of(both, ("arxiv",)) == [Lookup("arxiv", "2001.00001")]
-    service = OpenAlex("https://x")
-    assert not service.accepts(Lookup("doi", "10.1/a,b")) and not service.accepts(Lookup("doi", "10.1/a|b"))
-
-
-def test_own_records_come_before_what_was_filled() -> None:
-    filled = PAPER._replace(abstract=ABSTRACT, doi="10.1/a", filled=("abstract:s", "doi:s"))
-    own = PAPER._replace(id="y", abstract="Mine.")
-    for papers in ([filled, own], [own, filled]):
-        merged = merge_records(papers)
-        assert (merged.abstract, merged.doi, merged.filled) == ("Mine.", "10.1/a", ("doi:s",))
-    assert fill_again(without_filled(filled), filled) == filled
+def test_a_doi_with_signs_of_a_query_is_not_asked() -> None:
+    assert not any(OpenAlex("https://x").accepts(Lookup("doi", doi)) for doi in ("10.1/a,b", "10.1/a|b"))
 
 
 def test_records_of_another_type_are_skipped() -> None:

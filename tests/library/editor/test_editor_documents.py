@@ -379,21 +379,6 @@ def test_an_entry_ends_its_lines_as_the_bib_does(features: Features, tmp_path: P
         os.utime(tmp_path / "refs.bib", ns=(0, len(text)))
 
 
-def test_published_preprints_are_reported(library: Path, tmp_path: Path) -> None:
-    entry = "title={Trees that bear fruit}, author={Kim, Ann}, year=2020"
-    (tmp_path / "refs.bib").write_text(
-        f"@misc{{draft2019, {entry}, eprint={{1901.00001}}, archiveprefix={{arXiv}}}}\n"
-        f"@article{{final2020, {entry}, journal={{Annals of Trees}}}}\n"
-    )
-    features = Features(LspSettings(library=str(library)))
-    features.folders = [tmp_path]
-    text = "\\documentclass{a}\\begin{document}Fruit \\cite{draft2019}.\\bibliography{refs}\\end{document}"
-    document = show(features, (tmp_path / "a.tex").as_uri(), text)
-    found = [(one.code, one.message) for one in features.diagnose(document)]
-    message = "draft2019 is a preprint; final2020 (refs.bib:2) is published"
-    assert found == [("preprint", message)]
-
-
 @pytest.mark.parametrize("asked", [False, True])
 def test_contradicted_entries_are_reported_if_asked(library: Path, tmp_path: Path, asked: bool) -> None:
     (tmp_path / "refs.bib").write_text("@article{late, title={Trees}, author={Kim, Ann}, year=2090}")
