@@ -102,7 +102,7 @@ def judge_all(
         first.append(Table.open(settings.table, bad.append))
         if bad:
             notes.append(f"{count_noun(len(bad), 'record')} of the table skipped: {bad[0]}")
-    others = PaperSource.of([Record(paper, f"entry {entry.key}", confirms=False) for entry, paper in read])
+    others = PaperSource([Record(paper, f"entry {entry.key}", confirms=False) for entry, paper in read])
     answers = []
     with count_progress("references", len(read)) as advance:
         for entry, paper in read:
@@ -147,6 +147,6 @@ def _ask_services(
             return None
         notes += [f"{name}: {reason}; the same command asks again" for name, reason in unavailable.items()]
         pairs = ((paper, service) for service in asker.services for paper in papers)
-        return PaperSource.of(
+        return PaperSource(
             [Record(work, service.label) for paper, service in pairs for work in asker.works(paper, service)]
         )

@@ -57,7 +57,7 @@ def fields_of(answer: Answer) -> list[str]:
 
 
 def by_table(*works: LibraryPaper) -> list[PaperSource]:
-    return [PaperSource.of([Record(work, "table") for work in works])]
+    return [PaperSource([Record(work, "table") for work in works])]
 
 
 @pytest.mark.parametrize(
