@@ -248,9 +248,9 @@ def read_fulltexts(args: argparse.Namespace) -> None:
         library = folder / "library"
         library.mkdir()
         entries = [LibraryPaper(f"key:{i}", files=(str(file),)) for i, file in enumerate(files)]
-        refresh_texts(library, lambda: entries[:-1], encoder, workers=args.workers)
+        refresh_texts(library, lambda: entries[:-1], encoder)
         start = time.perf_counter()
-        refresh_texts(library, lambda: entries, encoder, workers=args.workers)
+        refresh_texts(library, lambda: entries, encoder)
         print(f"one PDF more: {time.perf_counter() - start:.2f} s")
 
 

@@ -65,13 +65,11 @@ def refresh_texts(
     *,
     pdfs: Sequence[str] = (),
     notes: Mapping[str, Sequence[Passage]] | None = None,
-    workers: int = 0,
-    read: Callable[..., Iterable[tuple[Path, ReadText]]] = read_files,
 ) -> TextReport:
     """Read the PDFs of papers, and index their passages.
 
     papers: yields them, anew for each call. pdfs: folders of PDFs of any of the papers. notes: what the user
-    wrote or marked in a file, by file. workers: processes that read, 0: one per core.
+    wrote or marked in a file, by file.
     """
     folder, notes = library / FOLDER, notes or {}
     with disk_errors(folder, "full texts", "library"):
@@ -81,7 +79,7 @@ def refresh_texts(
             closing(TextStore(folder, create=True)) as store,
         ):
             report = TextReport()
-            reader = _Reader(store, report, workers, read)
+            reader = _Reader(store, report)
             texts = reader.texts_of(papers())
             texts |= reader.texts_in(pdfs, papers, texts)
             of_papers = {paper: notes[file] for paper, file in texts.items() if notes.get(file)}
@@ -110,14 +108,8 @@ def drop_texts(library: Path, encoder: TextEncoder | None, is_gone: Callable[[st
 class _Reader:
     """Reads files that the store does not know, or that have changed."""
 
-    def __init__(
-        self,
-        store: TextStore,
-        report: TextReport,
-        workers: int,
-        read: Callable[..., Iterable[tuple[Path, ReadText]]],
-    ) -> None:
-        self._store, self._report, self._workers, self._read_files = store, report, workers, read
+    def __init__(self, store: TextStore, report: TextReport) -> None:
+        self._store, self._report = store, report
 
     def texts_of(self, papers: Iterable[LibraryPaper]) -> dict[str, str]:
         """Return the file of each paper that names one with a text: the first that can be read."""
@@ -200,7 +192,7 @@ class _Reader:
         last, read = time.monotonic(), 0
         with count_progress("PDFs read", len(stamps)) as advance:
             try:
-                for path, text in self._read_files(map(Path, stamps), self._workers):
+                for path, text in read_files(map(Path, stamps)):
                     kept.append((str(path), *stamps[str(path)], text))
                     read += bool(text.parts or not text.problem)
                     advance(1)
