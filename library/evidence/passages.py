@@ -14,7 +14,7 @@ import msgspec
 from citerec.datasets.tokenize import sentence_starts
 
 if TYPE_CHECKING:
-    from citerec.library.evidence.reading import TextPart
+    from citerec.formats.articles.pdf_layout import PdfParagraph
 
 LEAST, MOST = 100, 200
 """Words of a passage. One before a heading, or the last of a text, may be shorter."""
@@ -46,7 +46,7 @@ class _Sentence(msgspec.Struct, frozen=True):
     """whether its paragraph ends with it"""
 
 
-def cut(parts: Sequence[TextPart]) -> list[Passage]:
+def cut(parts: Sequence[PdfParagraph]) -> list[Passage]:
     """Cut the paragraphs of a text into passages. A longer sentence is cut between words."""
     groups: list[list[_Sentence]] = []
     words = 0
@@ -71,7 +71,7 @@ def _count(group: Sequence[_Sentence]) -> int:
     return sum(sentence.words for sentence in group)
 
 
-def _sentences(parts: Sequence[TextPart]) -> Iterator[_Sentence]:
+def _sentences(parts: Sequence[PdfParagraph]) -> Iterator[_Sentence]:
     for part in parts:
         text = part.text
         bounds = [0, *sentence_starts(text), len(text)]
