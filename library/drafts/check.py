@@ -232,8 +232,8 @@ def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[F
     findings += (doubles := [*_doubles(draft)])
     if library is not None:
         told = {finding.key for finding in doubles if finding.kind == "preprint"}
-        used = [draft.by_key[key] for key in draft.used if key not in told]
-        findings += _published_in_library(used, library)
+        others = [draft.by_key[key] for key in draft.used if key not in told]
+        findings += _published_in_library(others, library)
     findings += _retracted(draft, library)
     if library is not None and (library.path / FOLDER / DATABASE).is_file():
         findings += _in_texts(draft, library)

@@ -357,7 +357,7 @@ class Features(Workspace):
             for problem in dict.fromkeys(problems):
                 severity = level.Information if problem.kind in HINTS else level.Warning
                 for place in cited:
-                    if place.key == problem.key:
+                    if problem.key in (place.key, draft.key(place.key)):
                         span, text = document.range(place.start, place.end), f"{place.key} {problem.message}"
                         findings.append(types.Diagnostic(span, text, severity, problem.kind))
         for finding in findings:

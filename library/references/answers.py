@@ -21,9 +21,9 @@ from citerec.formats.bibliography.paper import LibraryPaper, is_preprint, is_pub
 from citerec.formats.identifiers import clean_doi
 from citerec.formats.letters import LONG_TITLE, fold, normalise_title
 from citerec.formats.names import surname
-from citerec.formats.same_work import Identity, identity
+from citerec.formats.same_work import MAX_SAME_KEY, Identity, identity
 from citerec.library.papers.library import Library
-from citerec.library.papers.merging import MAX_SAME_KEY, KeyIndex
+from citerec.library.papers.merging import KeyIndex
 from citerec.library.references.compare import Comparison, Record, compare
 from citerec.library.references.entry import Finding, Reference, are_apart, check_entry
 from citerec.library.settings import SERVICES
