@@ -37,10 +37,6 @@ _ABSTRACT_HEADING = re.compile(r"<jats:title>\s*(?:abstract|summary)\s*</jats:ti
 _FORMULA = re.compile(
     r"<(?:mml:math|jats:tex-math|jats:inline-graphic)\b.*?(?:</(?:mml:math|jats:tex-math)>|/>)", re.DOTALL
 )
-_BLOCK, _TAG = (
-    re.compile(r"</?jats:(?:p|sec|title|list|list-item)\b[^<>]*>"),
-    re.compile(r"</?[a-z][^<>]*>", re.I),
-)
 _WITH_CONTENT = re.compile(
     r"<(script|style|iframe|object|svg|template)\b.*?(?:</\1\s*>|$)|<!--.*?(?:-->|$)", re.I | re.S
 )
@@ -301,7 +297,8 @@ class Crossref(Service):
         title, subtitle = (next(iter(fields.texts(name)), "") for name in ("title", "subtitle"))
         if subtitle and normalise_title(subtitle) not in normalise_title(title):
             title = f"{title}: {subtitle}"
-        plain = {"title": plain_jats(title), "abstract": plain_jats(fields.text("abstract"))}
+        texts = {"title": title, "abstract": _ABSTRACT_HEADING.sub("", fields.text("abstract"))}
+        plain = {name: _FORMULA.sub(" ", text) for name, text in texts.items()}
         told = _crossref_retraction(fields)
         work = super().work(Fields(fields.record | plain, fields.where))
         return work._replace(filled=(f"{RETRACTED}:{told}",) if told else ())
@@ -318,16 +315,6 @@ def _crossref_retraction(fields: Fields) -> str:
             notice = "" if clean_doi(update.text("DOI")) == own else update.text("DOI")
             return retraction("Crossref", "-".join(number.zfill(2) for number in date[:3]), notice)
     return ""
-
-
-def plain_jats(text: str) -> str:
-    """Return the text of JATS mark-up, without formulas and the heading "Abstract".
-
-    >>> plain_jats("<jats:title>Abstract</jats:title><jats:p>H<jats:sub>2</jats:sub>O</jats:p>")
-    'H2O'
-    """
-    text = _FORMULA.sub(" ", _ABSTRACT_HEADING.sub("", text))
-    return clean_text(_TAG.sub("", _BLOCK.sub(" ", text)))
 
 
 class Arxiv(Service):
