@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from citerec.base.errors import InputError
-from citerec.formats.bibliography.paper import RETRACTED, LibraryPaper, clean_text, make_paper, retraction
+from citerec.formats.bibliography.paper import RETRACTED, LibraryPaper, make_paper, retraction
 from citerec.formats.bibliography.reading.dumps import parse_openalex
 from citerec.formats.bibliography.reading.fields import Fields
 from citerec.formats.identifiers import clean_doi, find_year
@@ -37,16 +37,6 @@ _ABSTRACT_HEADING = re.compile(r"<jats:title>\s*(?:abstract|summary)\s*</jats:ti
 _FORMULA = re.compile(
     r"<(?:mml:math|jats:tex-math|jats:inline-graphic)\b.*?(?:</(?:mml:math|jats:tex-math)>|/>)", re.DOTALL
 )
-_WITH_CONTENT = re.compile(
-    r"<(script|style|iframe|object|svg|template)\b.*?(?:</\1\s*>|$)|<!--.*?(?:-->|$)", re.I | re.S
-)
-_ELEMENTS = (
-    "a abbr article aside audio base blockquote body br button canvas center code dd details div dl dt "
-    "embed figure font footer form frame h1 h2 h3 h4 h5 h6 head header hr html img input label li link main "
-    "map meta nav ol option picture pre section select small source table tbody td textarea tfoot th thead "
-    "tr track ul var video wbr"
-)
-_ELEMENT = re.compile(rf"</?(?:{'|'.join(_ELEMENTS.split())})(?:\s+[\w:-]+\s*=[^<>]*|\s*/)?>", re.I)
 _PMID = re.compile(r"(?:pubmed\.ncbi\.nlm\.nih\.gov/|ncbi\.nlm\.nih\.gov/pubmed/|^pmid:)(\d{1,9})")
 
 
@@ -60,27 +50,11 @@ class Lookup(NamedTuple):
 
 
 def work_of(paper: LibraryPaper) -> LibraryPaper:
-    """Return what counts of a work: its id (pmid:ID or empty), identifiers, texts and retraction.
-
-    Texts are without mark-up, which comes from other people's web pages.
-    """
-    fields: dict[str, Any] = {name: getattr(paper, name) for name in ("year", "doi", "arxiv")}
-    fields |= {name: without_elements(getattr(paper, name)) for name in ("title", "abstract", "venue")}
-    fields |= {"authors": tuple(map(without_elements, paper.authors))}
+    """Return what counts of a work: its id (pmid:ID or empty), identifiers, texts and retraction."""
     mark, pmid = paper.retraction_mark, find_pmid(paper)
+    names = ("title", "abstract", "authors", "year", "venue", "doi", "arxiv")
+    fields = {name: getattr(paper, name) for name in names}
     return LibraryPaper(f"pmid:{pmid}" if pmid else "", filled=(mark,) if mark else (), **fields)
-
-
-def without_elements(text: str) -> str:
-    """Return a text without elements of HTML, scripts and styles with their content.
-
-    >>> without_elements("<div onclick=x>if x <a and c> d</div><script>alert(1)</script> &lt;img src=x&gt;")
-    'if x <a and c> d'
-    """
-    before = None
-    while text != before:  # what is removed may have hidden more
-        before, text = text, clean_text(_ELEMENT.sub(" ", _WITH_CONTENT.sub(" ", text)))
-    return text
 
 
 def find_pmid(paper: LibraryPaper) -> str:

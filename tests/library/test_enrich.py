@@ -36,7 +36,6 @@ from citerec.library.enrich.services import (
     OpenAlex,
     SemanticScholar,
     Service,
-    work_of,
 )
 from citerec.library.papers.library import Library
 from citerec.tests.conftest import Run, Server
@@ -473,13 +472,10 @@ def test_faults_that_stay(services: Services, pauses: list[float], fault: Any, r
     assert str(error.value).endswith(reason) and len(services.asked) <= 4 * ATTEMPTS
 
 
-@given(st.text("<>/ab=\x1b\x9b&;lt script\n", max_size=60))
-def test_texts_of_services_have_no_elements_and_no_control_codes(text: str) -> None:
-    hostile = f"Before. {text}<script>alert(1)</script>\x1b[31m<img src=x onerror=alert(1)>&lt;b&gt;"
-    work = work_of(Work(hostile, hostile, (hostile,), 2001, hostile))
-    for found in (work.title, work.abstract, *work.authors, work.venue):
-        assert not re.search(r"<(?:script|img)[\s>]", found) and found.isprintable()
-        assert found.startswith("Before.")
+def test_texts_of_services_have_no_control_codes() -> None:
+    title = "Before.\x1b[31m <i>Deep</i> &lt;b&gt;nets\x9b"
+    found = OpenAlex("https://x").works([{"id": "W1", "title": title}])[0].title
+    assert found.startswith("Before.") and found.isprintable() and "<" not in found
 
 
 def test_a_date_to_wait_for_is_read(services: Services) -> None:
