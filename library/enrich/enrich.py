@@ -120,15 +120,13 @@ def make_services(settings: ServiceSettings) -> list[Service]:
             check_key(f"{name}_key" if keys.get(name) else variable, key)
             services.append(kind(addresses.get(name, address), mailto, key))
     for service in services:
-        option = f"addresses={service.name}={service.address}"
         try:
             url = httpx2.URL(service.address)
-        except httpx2.InvalidURL as error:
-            raise InputError(f"{option}: is not an address ({error})") from None
-        if url.scheme != "https" and url.host not in ("127.0.0.1", "localhost", "::1"):
-            raise InputError(f"{option}: must begin with https://")
-        if not url.host:
-            raise InputError(f"{option}: names no host; write https://HOST")
+            is_safe = url.scheme == "https" or url.host in ("127.0.0.1", "localhost", "::1")
+        except httpx2.InvalidURL:
+            is_safe = False
+        if not is_safe or not url.host:
+            raise InputError(f"addresses={service.name}={service.address}: is no address with https://")
     return services
 
 
