@@ -112,7 +112,7 @@ class Client:
             status = response.status_code
             if status == HTTPStatus.OK:
                 try:
-                    answers = self.service.read(lookups, _decode(content, response.charset_encoding))
+                    answers = self.service.read(lookups, content.decode("utf-8-sig"))
                     self._answered += 1
                     return answers
                 except _UNREADABLE:
@@ -169,16 +169,6 @@ def _fault(error: httpx2.HTTPError) -> str:
         case httpx2.DecodingError():
             return "sends an answer that is damaged or too large"
     return "the connection broke"
-
-
-def _decode(content: bytes, declared: str | None) -> str:
-    """Decode an answer: as UTF-8 if it is, else as its header says. Raises UnicodeDecodeError."""
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        if declared is None:
-            raise
-        return content.decode(declared)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -85,15 +86,8 @@ def _sentences(parts: Sequence[PdfParagraph]) -> Iterator[_Sentence]:
 
 def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield a sentence, or its parts of MOST words."""
-    words = text[start:end].split()
-    while len(words) > MOST:
-        at = start
-        for word in words[:MOST]:
-            at = text.index(word, at) + len(word)
-        yield start, at
-        start, words = text.index(words[MOST], at), words[MOST:]
-    if words:
-        yield start, end
+    words = [start + word.start() for word in re.finditer(r"\S+", text[start:end])]
+    yield from pairwise([*words[::MOST], end])
 
 
 def _starts_between(starts: Starts, start: int, end: int) -> Starts:
