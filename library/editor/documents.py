@@ -30,9 +30,7 @@ from citerec.library.drafts.reader import PlaceholderReader, find_contexts, find
 HEAD = 100_000
 """Characters at the beginning of a document that have its title and abstract."""
 PASSAGE = 2_000
-"""Characters of the source on each side of a caret that are read for its context."""
-SENTENCE = 1_000
-"""Characters on each side of a caret in which its sentence is looked for."""
+"""Characters of the source on each side of a caret that are read."""
 LONGEST = 400_000
 """Characters of a document whose passages are read, which takes longer than all else."""
 LONGEST_LINE = 50_000
@@ -207,12 +205,17 @@ def citation_at(document: Document, caret: int) -> tuple[Open, Passage] | None:
     return place, passage_at(document, language, place.start, place.rest, mark)
 
 
-def key_at(document: Document, caret: int) -> Key | None:
-    """Return the key that the caret touches."""
+def _near(document: Document, caret: int) -> tuple[Language, int, str]:
+    """Return the language, where the text near a caret begins, and this text as far as it is printed."""
     assert document.language is not None
     first = max(0, caret - PASSAGE)
-    text = document.language.visible(document.text[first : caret + PASSAGE])
-    for key, start, end in document.language.keys(text):
+    return document.language, first, document.language.visible(document.text[first : caret + PASSAGE])
+
+
+def key_at(document: Document, caret: int) -> Key | None:
+    """Return the key that the caret touches."""
+    language, first, text = _near(document, caret)
+    for key, start, end in language.keys(text):
         if first + start <= caret <= first + end:
             return Key(key, first + start, first + end)
     return None
@@ -220,10 +223,8 @@ def key_at(document: Document, caret: int) -> Key | None:
 
 def missing_at(document: Document, caret: int) -> tuple[int, int] | None:
     """Return (start, end) of the missing citation that the caret touches."""
-    assert document.language is not None
-    first = max(0, caret - PASSAGE)
-    text = document.language.visible(document.text[first : caret + PASSAGE])
-    for citation in document.language.citations(text):
+    language, first, text = _near(document, caret)
+    for citation in language.citations(text):
         if citation.missing and citation.start <= caret - first <= citation.end:
             return first + citation.start, first + citation.end
     return None
@@ -231,9 +232,7 @@ def missing_at(document: Document, caret: int) -> tuple[int, int] | None:
 
 def sentence_end_at(document: Document, caret: int) -> int | None:
     """Return where a citation goes if the caret is at the end of a sentence: before its full stop."""
-    assert document.language is not None
-    first = max(0, caret - SENTENCE)
-    text = document.language.visible(document.text[first : caret + SENTENCE])
+    _, first, text = _near(document, caret)
     here = caret - first
     breaks = [(match.start(), match.end()) for match in _PARAGRAPH_END.finditer(text)]
     start = max((end for _, end in breaks if end <= here), default=0)
