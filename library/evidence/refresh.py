@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,35 +135,24 @@ class _Reader:
     def texts_in(
         self, pdfs: Sequence[str], papers: Callable[[], Iterable[LibraryPaper]], taken: Mapping[str, str]
     ) -> dict[str, str]:
-        """Return the papers whose PDF is in a folder, other than those taken, and its file."""
+        """Return the papers whose PDF is in a folder, or was, other than those taken, and its file."""
         files: list[str] = []
         for name in pdfs:
             inside, lines = folder_files(name)
             files += map(str, inside)
             self._report.lines += lines
-        of_others = set(taken.values())
-        files = [file for file in files if file not in of_others]
-        matched = self._matched(files, papers, taken) if files else {}
-        return self._vanished(pdfs, papers, taken.keys() | matched) | matched
-
-    def _vanished(
-        self, pdfs: Sequence[str], papers: Callable[[], Iterable[LibraryPaper]], others: Container[str]
-    ) -> dict[str, str]:
-        """Return papers, but others, whose text is that of a file in a folder that is gone; and the file."""
         folders = [*map(expand_user, pdfs)]
-        kept = {
-            stored.paper: stored.file
-            for stored in self._store.papers()
-            if stored.paper not in others
-            and any(folder in Path(stored.file).parents for folder in folders)
-            and not stamp_of(Path(stored.file))
+        there = [folder for folder in folders if os.path.isdir(folder)]
+        gone = {
+            file: any(folder in Path(file).parents for folder in there)
+            for file in self._store.known_files()
+            if any(folder in Path(file).parents for folder in folders) and not stamp_of(Path(file))
         }
-        if kept:
-            kept = {paper.id: kept[paper.id] for paper in papers() if paper.id in kept}
-        missing = {folder for folder in folders if not os.path.isdir(folder)}
-        single = [file for file in kept.values() if missing.isdisjoint(Path(file).parents)]
-        self._report.problems |= dict.fromkeys(single, KEPT)
-        return kept
+        of_others = set(taken.values())
+        files = [file for file in (*files, *gone) if file not in of_others]
+        matched = self._matched(files, papers, taken) if files else {}
+        self._report.problems |= {file: KEPT for file in matched.values() if gone.get(file)}
+        return matched
 
     def _matched(
         self, files: list[str], papers: Callable[[], Iterable[LibraryPaper]], taken: Mapping[str, str]
@@ -173,7 +162,7 @@ class _Reader:
         readable = self._store.readable()
         for file, text in self._store.abouts(file for file in files if file in readable):
             paper = finder.find(Path(file), text)
-            unknown += not paper
+            unknown += not paper and stamp_of(Path(file)) is not None
             if paper and paper not in taken:
                 matched.setdefault(paper, file)
         self._read(matched.values())  # whose texts were dropped while the library lacked the paper
