@@ -22,7 +22,7 @@ from citerec.base.progress import count_progress
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.evidence import FOLDER
 from citerec.library.evidence.files import PaperFinder, folder_files, stamp_of
-from citerec.library.evidence.index import CURRENT, TextEncoder, update_index
+from citerec.library.evidence.index import CURRENT, WordsEncoder, update_index
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.reading import ReadText, read_files
 from citerec.library.evidence.store import TextStore
@@ -61,7 +61,7 @@ class TextReport:
 def refresh_texts(
     library: Path,
     papers: Callable[[], Iterable[LibraryPaper]],
-    encoder: TextEncoder | None,
+    encoder: WordsEncoder | None,
     *,
     pdfs: Sequence[str] = (),
     notes: Mapping[str, Sequence[Passage]] | None = None,
@@ -93,7 +93,7 @@ def refresh_texts(
             return report
 
 
-def drop_texts(library: Path, encoder: TextEncoder | None, is_gone: Callable[[str], bool]) -> None:
+def drop_texts(library: Path, encoder: WordsEncoder | None, is_gone: Callable[[str], bool]) -> None:
     """Remove the texts of papers that are gone, without reading any."""
     folder = library / FOLDER
     with (
