@@ -155,9 +155,9 @@ class Citations:
     def sentences(self, places: Iterable[tuple[str, int]]) -> Iterator[CitingSentence]:
         """Yield the sentences that cite a work. places: papers, and its entries in their lists."""
         for paper, row in places:
-            passages, read = self._text(paper)
+            passages, _, marked = self._text(paper)
             shown = dict[str, Mark]()
-            for mark, sentence in marked_sentences([passage.text for passage in passages], read.marks):
+            for mark, sentence in marked:
                 if row in mark.entries:
                     shown.setdefault(sentence, mark)
             for sentence, mark in shown.items():
@@ -168,22 +168,26 @@ class Citations:
 
     def contexts(self, paper: str) -> Iterator[tuple[int, str, list[str]]]:
         """Yield where a text cites papers: the page, the text around it with TARGET_MARKER, and their ids."""
-        links = {row: cited for _, row, cited in self._store.links(file=self.files[paper])}
-        passages, read = self._text(paper) if links else ((), ReadText())
-        for mark, _ in marked_sentences([passage.text for passage in passages], read.marks):
+        if not (links := {row: cited for _, row, cited in self._store.links(file=self.files[paper])}):
+            return
+        passages, read, marked = self._text(paper)
+        beside: dict[int, list[Mark]] = {}
+        for mark in read.marks:
+            beside.setdefault(mark.text, []).append(mark)
+        for mark, _ in marked:
             if cited := list(dict.fromkeys(links[row] for row in mark.entries if row in links)):
-                passage = passages[mark.text]
+                passage, own = passages[mark.text], beside[mark.text]
                 edits = [
-                    (*other[1:3], f" {TARGET_MARKER if other is mark else OTHER_MARKER} ")
-                    for other in read.marks
-                    if other.text == mark.text
+                    (*other[1:3], f" {TARGET_MARKER if other is mark else OTHER_MARKER} ") for other in own
                 ]
                 text = _LOOSE.sub("", " ".join(replaced(passage.text, edits).split()))
                 yield passage.page(mark.start), cut_around_mark(text, WINDOW), cited
 
-    def _open(self, paper: str) -> tuple[Sequence[Passage], ReadText]:
-        """Return the passages of a paper, and what else was read of its PDF."""
-        return self._store.text(paper)[1], self._store.about(self.files[paper]) or ReadText()
+    def _open(self, paper: str) -> tuple[Sequence[Passage], ReadText, Sequence[tuple[Mark, str]]]:
+        """Return the passages of a paper, what else was read of its PDF, and the sentences that cite."""
+        passages = self._store.text(paper)[1]
+        read = self._store.about(self.files[paper]) or ReadText()
+        return passages, read, [*marked_sentences([passage.text for passage in passages], read.marks)]
 
     def missing(self, least: int) -> tuple[list[MissingWork], int]:
         """Return the works that the texts of at least so many papers cite and the library lacks, most cited

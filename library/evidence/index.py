@@ -46,8 +46,8 @@ CHUNK = 1 << 12
 
 
 class WordsEncoder:
-    """Encodes passages as a model of words encodes abstracts, and queries as it encodes contexts: as vectors of
-    unit length [n, dim], zeros for texts without a known word. name: of the model's weights."""
+    """Encodes passages as a model of words encodes abstracts, and queries as it encodes contexts: as vectors
+    of unit length [n, dim], zeros for texts without a known word. name: of the model's weights."""
 
     def __init__(self, model: WordsRetriever) -> None:
         self._model, self.dim = model, model.dim
