@@ -73,15 +73,29 @@ class Document:
 
     def changed(self, version: int, changes: Iterable[types.TextDocumentContentChangeEvent]) -> Document:
         """Return the next version."""
-        text = self.text
+        document = self
         for change in changes:
-            start, end = 0, len(text)
             if isinstance(change, types.TextDocumentContentChangePartial):
-                document = replace(self, text=text, starts=_line_starts(text))
-                edges = document.offset(change.range.start), document.offset(change.range.end)
-                start, end = sorted(edges)
-            text = f"{text[:start]}{change.text}{text[end:]}"
-        return replace(self, text=text, starts=_line_starts(text), version=version)
+                document = document._spliced(change)
+            else:
+                document = replace(document, text=change.text, starts=_line_starts(change.text))
+        return replace(document, version=version)
+
+    def _spliced(self, change: types.TextDocumentContentChangePartial) -> Document:
+        """Replace a range; only the lines that it touches are counted anew."""
+        start, end = sorted((self.offset(change.range.start), self.offset(change.range.end)))
+        text = f"{self.text[:start]}{change.text}{self.text[end:]}"
+        first = max(self.line_of(start) - 1, 0)  # a \r at its end may get its \n
+        last = self.line_of(end) + 1
+        longer = len(change.text) - (end - start)
+        after = self.starts[last:] + longer
+        begin = int(self.starts[first])
+        stop = int(after[0]) if len(after) else len(text)
+        between = [begin + match.end() for match in _LINE_END.finditer(text[begin:stop])]
+        if len(after) and between and between[-1] == stop:
+            between.pop()
+        starts = np.concatenate([self.starts[: first + 1], np.array(between, np.int64), after])
+        return replace(self, text=text, starts=starts)
 
     def line_of(self, offset: int) -> int:
         """Return the line of an offset."""
