@@ -450,31 +450,21 @@ def test_documents_without_a_bib(editor: Editor, folder: Path) -> None:
     assert sum("names no .bib" in one for one in editor.messages) == 2  # once for each document
 
 
-def check_positions(editor: Editor, folder: Path) -> None:
-    text = f"---\r\nbibliography: refs.bib\r\n---\r\n😋 漢字 é {SENTENCE} [@] 😋 [@myadam].\r\n"
-    uri = editor.open(folder / "a.md", text, "markdown")
-    caret = text.index("[@]") + 2
-    editor.change(uri, caret, caret, "j😋")
-    editor.change(uri, caret + 1, caret + 2, "")
-    items = editor.complete(uri, caret + 1)
-    editor.accept(uri, items[0])
-    assert editor.documents[uri].text == text.replace("[@]", f"[@{EXPECTED}]")
-    place = editor.documents[uri].text.index("myadam")
-    hover = editor.hover(uri, place + 2)
-    assert hover is not None and hover.range == editor.documents[uri].range(place, place + 6)
-
-
-def test_positions_count_in_utf_16_by_default(editor: Editor, folder: Path) -> None:
-    assert editor.encoding == "utf-16"
-    check_positions(editor, folder)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-32"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
 def test_positions_count_as_the_editor_does(encoding: str, library: Path, folder: Path) -> None:
     with Editor(library, folder, encodings=[encoding]) as editor:
         assert editor.encoding == encoding
-        check_positions(editor, folder)
+        text = f"---\r\nbibliography: refs.bib\r\n---\r\n😋 漢字 é {SENTENCE} [@] 😋 [@myadam].\r\n"
+        uri = editor.open(folder / "a.md", text, "markdown")
+        caret = text.index("[@]") + 2
+        editor.change(uri, caret, caret, "j😋")
+        editor.change(uri, caret + 1, caret + 2, "")
+        editor.accept(uri, editor.complete(uri, caret + 1)[0])
+        assert editor.documents[uri].text == text.replace("[@]", f"[@{EXPECTED}]")
+        place = editor.documents[uri].text.index("myadam")
+        hover = editor.hover(uri, place + 2)
+        assert hover is not None and hover.range == editor.documents[uri].range(place, place + 6)
 
 
 @pytest.mark.slow
