@@ -40,8 +40,7 @@ from citerec.library.ask.question import Request, mark_context
 from citerec.library.ask.recommendation import Recommendation
 from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import add, build
-from citerec.library.evidence.evidence import WordsEncoder
-from citerec.library.evidence.index import update_index
+from citerec.library.evidence.index import WordsEncoder, update_index
 from citerec.library.evidence.reading import read_files
 from citerec.library.evidence.refresh import refresh_texts
 from citerec.library.evidence.store import TextStore

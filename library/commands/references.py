@@ -120,8 +120,7 @@ class ReferenceAsker:
 
     def lookups(self, paper: LibraryPaper, service: Service) -> list[Lookup]:
         bare = paper._replace(doi="", arxiv="", url="", id="")
-        lookups = dict.fromkeys([*lookups_of(paper, service.kinds), *lookups_of(bare, ())])
-        return [lookup for lookup in lookups if service.accepts(lookup)]
+        return [*dict.fromkeys([*lookups_of(paper, service), *lookups_of(bare, service)])]
 
     def works(self, paper: LibraryPaper, service: Service) -> list[LibraryPaper]:
         answers = (self.cache.get(service.name, lookup) for lookup in self.lookups(paper, service))

@@ -184,7 +184,7 @@ class ServiceFinder:
         return bool(outcome.missing) or (checks and bool(outcome.paper.doi))
 
     def _use(self, row: int, outcome: Outcome, service: Service) -> Outcome:
-        for lookup in self._lookups(outcome.paper, service):
+        for lookup in lookups_of(outcome.paper, service):
             outcome = replace(outcome, asked=True)
             if (works := self.cache.get(service.name, lookup)) is None:
                 return replace(outcome, unanswered=True)
@@ -202,10 +202,7 @@ class ServiceFinder:
         outcome = self._replay(row, paper, until=service)
         if not self._needs(outcome, service):
             return []
-        return unanswered(self._lookups(outcome.paper, service), service, self.cache)
-
-    def _lookups(self, paper: LibraryPaper, service: Service) -> list[Lookup]:
-        return [lookup for lookup in lookups_of(paper, service.kinds) if service.accepts(lookup)]
+        return unanswered(lookups_of(outcome.paper, service), service, self.cache)
 
 
 def unanswered(lookups: Iterable[Lookup], service: Service, cache: AnswerCache) -> list[Lookup]:

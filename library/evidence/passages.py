@@ -90,7 +90,7 @@ def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     yield from pairwise([*words[::MOST], end])
 
 
-def _starts_between(starts: Starts, start: int, end: int) -> Starts:
+def _starts_between(starts: Sequence[tuple[int, int]], start: int, end: int) -> Starts:
     """Return the pages of a part of a text, by offsets in this part."""
     first = max(bisect_right(starts, start, key=lambda start_and_page: start_and_page[0]) - 1, 0)
     inside = [(max(offset - start, 0), page) for offset, page in starts[first:] if offset < end]
