@@ -63,8 +63,9 @@ CITED, CITED_SHARE = 3, 0.3
 """Papers cited elsewhere in the draft that are recommended beside k others, and as a share of k."""
 CITED_DEPTH = 100
 """Papers among which they are looked for."""
-NAMED = 0.9
-"""Probability that a named paper is the one meant."""
+NAMED, SAID = 0.9, 0.5
+"""Probability that a named paper is the one meant, and one that says the sentence nearly word for word: 5 of
+10 such papers, among 10,680 contexts of 40 drafts over the abstracts of their bibliographies."""
 RERANKER_WEIGHT = 0.3
 """Weight of its score relative to the retriever's, both as z-scores (docs/research/reranking.md)."""
 
@@ -207,9 +208,15 @@ class Recommender:
         with papers.search_lock:
             rows, name = named_papers(papers, query.context)
         named = {row: name for row in rows if allowed is None or allowed[row]}
+        first = list(named)
+        if not named and papers.full_texts is not None:
+            said = papers.full_texts.literal(query.context)
+            first = [row for row in said if row != queries.citing[0] and (allowed is None or allowed[row])]
         if reranks:
             ranking = self._rerank(queries, ranking)
-        ranking = _named_first(ranking, list(named), NAMED if retriever.log_probabilities else None)
+        own = np.exp(ranking.scores[0][np.isin(ranking.papers[0], first)]).sum()
+        share = NAMED if named else max(SAID, min(float(own), NAMED))
+        ranking = _named_first(ranking, first, share if retriever.log_probabilities else None)
         count = corpus.total_papers if allowed is None else int(np.count_nonzero(allowed))
         return Ranked(papers, queries, ranking, named, count, languages, quick)
 
@@ -490,7 +497,7 @@ def _both_groups(ranking: Ranking, known: NDArray[np.integer], k: int) -> Rankin
 
 
 def _named_first(ranking: Ranking, named: list[int], share: float | None) -> Ranking:
-    """Put the papers that a question names first; scores stay in descending order.
+    """Put the papers that a question names, or repeats, first; scores stay in descending order.
 
     share: of probability that these papers have together, and the others the rest; None if scores are no
     logarithms of probabilities.

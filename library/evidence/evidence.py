@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -15,7 +16,7 @@ from citerec.base.errors import InputError, error_text
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER, TARGET_WORD
-from citerec.datasets.tokenize import default_tokenize
+from citerec.datasets.tokenize import default_tokenize, sentence_starts
 from citerec.hatten.retriever import WordsRetriever
 from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.index import PassageIndex, WordsEncoder, open_index
@@ -26,6 +27,7 @@ from citerec.rerank.ranker.model import Ranker
 from citerec.rerank.ranker.texts import NEAR, nearness
 from citerec.retrieval.arrays import Floats, Rows
 from citerec.retrieval.base import Retriever
+from citerec.retrieval.lexical.terms import FUNCTION_WORDS
 from citerec.retrieval.queries import Queries, marked_sentence
 
 COSINE, REACH, AROUND = 0.25, 40.0, 0.5
@@ -33,6 +35,9 @@ COSINE, REACH, AROUND = 0.25, 40.0, 0.5
 distance from the mark at which a word has half the weight; and weight of the words around what the mark
 stands for."""
 
+LITERAL, LEAST_SHARE, LEAST_WORDS, LOOKED_AT = 0.8, 0.5, 6, 5
+"""Of a sentence that a text has nearly word for word: share of its words that are there, and of the words
+there that it has; words that it has at least; and papers that are looked at for it."""
 _WORD = re.compile(r"\w")
 
 
@@ -117,6 +122,24 @@ class FullTexts:
             rows.append(self.rows[order[best[order] > 0]])
         return Ragged.from_rows(rows)
 
+    def literal(self, context: str) -> list[int]:
+        """Return the rows of the papers whose text has the sentence at the mark nearly word for word, best
+        first: LITERAL of its words, in a sentence that has not many more."""
+        wanted = _content_words(marked_sentence(context))
+        if len(wanted) < LEAST_WORDS:
+            return []
+        best = self.index.best(self.index.word_scores(sorted(wanted), np.ones(len(wanted), np.float32)))
+        best[self.rows < 0] = 0
+        order = np.argsort(-best, kind="stable")[:LOOKED_AT]
+        shares = dict[int, float]()
+        for row, passages in self.passages(context, self.rows[order[best[order] > 0]].tolist(), 3).items():
+            for sentence in chain.from_iterable(_sentences(found.passage.text) for found in passages):
+                words = _content_words(sentence)
+                share = len(wanted & words) / len(wanted)
+                if share >= LITERAL and len(wanted & words) >= LEAST_SHARE * len(words):
+                    shares[row] = max(share, shares.get(row, 0.0))
+        return sorted(shares, key=lambda row: -shares[row])
+
     def best(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
         """As rerank.ranker.features.PassageScores."""
         scores = np.full(papers.shape, np.nan, np.float32)
@@ -170,6 +193,16 @@ class FullTexts:
             order = np.argsort(-own, kind="stable")[:k].tolist()
             best[row] = [FoundPassage(passages[i], stored.file, float(own[i])) for i in order if own[i] > 0]
         return best
+
+
+def _sentences(text: str) -> list[str]:
+    return [text[start:end] for start, end in pairwise([0, *sentence_starts(text), len(text)])]
+
+
+def _content_words(text: str) -> set[str]:
+    """Return the words of a text that are no stop words, marks or short."""
+    ignored = FUNCTION_WORDS | {*MARKER_WORDS}
+    return {word for word in default_tokenize(text) if len(word) > 2 and word.isalpha()} - ignored
 
 
 def query_words(text: str, reach: float, around: float) -> tuple[list[str], Floats]:

@@ -16,7 +16,7 @@ import pytest
 
 from citerec.base.errors import InputError
 from citerec.formats.articles.pdf import read_pdf
-from citerec.library.ask.recommender import Recommender
+from citerec.library.ask.recommender import SAID, Recommender
 from citerec.library.papers.library import Library
 from citerec.library.serve.mcp import make_server
 from citerec.library.serve.messages import Claim, find_passages
@@ -113,6 +113,18 @@ def test_building_reads_pdfs_and_fills_in_abstracts(output: Output) -> None:
     assert [papers[f"made{n}"].filled for n in range(3)] == [("abstract:pdf",)] * 2 + [()]
     run(["info", "library=mine"])
     assert "full texts   2 papers" in output()
+
+
+def test_a_paper_that_says_the_sentence_nearly_word_for_word_is_first(mine: Recommender) -> None:
+    words = SENTENCE.split()
+    nearly = " ".join([*words[:4], *words[5:]])
+    [first, *others] = mine.recommend(f"Nothing here. As others say, {nearly} [CITE]. Other words.", k=3)
+    assert first.key == "made1" and first.probability == pytest.approx(SAID)
+    assert all(paper.probability is not None and paper.probability < SAID for paper in others)
+    texts = mine.library.full_texts
+    assert texts is not None
+    assert texts.literal(f"{' '.join(words[:8])} TARGETCIT.") == [], "of a longer sentence"
+    assert texts.literal(f"{' '.join(words[::3])} quite other words here TARGETCIT.") == []
 
 
 def test_a_sentence_is_shown_with_its_page(mine: Recommender, command: Run) -> None:
