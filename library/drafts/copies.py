@@ -54,6 +54,9 @@ _DASHES = re.compile("-{2,}")
 """Not allowed in HTML comments."""
 SHOWN = 3
 """Papers that a comment names."""
+BY_NAME = 0.7
+"""Least probability to fill a citation with a paper for which nothing but a name speaks: of these in 750
+citations of 30 drafts, 9 of 12 from .5 on were right, 8 of 9 from .7 on."""
 _NOT_IN_KEYS = re.compile(r"[^\w:.+/-]+")
 
 Edit = tuple[int, int, str]
@@ -203,7 +206,8 @@ def _fill_places(suggestions: Suggestions, sure: float, texts: TextStore | None)
         best = others[:count]
         certain = [round(paper.probability, 2) for paper in best if paper.probability is not None]  # as shown
         edits = filled.edits.setdefault(place.file, [])
-        if certain and min(certain) * len(best) < sure:
+        least = max(sure, BY_NAME) if sure and any(paper.evidence.only_named for paper in best) else sure
+        if certain and min(certain) * len(best) < least:
             filled.unsure += 1
             edits.append(_comment(draft, place, others[:SHOWN]))
             continue

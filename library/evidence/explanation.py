@@ -74,6 +74,11 @@ class Explanation:
     cited_id: str = ""
 
     @property
+    def only_named(self) -> bool:
+        """True if nothing but a name in the passage speaks for the paper."""
+        return bool(self.name) and not (self.in_title or self.matched or self.cited_as)
+
+    @property
     def why(self) -> str:
         """The explanation in one line."""
         reasons = [f"{self.name} is named here"] if self.name else []
