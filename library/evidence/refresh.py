@@ -10,26 +10,31 @@ What is read is kept at once, so that a stopped command goes on where it was.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
-from citerec.base.errors import count_noun
-from citerec.base.files import disk_errors, expand_user, file_lock
+from citerec.base.errors import InputError, count_noun
+from citerec.base.files import disk_errors, expand_user, file_lock, read_limited, real_path
 from citerec.base.progress import count_progress
+from citerec.formats.articles.citing import split_references
+from citerec.formats.articles.pdf_layout import KNOWN_HEADING, MAX_CHARACTERS, Line, PdfParagraph
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.evidence import FOLDER
-from citerec.library.evidence.files import PaperFinder, folder_files, stamp_of
+from citerec.library.evidence.files import PaperFinder, cache_of, existing_files, folder_files, stamp_of
 from citerec.library.evidence.index import CURRENT, WordsEncoder, update_index
 from citerec.library.evidence.passages import Passage
-from citerec.library.evidence.reading import ReadText, read_files
+from citerec.library.evidence.reading import HEAD, MAX_BYTES, ReadText, read_files, unreadable
 from citerec.library.evidence.store import TextStore
 
 LOCK = "lock"
 KEPT_EVERY = 2.0
 """Seconds after which what was read is kept."""
+_BROKEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 KEPT = "no such file; its text is kept"
 SHOWN = 10
 """Problems that are printed."""
@@ -117,7 +122,7 @@ class _Reader:
         kept = self._store.known_files()
         for paper in papers:
             if paper.files:
-                existing = [file for file in paper.files if stamp_of(Path(file))]
+                existing = existing_files(paper.files)
                 places[paper.id] = existing + [
                     file for file in paper.files if file in kept and file not in existing
                 ]
@@ -181,7 +186,7 @@ class _Reader:
         last, read = time.monotonic(), 0
         with count_progress("PDFs read", len(stamps)) as advance:
             try:
-                for path, text in read_files(map(Path, stamps)):
+                for path, text in self._read_all(map(Path, stamps)):
                     kept.append((str(path), *stamps[str(path)], text))
                     read += bool(text.parts or not text.problem)
                     advance(1)
@@ -193,3 +198,44 @@ class _Reader:
         self._report.read += read
         problems = self._store.problems()
         self._report.problems |= {file: problems[file] for file in files if file in problems}
+
+    def _read_all(self, files: Iterable[Path]) -> Iterable[tuple[Path, ReadText]]:
+        """Read files; of those that are not on this machine, the text that Zotero keeps."""
+        here: list[Path] = []
+        for file in files:
+            if os.path.exists(file):
+                here.append(file)
+            else:
+                yield file, read_cache(file)
+        yield from read_files(here)
+
+
+def read_cache(file: Path) -> ReadText:
+    """Return the text that Zotero keeps of a PDF: without pages, unless form feeds divide them."""
+    cache = cache_of(file)
+    is_link = real_path(cache).parent != real_path(cache.parent)
+    if problem := "is a link out of its folder" if is_link else unreadable(cache):
+        return ReadText(problem=f"{cache.name} beside it {problem}")
+    try:
+        text = read_limited(cache, MAX_BYTES).decode("utf-8", "replace")[:MAX_CHARACTERS]
+    except InputError as error:
+        return ReadText(problem=str(error))
+    pages = text.split("\f")
+    lines = [
+        Line(line.strip(), number if len(pages) > 1 else 0, 0, 0, 0, 1, bold=False)
+        for number, page in enumerate(pages, 1)
+        for line in (*page.split("\n"), "")
+    ]
+    parts, section = list[PdfParagraph](), ""
+    running, entries = split_references(lines)
+    for kind, group in groupby(
+        running, lambda line: (line.text != "", KNOWN_HEADING.fullmatch(line.text) is None)
+    ):
+        block = list(group)
+        paragraph = " ".join(_BROKEN.sub("", "\n".join(line.text for line in block)).split())
+        if kind == (True, False):
+            section = paragraph
+        elif paragraph:
+            parts.append(PdfParagraph(paragraph, [(0, block[0].page)], section))
+    printed = len(pages) if len(pages) > 1 else 0
+    return ReadText(head=text[:HEAD], pages=printed, parts=parts, entries=entries)

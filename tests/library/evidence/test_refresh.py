@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from citerec.library.evidence import store as store_module
 from citerec.library.evidence.index import FORMULA, PassageIndex, open_index, update_index
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.reading import READER, ReadText, read_here, unreadable
-from citerec.library.evidence.refresh import TextReport, refresh_texts
+from citerec.library.evidence.refresh import TextReport, read_cache, refresh_texts
 from citerec.library.evidence.store import TextStore
 from citerec.retrieval.lexical.postings import UNIT
 from citerec.retrieval.lexical.terms import Tokenizer
@@ -322,8 +323,41 @@ def test_notes_are_passages_of_the_paper(tmp_path: Path) -> None:
     assert open_index(library / FOLDER, TextStore(library / FOLDER), None) is None
 
 
+def test_zoteros_text_is_read_where_the_pdf_is_not_here(tmp_path: Path) -> None:
+    storage = tmp_path / "storage/ABCD2345"
+    storage.mkdir(parents=True)
+    text = "A page of zygo-\nmorphic words.\n\nAnother paragraph.\fThe second page has this."
+    (storage / ".zotero-ft-cache").write_text(text)
+    paper = LibraryPaper("key:a", files=(str(storage / "a.pdf"),))
+    refresh(tmp_path / "library", [paper])
+    [passage] = opened(tmp_path / "library")[0].text("key:a")[1]
+    assert passage.text == "A page of zygomorphic words.\nAnother paragraph.\nThe second page has this."
+    assert passage.starts == [(0, 1), (48, 2)]
+    text = "Abstract\nIt is short.\n\n1 Introduction\n\nIt is long.\n\nReferences\n\n[1] A. Other. 1999.\n"
+    (storage / ".zotero-ft-cache").write_text(text)
+    assert [(part.text, part.section) for part in read_cache(storage / "a.pdf").parts] == [
+        ("It is short.", "Abstract"),
+        ("It is long.", "1 Introduction"),
+    ]
+
+
 def test_an_index_without_texts_is_none(tmp_path: Path) -> None:
     report = refresh(tmp_path / "library", [LibraryPaper("key:a")])
     assert (report.papers, report.passages) == (0, 0)
     store = TextStore(tmp_path / "library" / FOLDER, create=True)
     assert update_index(tmp_path / "library" / FOLDER, store, HashedWords()) is None
+
+
+def test_a_text_of_zotero_that_is_no_file_of_its_folder_is_not_read(tmp_path: Path) -> None:
+    cache = tmp_path / "a" / ".zotero-ft-cache"
+    cache.parent.mkdir()
+    (tmp_path / "secret").write_text("Other text.")
+    for make, problem in (
+        (lambda: os.mkfifo(cache), "is not a file"),
+        (lambda: cache.symlink_to(tmp_path / "secret"), "is a link out of its folder"),
+        (lambda: cache.open("w").truncate(3 << 30), "has 3,221 MB"),
+    ):
+        make()
+        text = read_cache(cache.with_name("a.pdf"))
+        assert problem in text.problem and not text.parts
+        cache.unlink()
