@@ -12,7 +12,6 @@ from citerec.base.settings import Settings, setting
 from citerec.library import limits
 
 SERVICES = ("openalex", "semanticscholar", "crossref", "arxiv")
-NEEDS_TEXTS = "encode_texts needs fulltext=true"
 FORMATS = ("table", "json", "bibtex", "ris", "csl", "cite", "markdown")
 
 
@@ -64,9 +63,6 @@ class AddSettings(ChangeSettings):
     longer"""
     pdfs: tuple[str, ...] = ()
     """folders of further PDFs of any of the papers, with fulltext"""
-    encode_texts: bool | None = None
-    """let the encoder of the model read the passages of full texts, too, after the papers: about 60 a second;
-    false: no longer"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,8 +98,6 @@ class BuildSettings(AddSettings):
         if self.storage not in ("memory", "lance"):
             ways = "memory, for up to some two million papers, or lance, for more (extra `large`)"
             raise InputError(f"storage={self.storage}: a library is kept in {ways}")
-        if self.encode_texts and self.source and not self.fulltext:
-            raise InputError(NEEDS_TEXTS)
         if not self.source and not self.overwrite:
             raise InputError("source is required, as in source=papers.bib: files of papers")
 
@@ -156,7 +150,7 @@ class EnrichSettings(ServiceSettings, ChangeSettings):
 
     from_: str = ""
     """instead of services: a file, folder or pattern as for source, another library, or Retraction Watch's
-    CSV; adds no papers; or pdf: abstracts of the papers' PDFs (e.g. works.jsonl.gz)"""
+    CSV; adds no papers (e.g. works.jsonl.gz)"""
     retractions: bool = False
     """ask OpenAlex and Crossref also about papers that lack nothing, whether they were retracted"""
     format: str = setting("table", choices=("table", "json"))
@@ -416,8 +410,6 @@ class LspSettings(LibrarySettings):
     """actions cite with the page of the passage that supports the sentence, if the paper's PDF has one"""
     abstracts: bool = False
     """write abstracts into new entries of the .bib file"""
-    preprints: bool = False
-    """report citations of preprints whose published version is in the .bib file or the library"""
     references: bool = False
     """report cited entries that contradict themselves or the library's records"""
     watch: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
@@ -16,28 +16,24 @@ from citerec.base.errors import InputError, error_text
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER, TARGET_WORD
-from citerec.datasets.tokenize import WordTable, default_tokenize, sentence_starts
-from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, Documents
+from citerec.datasets.tokenize import default_tokenize, sentence_starts
 from citerec.hatten.retriever import WordsRetriever
 from citerec.library.evidence import DATABASE, FOLDER
-from citerec.library.evidence.index import PassageIndex, TextEncoder, open_index
+from citerec.library.evidence.index import PassageIndex, WordsEncoder, open_index
 from citerec.library.evidence.passages import Passage, TextPlace
 from citerec.library.evidence.store import TextStore
-from citerec.library.evidence.vectors import PassageVectors
 from citerec.rerank.ranker.features import first_dense
 from citerec.rerank.ranker.model import Ranker
 from citerec.rerank.ranker.texts import NEAR, nearness
 from citerec.retrieval.arrays import Floats, Rows
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.lexical.terms import FUNCTION_WORDS
-from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.queries import Queries, marked_sentence
 
-COSINE, ENCODER, REACH, AROUND = 0.25, 0.3, 40.0, 0.5
-"""Of the score of a passage: weights of the cosines by the model of words and by the encoder, which reads the
-marked sentence alone, beside the share of the words' idf; distance from the mark at which a word has half the
-weight; and weight of the words around what the mark stands for. docs/write/fulltexts.md says where each was
-chosen."""
+COSINE, REACH, AROUND = 0.25, 40.0, 0.5
+"""Of the score of a passage: weight of the cosine by the model of words, beside the share of the words' idf;
+distance from the mark at which a word has half the weight; and weight of the words around what the mark
+stands for."""
 
 LITERAL, LEAST_SHARE, LEAST_WORDS, LOOKED_AT = 0.8, 0.5, 6, 5
 """Of a sentence that a text has nearly word for word: share of its words that are there, and of the words
@@ -46,7 +42,7 @@ _WORD = re.compile(r"\w")
 
 
 class FoundPassage(NamedTuple):
-    """A passage of a paper's full text. score: how well it fits, at most about 1 + COSINE + ENCODER."""
+    """A passage of a paper's full text. score: how well it fits, at most about 1 + COSINE."""
 
     passage: Passage
     file: str
@@ -59,35 +55,7 @@ class FoundPassage(NamedTuple):
         return TextPlace(self.file, page, passage.section, passage.text, passage.kind)
 
 
-class WordsEncoder:
-    """Encodes passages as a model of words encodes abstracts, and queries as it encodes contexts."""
-
-    def __init__(self, model: WordsRetriever) -> None:
-        self._model, self.dim = model, model.dim
-        self.name = " ".join(map(str, model.fingerprint().values()))
-
-    def encode(self, texts: Sequence[str]) -> Floats:
-        return self._encode(texts, ABSTRACT)
-
-    def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """Encode contexts, with or without TARGET_MARKER, [n] -> [n, dim]."""
-        return self._encode(texts, CONTEXT)
-
-    def _encode(self, texts: Sequence[str], kind: int) -> Floats:
-        table = WordTable(default_tokenize)
-        tokens = table.ids(texts)
-        ids = self._model.vocabulary.lookup(table.words().to_pylist())[tokens.values]
-        is_known = ids >= 0
-        before = np.concatenate([[0], np.cumsum(is_known)])
-        offsets = before[tokens.offsets]
-        has_words = np.diff(offsets) > 0
-        number = np.where(has_words, np.cumsum(has_words) - 1, -1)
-        paragraphs = Ragged(ids[is_known], np.unique(offsets))
-        types = np.where(has_words, kind, ABSENT_TYPE)
-        return self._model.encode(Documents(paragraphs, number[:, None], types[:, None]))
-
-
-def text_encoder(retriever: Retriever) -> TextEncoder | None:
+def text_encoder(retriever: Retriever) -> WordsEncoder | None:
     """Return the encoder of passages for a library that is ranked by this, if it has a model of words."""
     parts = retriever.all_parts if isinstance(retriever, Ranker) else {"": retriever}
     dense = first_dense(parts)
@@ -104,23 +72,13 @@ class FullTexts:
 
     store: TextStore
     index: PassageIndex
-    encoder: TextEncoder | None
+    encoder: WordsEncoder | None
     rows: NDArray[np.int64]
     place: NDArray[np.int64]
-    vectors: PassageVectors | None = None
 
     @classmethod
-    def open(
-        cls,
-        library: Path,
-        corpus: Corpus,
-        encoder: TextEncoder | None,
-        networks: NetworkRetriever | None = None,
-    ) -> Self | None:
-        """Open the full texts of a library; None if it has none. networks: of its ranker.
-
-        Raises InputError if they are damaged.
-        """
+    def open(cls, library: Path, corpus: Corpus, encoder: WordsEncoder | None) -> Self | None:
+        """Open the full texts of a library; None if it has none. Raises InputError if they are damaged."""
         folder = library / FOLDER
         if not (folder / DATABASE).is_file():
             return None
@@ -135,8 +93,7 @@ class FullTexts:
         if index is None:
             return None
         none = np.empty(0, np.int64)
-        vectors = None if networks is None else PassageVectors(folder, store, index, networks)
-        return cls(store, index, encoder, none, none, vectors).among(corpus)
+        return cls(store, index, encoder, none, none).among(corpus)
 
     def among(self, corpus: Corpus) -> Self:
         """Return the same texts for a corpus that may have other papers."""
@@ -215,9 +172,6 @@ class FullTexts:
         if self.encoder is not None:
             [vector] = self.encoder.encode_queries([text])
             scores += COSINE * np.maximum(np.nan_to_num(index.cosines(vector, passages)), 0)
-        if self.vectors is not None:
-            sentence = marked_sentence(text) if TARGET_MARKER in text else text
-            scores += ENCODER * np.maximum(np.nan_to_num(self.vectors.cosines(sentence, places)), 0)
         return scores
 
     def passages(self, text: str, papers: Iterable[int], k: int) -> dict[int, list[FoundPassage]]:

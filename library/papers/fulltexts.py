@@ -11,29 +11,24 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from citerec.base.errors import InputError
 from citerec.base.files import expand_user
 from citerec.formats.bibliography.paper import SHORTEST_ABSTRACT, LibraryPaper
-from citerec.library.evidence import DATABASE, FOLDER
+from citerec.library.evidence import FOLDER
 from citerec.library.evidence.citations import LINKED, link_texts
 from citerec.library.evidence.evidence import text_encoder
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.refresh import TextReport, drop_texts, refresh_texts
 from citerec.library.evidence.store import TextStore
-from citerec.library.evidence.vectors import ENCODED
 from citerec.library.papers.folder import (
-    Manifest,
-    generation_folder,
     lock_folder,
     now,
     read_manifest,
     write_manifest,
 )
 from citerec.library.papers.library import CITED, Library
-from citerec.library.papers.models import NETWORKS, NO_ENCODER, open_model
+from citerec.library.papers.models import open_model
 from citerec.library.papers.storage import MODEL
 from citerec.library.papers.writer import current_contexts
-from citerec.library.settings import NEEDS_TEXTS
 from citerec.library.sources.zotero import zotero_database
 from citerec.library.sources.zotero_database import read_annotations
 from citerec.library.sources.zotero_places import is_zotero
@@ -44,34 +39,14 @@ SOURCE = "pdf"
 """Source of what is filled in from PDFs."""
 
 
-def set_full_texts(
-    path: Path, fulltext: bool | None = None, pdfs: Sequence[str] = (), encode_texts: bool | None = None
-) -> None:
-    """Say whether a library reads the PDFs of its papers, and its encoder their passages; None: as before.
-
-    pdfs: folders in which there are more.
-    """
+def set_full_texts(path: Path, fulltext: bool, pdfs: Sequence[str] = ()) -> None:
+    """Say whether a library reads the PDFs of its papers. pdfs: folders in which there are more."""
     with lock_folder(path, wait=True):
-        manifest = check_full_texts(path, fulltext, encode_texts)
-        fulltext = manifest.fulltext if fulltext is None else fulltext
-        if encode_texts is None:
-            encode_texts = manifest.encode_texts and fulltext
+        manifest = read_manifest(path)
         folders = list(dict.fromkeys([*manifest.pdfs, *(str(expand_user(name).resolve()) for name in pdfs)]))
-        wanted = msgspec.structs.replace(
-            manifest, fulltext=fulltext, pdfs=folders if fulltext else [], encode_texts=encode_texts
-        )
+        wanted = msgspec.structs.replace(manifest, fulltext=fulltext, pdfs=folders if fulltext else [])
         if wanted != manifest:
             write_manifest(path, wanted)
-
-
-def check_full_texts(path: Path, fulltext: bool | None, encode_texts: bool | None) -> Manifest:
-    """Raise InputError if a library cannot have what `set_full_texts` is told. Returns its manifest."""
-    manifest = read_manifest(path)
-    if encode_texts and not (manifest.fulltext if fulltext is None else fulltext):
-        raise InputError(NEEDS_TEXTS)
-    if encode_texts and not (generation_folder(path, manifest) / MODEL / NETWORKS).is_dir():
-        raise InputError(NO_ENCODER)
-    return manifest
 
 
 def update_full_texts(path: Path) -> TextReport | None:
@@ -83,8 +58,6 @@ def update_full_texts(path: Path) -> TextReport | None:
     if not library.manifest.fulltext:
         shutil.rmtree(path / FOLDER, ignore_errors=True)
         return None
-    if not library.manifest.encode_texts:
-        shutil.rmtree(path / FOLDER / ENCODED, ignore_errors=True)
     report = refresh_texts(
         path,
         library.papers,
@@ -133,39 +106,15 @@ def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
 
 def fill_abstracts(path: Path) -> int:
     """Give papers without an abstract that of their PDF, marked as filled in. Returns how many got one."""
-    with Library.edit(path) as library, closing(PdfAbstracts(path)) as abstracts:
-        papers = {row: abstracts.fill(paper) for row, paper in library.without_abstract()}
-        filled = {row: paper for row, paper in papers.items() if paper.abstract}
+    with Library.edit(path) as library, closing(TextStore(path / FOLDER)) as store:
+        files = {stored.paper: stored.file for stored in store.papers()}
+        filled = dict[int, LibraryPaper]()
+        for row, paper in library.without_abstract():
+            read = store.about(files[paper.id]) if paper.id in files else None
+            if read is not None and len(read.abstract) >= SHORTEST_ABSTRACT:
+                marks = (*paper.filled, f"abstract:{SOURCE}")
+                filled[row] = paper._replace(abstract=read.abstract, filled=marks)
         if filled:
             rows, reread = np.array([*filled], np.int64), current_contexts(library.manifest)
             library.change(rows, filled.values(), reread)
         return len(filled)
-
-
-class PdfAbstracts:
-    """The abstracts of papers in their PDFs."""
-
-    def __init__(self, library: Path) -> None:
-        """Raises InputError if the library has no full texts."""
-        if not (library / FOLDER / DATABASE).is_file():
-            raise InputError(
-                f"from={SOURCE}: {library} has no full texts; read them: citerec build ... fulltext=true"
-            )
-        self._store = TextStore(library / FOLDER)
-        self._files = {stored.paper: stored.file for stored in self._store.papers()}
-
-    def has_text(self, paper: LibraryPaper) -> bool:
-        """True if the PDF of a paper was read."""
-        return paper.id in self._files
-
-    def fill(self, paper: LibraryPaper) -> LibraryPaper:
-        """Give a paper without an abstract that of its PDF, marked as filled in."""
-        if paper.abstract or not (file := self._files.get(paper.id)):
-            return paper
-        read = self._store.about(file)
-        if read is None or len(read.abstract) < SHORTEST_ABSTRACT:
-            return paper
-        return paper._replace(abstract=read.abstract, filled=(*paper.filled, f"abstract:{SOURCE}"))
-
-    def close(self) -> None:
-        self._store.close()

@@ -16,6 +16,7 @@ from citerec.datasets.tokenize import default_tokenize
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.evidence import FOLDER
 from citerec.library.evidence import index as index_module
+from citerec.library.evidence import refresh as refresh_module
 from citerec.library.evidence import store as store_module
 from citerec.library.evidence.index import FORMULA, PassageIndex, open_index, update_index
 from citerec.library.evidence.passages import Passage
@@ -29,7 +30,7 @@ from citerec.tests.library.evidence.made import HashedWords, paper_made, write_p
 Papers = list[LibraryPaper]
 
 
-def read_all(files: Iterable[Path], workers: int) -> Iterator[tuple[Path, ReadText]]:
+def read_all(files: Iterable[Path]) -> Iterator[tuple[Path, ReadText]]:
     """Read as `read_files` does, in this process."""
     for file in files:
         problem = unreadable(file)
@@ -38,7 +39,9 @@ def read_all(files: Iterable[Path], workers: int) -> Iterator[tuple[Path, ReadTe
 
 def refresh(library: Path, papers: Papers, read: Any = read_all, **options: Any) -> TextReport:
     library.mkdir(exist_ok=True)
-    return refresh_texts(library, lambda: papers, HashedWords(), workers=1, read=read, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(refresh_module, "read_files", read)
+        return refresh_texts(library, lambda: papers, HashedWords(), **options)
 
 
 def opened(library: Path) -> tuple[TextStore, PassageIndex]:
@@ -166,8 +169,8 @@ def test_a_refresh_that_is_stopped_goes_on(tmp_path: Path, after: int) -> None:
     class Stopped(BaseException):
         pass
 
-    def stopping(files: Iterable[Path], workers: int) -> Iterator[tuple[Path, ReadText]]:
-        for number, found in enumerate(read_all(files, workers)):
+    def stopping(files: Iterable[Path]) -> Iterator[tuple[Path, ReadText]]:
+        for number, found in enumerate(read_all(files)):
             if number == after:
                 raise Stopped
             yield found
