@@ -20,9 +20,8 @@ COMMANDS = {
     "data convert": ("citerec.datasets.files.convert", "convert dumps of papers"),
     "data download": ("citerec.datasets.published.downloads", "download published data and models"),
     "data drafts": ("citerec.datasets.published.drafts", "fetch public drafts with their bibliographies"),
-    "data embed": ("citerec.retrieval.encoders.embed", "encode all papers with an article encoder"),
     "data export": ("citerec.datasets.files.export", "write a corpus in BEIR's layout"),
-    "data inspect": ("citerec.datasets.inspect.report", "report duplicates, leaks and empty fields"),
+    "data inspect": ("citerec.datasets.inspect", "report duplicates, leaks and empty fields"),
     "data mdcr": (
         "citerec.evaluation.benchmarks.papers.build_mdcr",
         "build a benchmark like MDCR from papers",

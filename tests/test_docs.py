@@ -46,7 +46,6 @@ WRITTEN = [page for page in PAGES if "Generated from" not in page.read_text("utf
 ENTRIES = {
     "train": "train",
     "evaluate": "evaluate",
-    "data embed": "embed",
     "data export": "export",
     "data inspect": "inspect",
 }

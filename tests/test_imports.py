@@ -37,7 +37,7 @@ LIBRARY += ["commands", "benchmark", "builtin"]
 ENTRY = "train, evaluate, recommend, interop"
 ROOMS = {
     "datasets": ["data", "splitting", "count", "export", "inspect"],
-    "retrieval": ["encoder", "embed"],
+    "retrieval": ["encoder"],
     "training": ["trainer", "logger"],
     "hatten": ["embeddings"],
     "rerank": ["retriever", "model", "tuned", "recipe"],

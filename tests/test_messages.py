@@ -88,7 +88,6 @@ MISSING = "data.dir is required, as in data.dir=my_corpus: folder or URL"
 WRONG = {
     "train.py": MISSING,
     "evaluate.py": MISSING,
-    "-m citerec data embed output=out": MISSING,
     "evaluate.py data.dir=. retriever=static checkpoint=nope": "checkpoint=nope: no such file or folder",
     "train.py data.dir=. model=ranker checkpoint=nope": "checkpoint=nope: no such file or folder",
     "train.py data.dir=nowhere": "nowhere: no such folder",

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 
 from citerec.base.errors import InputError
 from citerec.datasets.files.export import export
-from citerec.datasets.inspect.leaks import first_authors
+from citerec.datasets.inspect import first_authors
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query
