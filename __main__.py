@@ -17,7 +17,6 @@ COMMANDS = {
     "compare": ("citerec.evaluation.comparison", "test the differences of two evaluations"),
     "results": ("citerec.evaluation.results.page", "run a plan of evaluations and write its results page"),
     "data build": ("citerec.datasets.building.build", "build a corpus from full texts"),
-    "data convert": ("citerec.datasets.files.convert", "convert dumps of papers"),
     "data download": ("citerec.datasets.published.downloads", "download published data and models"),
     "data drafts": ("citerec.datasets.published.drafts", "fetch public drafts with their bibliographies"),
     "data export": ("citerec.datasets.files.export", "write a corpus in BEIR's layout"),

@@ -17,7 +17,6 @@ from omegaconf import OmegaConf
 
 from citerec.base.arguments import read_arguments
 from citerec.datasets.building.build import BuildSettings
-from citerec.datasets.files.convert import ConvertSettings
 from citerec.datasets.published.downloads import DownloadSettings
 from citerec.datasets.published.drafts import DraftsSettings
 from citerec.evaluation.benchmarks.papers.build_mdcr import MdcrSettings
@@ -54,7 +53,6 @@ SETTINGS = {name: kind for name, (kind, _) in LIBRARY.items()} | {
     "compare": CompareSettings,
     "results": ResultsSettings,
     "data build": BuildSettings,
-    "data convert": ConvertSettings,
     "data download": DownloadSettings,
     "data drafts": DraftsSettings,
     "data mdcr": MdcrSettings,

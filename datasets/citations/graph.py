@@ -1,9 +1,8 @@
 """The citation graph of paper files, as memory-mapped columns without texts.
 
 The graph is built in bounded memory and cached by the content of the files, which are JSON lines with one
-paper per line: {"paper_id", "title", "abstract", "year", "fields", "references"}. `read_record` also reads
-other layouts (S2ORC, Semantic Scholar's dumps, Citeomatic), distinguished by their keys;
-datasets.files.convert converts them.
+paper per line: {"paper_id", "title", "abstract", "year", "fields", "references"}, or another layout (S2ORC of
+2020, Semantic Scholar's Open Research Corpus, Citeomatic), told by its keys.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from citerec.datasets.corpus import TextColumn
 from citerec.datasets.files.source_files import read_paper_objects
 from citerec.formats.articles.layouts import read_s2orc, read_s2orc_2020
 from citerec.formats.documents import Metadata
-from citerec.formats.json_lines import CitedId, Object, PaperId, Year, validate
+from citerec.formats.json_lines import Object, PaperId, Year, validate
 
 
 class PaperLine(NamedTuple):
@@ -53,13 +52,6 @@ class PaperLine(NamedTuple):
     year: int
     fields: tuple[str, ...]
     references: tuple[str, ...]
-
-
-class CitationEdge(NamedTuple):
-    """The ids of a citing and a cited paper; empty if unknown."""
-
-    citing: str
-    cited: str
 
 
 _Ids = list[str | int] | None
@@ -86,25 +78,22 @@ class _OutboundCitations(msgspec.Struct):
     outbound_citations: _Ids = None
 
 
-class _Edge(msgspec.Struct):
-    citingcorpusid: CitedId = CitedId()
-    citedcorpusid: CitedId = CitedId()
-
-
 _API_PAPER = ("corpusid", "externalids", "title", "abstract", "year", "s2fieldsofstudy")
 
 
 def read_paper_lines(path: Path, on_bytes: OnBytes | None = None) -> Iterator[PaperLine]:
     """Yield papers of lines or of a papers.json in order. InputError names file, record and field."""
     for where, record in read_paper_objects(path, on_bytes):
-        yield _to_paper_line(validate(record, _OwnPaper, where))
+        paper = read_record(record, where)
+        if not isinstance(paper, PaperLine):
+            raise InputError(f"{where}: is a part of a paper, without its references; join the parts first")
+        yield paper
 
 
-def read_record(record: Object, where: str) -> PaperLine | Metadata | CitationEdge:
-    """Parse a paper, a part of one (Metadata) or a citation. Raises InputError with the field or layouts."""
+def read_record(record: Object, where: str) -> PaperLine | Metadata:
+    """Parse a paper, or a part of one (Metadata). Raises InputError with the field or layouts."""
     if "citingcorpusid" in record:
-        edge = validate(record, _Edge, where)
-        return CitationEdge(edge.citingcorpusid, edge.citedcorpusid)
+        raise InputError(f"{where}: is a citation, not a paper; give the files of papers")
     if "corpusid" in record:
         part = read_s2orc({key: value for key, value in record.items() if key in _API_PAPER}, where).metadata
         return part._replace(title=part.title.strip(), abstract=part.abstract.strip())
@@ -125,9 +114,8 @@ def read_record(record: Object, where: str) -> PaperLine | Metadata | CitationEd
     if "paper_id" in record:
         return _to_paper_line(validate(record, _OwnPaper, where))
     raise InputError(
-        f"{where}: unknown layout; must be S2ORC metadata (outbound_citations), Semantic Scholar's corpus "
-        "(outCitations) or datasets (corpusid, citingcorpusid), Citeomatic (out_citations) or our own "
-        "(paper_id, references)"
+        f"{where}: unknown layout; must be our own (paper_id, references), S2ORC metadata "
+        "(outbound_citations), Semantic Scholar's corpus (outCitations) or Citeomatic (out_citations)"
     )
 
 

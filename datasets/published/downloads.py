@@ -39,7 +39,6 @@ from citerec.datasets.published.recipes import recipe
 from citerec.datasets.published.releases import CORPUS_FILES, DRIVE_FILE, PREFIX, RELEASES, Release
 from citerec.datasets.published.repositories import fetch_repository
 from citerec.datasets.records import SPLITS, check_split_names
-from citerec.formats.json_lines import read_objects
 
 log = logging.getLogger(__name__)
 
@@ -215,16 +214,15 @@ class _Download:
         size, expected = archive.stat().st_size, self.release
         if expected.size not in (None, size):
             raise UnusableFile(f"has {size:,} bytes, but the published file has {expected.size:,}")
-        _verify_checksum(archive, "sha256", expected.sha256)
+        if expected.sha256 is not None and (digest := digest_file(archive, "sha256")) != expected.sha256:
+            raise UnusableFile(f"the SHA256 of {archive.name} is {digest}, expected {expected.sha256}")
         files = unpack(archive, self._missing(), self.work, expected.matches)
         self._install({path.name: path for path in files})
 
     def _install(self, files: dict[str, Path]) -> None:
         """Move files into the target folder after checking their content."""
         for path in files.values():
-            check_content(path, self.release.json_lines)
-            if path.suffix == ".gz":  # the checksum is of the gzipped file
-                _verify_checksum(path, "md5", self.release.md5)
+            check_content(path)
         for name, path in files.items():
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             path.replace(self.folder / name)
@@ -239,23 +237,14 @@ def content_digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _verify_checksum(path: Path, algorithm: str, expected: str | None) -> None:
-    if expected is not None and (digest := digest_file(path, algorithm)) != expected:
-        raise UnusableFile(f"the {algorithm.upper()} of {path.name} is {digest}, expected {expected}")
-
-
-def check_content(path: Path, json_lines: bool = False) -> None:
+def check_content(path: Path) -> None:
     """Raise UnusableFile if a JSON file does not start as expected, or a checkpoint is damaged.
 
-    json_lines: the file has one object per line. PyTorch checkpoints are zip files with checksums, except in
-    the oldest format.
+    PyTorch checkpoints are zip files with checksums, except in the oldest format.
     """
     name = path.name.removesuffix(".gz")
     try:
-        if json_lines:
-            if next(read_objects(path), None) is None:
-                raise UnusableFile(f"{path.name} is empty")
-        elif name.endswith(".json"):
+        if name.endswith(".json"):
             top = list if name in ("train.json", "val.json", "test.json") else dict
             next(read_records(path, top), None)
         elif name.endswith(".pt"):

@@ -40,6 +40,15 @@ PAPERS: list[dict[str, Any]] = [
     {"paper_id": 7, "title": "", "abstract": "", "year": 1990, "fields": []},
     {"paper_id": "late", **ABOUT["late"], "year": 2009, "fields": ["Art", "Law", "Art"]},
 ]
+TITLED = {"title": "Mono-unsaturated fat", "abstract": "Part ::: two.", "year": 2019}
+S2ORC_2020 = {"paper_id": "18980380", **TITLED, "mag_field_of_study": ["Medicine", "Biology"]}
+S2ORC_2020 |= {"outbound_citations": ["11", "12"], "inbound_citations": ["13"]}
+CORPUS = {"id": "4cd223df", "title": "Preliminary study", "paperAbstract": "An abstract.", "year": 2014}
+CORPUS |= {"fieldsOfStudy": ["Art"], "outCitations": ["18980380"], "inCitations": []}
+# DBLP and PubMed of Ren et al. 2014 in Citeomatic's layout.
+CITEOMATIC = {"id": "13", "title": "mining top - k patterns", "abstract": "we mine .", "year": 2009}
+CITEOMATIC |= {"title_raw": "Mining Top-K Patterns", "abstract_raw": "We mine."}
+CITEOMATIC |= {"out_citations": ["12", "14"], "authors": ["A. B."], "key_phrases": ["mining"], "date": None}
 ALL_TRAIN = RandomSplitting(1.0, 0.0, 0.0, seed=0)
 SHARES = YearShares(0.6, 0.2, 0.2, None, 0)
 Write = Callable[..., Path]
@@ -98,7 +107,15 @@ def test_citations_are_pairs_of_different_known_papers(references: list[list[str
     [
         ("{", r"malformed JSON"),
         ("[1]", r"must be an object, not a list"),
-        ({"title": "x"}, r"field 'paper_id': is missing"),
+        ({"title": "x"}, r"unknown layout; must be our own \(paper_id, references\), S2ORC metadata"),
+        ({"corpusid": 12, "title": "A second"}, r"is a part of a paper, without its references"),
+        (
+            {"citingcorpusid": 12, "citedcorpusid": 11},
+            r"is a citation, not a paper; give the files of papers",
+        ),
+        ({**CORPUS, "outCitations": [None]}, r"field 'outCitations\[0\]': must be a number or a"),
+        ({**S2ORC_2020, "year": 3.5}, r"field 'year': must be a whole number"),
+        ({**CITEOMATIC, "out_citations": "12"}, r"field 'out_citations': must be a list, not"),
         ({"paper_id": "a b"}, r"field 'paper_id': an id must not be empty or contain white space"),
         ({"paper_id": "x", "year": "soon"}, r"field 'year': must be a whole number"),
         ({"paper_id": "x", "fields": 3}, r"field 'fields': must be a string or a list, not a number"),
@@ -133,6 +150,19 @@ def test_lines_in_our_own_layout_are_read_unchanged(write: Write) -> None:
     papers = list(read_paper_lines(write(["\ufeff" + json.dumps(PAPERS[0]), "", PAPERS[5]])))
     assert [paper.id for paper in papers] == ["a", "late"]
     assert papers[1].fields == ("Art", "Law")
+
+
+def test_dumps_are_read_as_they_are(write: Write) -> None:
+    older = {key: value for key, value in CITEOMATIC.items() if not key.endswith("_raw")} | {"id": 14}
+    undated = {"id": "9e9c", "title": "On open research", "paperAbstract": "", "outCitations": ["4cd223df"]}
+    papers = read_paper_lines(write([S2ORC_2020, CORPUS, CITEOMATIC, older, undated]))
+    assert [tuple(paper) for paper in papers] == [
+        ("18980380", "Mono-unsaturated fat", "Part   two.", 2019, ("Medicine", "Biology"), ("11", "12")),
+        ("4cd223df", "Preliminary study", "An abstract.", 2014, ("Art",), ("18980380",)),
+        ("13", "Mining Top-K Patterns", "We mine.", 2009, (), ("12", "14")),
+        ("14", "mining top - k patterns", "we mine .", 2009, (), ("12", "14")),
+        ("9e9c", "On open research", "", 0, (), ("4cd223df",)),
+    ]
 
 
 def test_a_papers_json_is_read_like_lines(write: Write, tmp_path: Path) -> None:
@@ -294,8 +324,7 @@ def test_near_duplicates_of_held_out_papers_are_dropped_from_training(
     assert rows(held.queries)["train"] == {3: [6], 5: [1], 7: [3]}
     assert held.papers.tolist() == plain.papers.tolist()
     assert "dropped 1 of 4 training queries whose title is a near-duplicate of a held-out one" in caplog.text
-    # Titles in batches; the result is cached.
-    monkeypatch.setattr("citerec.datasets.citations.queries.TITLE_BATCH", 2)
+    # The result is cached.
     assert find(near_duplicates=0.5).removed.tolist() == [6, 7]  # speech, sounds, on: and `of` in 4
     monkeypatch.setattr("citerec.datasets.citations.queries.TitleIndex", None)
     assert find(near_duplicates=0.5).removed.tolist() == [6, 7]
