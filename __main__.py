@@ -19,7 +19,6 @@ COMMANDS = {
     "data build": ("citerec.datasets.building.build", "build a corpus from full texts"),
     "data download": ("citerec.datasets.published.downloads", "download published data and models"),
     "data drafts": ("citerec.datasets.published.drafts", "fetch public drafts with their bibliographies"),
-    "data export": ("citerec.datasets.files.export", "write a corpus in BEIR's layout"),
     "data inspect": ("citerec.datasets.inspect", "report duplicates, leaks and empty fields"),
     "data mdcr": (
         "citerec.evaluation.benchmarks.papers.build_mdcr",

@@ -45,7 +45,6 @@ WRITTEN = [page for page in PAGES if "Generated from" not in page.read_text("utf
 ENTRIES = {
     "train": "train",
     "evaluate": "evaluate",
-    "data export": "export",
     "data inspect": "inspect",
 }
 """Hydra's configuration of each command that has one."""

@@ -1,15 +1,13 @@
 """The BEIR layout, a common format of test collections (Thakur et al. 2021).
 
-    citerec data export data=custom data.dir=DIR output=BEIR_DIR
-
 corpus.jsonl      {"_id": paper_id, "title": str, "text": abstract, "metadata": {"year": int, FIELD: [str]}}
 queries.jsonl     {"_id": context_id, "text": context, "metadata": {"citing_id": paper_id}}
 qrels/SPLIT.tsv   query-id, corpus-id and score, with a header; the split val is called dev
 
-`data=custom data.dir=BEIR_DIR` reads any folder in this layout, plain or gzipped; exported corpora are
-restored unchanged. A query without a citing paper gets an implicit one, which is not a candidate and has the
-title, abstract and year of the query's metadata, if any. TARGETCIT is prepended to texts that lack it. A
-document with the query's id is left out of its ranking, as BEIR does. Qrels may lack the header.
+`data=custom data.dir=BEIR_DIR` reads any folder in this layout, plain or gzipped. A query without a citing
+paper gets an implicit one, which is not a candidate and has the title, abstract and year of the query's
+metadata, if any. TARGETCIT is prepended to texts that lack it. A document with the query's id is left out of
+its ranking, as BEIR does. Qrels may lack the header.
 """
 
 from __future__ import annotations
