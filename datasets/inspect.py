@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import re
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,25 +18,17 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from citerec.base.configuration import composed_command
-from citerec.base.errors import InputError
 from citerec.base.files import expand_user, write_text
-from citerec.base.progress import count_progress, read_progress
-from citerec.datasets.building.contexts import adjacent_years, names_any
+from citerec.base.progress import count_progress
+from citerec.datasets.building.contexts import adjacent_years
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.files.beir import read_paper_metadata
-from citerec.datasets.files.source_files import read_records
 from citerec.datasets.records import MARKER_WORDS, TRAIN
 from citerec.formats.letters import fold, normalise_title
-from citerec.formats.names import surname
-
-log = logging.getLogger(__name__)
 
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.integer]
 
-AUTHORS = "authors"
-"""The key of a paper's authors, unless another one is given."""
 EXAMPLES = 3
 """Maximum number of example ids per number."""
 TITLE_WORDS = 3
@@ -47,7 +37,6 @@ QUANTILES = {"p5": 5, "median": 50, "p95": 95}
 """Percentiles by column."""
 WIDTH = 150
 """Width of the summary on the page, in a file or a pipe."""
-_NAME_SEPARATOR = re.compile(r"\s*;\s*|\s+and\s+")
 _NOT_ALNUM = re.compile(r"[\W_]+")
 
 
@@ -221,8 +210,8 @@ def split_table(view: CorpusView) -> Table:
     return table
 
 
-def paper_table(view: CorpusView, has_authors: Mask) -> Table:
-    """Count papers, missing fields, duplicates and years by role. has_authors [P]."""
+def paper_table(view: CorpusView) -> Table:
+    """Count papers, missing fields, duplicates and years by role."""
     corpus, roles = view.corpus, view.papers_by_role()
     note = (
         "Candidates can be recommended. Citing papers have a context; cited papers are a target in some "
@@ -236,7 +225,6 @@ def paper_table(view: CorpusView, has_authors: Mask) -> Table:
         ("no_title", "without a title", corpus.title_tokens.lengths == 0),
         ("no_abstract", "without an abstract", corpus.abstract_tokens.lengths == 0),
         ("no_year", "without a year", corpus.years == 0),
-        ("no_authors", "without authors", ~has_authors),
         ("same_title", "with the same title as another", repeated(same)),
         (
             "same_text",
@@ -276,36 +264,31 @@ def length_table(view: CorpusView) -> Table:
     return table
 
 
-def leak_table(view: CorpusView, surnames: Sequence[str]) -> Table:
-    """Count contexts that name a target. surnames [P]: of first authors, "" if unknown."""
+def leak_table(view: CorpusView) -> Table:
+    """Count contexts that name a target."""
     corpus = view.corpus
     kinds = {
         "title": "contexts with the title of a target",
-        "author": "contexts with the surname of a target's first author",
         "year": "contexts with a year next to the marker",
         "own_year": "contexts with the year of a target next to the marker",
     }
     marked = np.zeros((len(kinds), len(corpus.context_ids)), np.bool_)
-    with count_progress(
-        "titles, authors and years in contexts", sum(map(len, corpus.splits.values()))
-    ) as done:
+    with count_progress("titles and years in contexts", sum(map(len, corpus.splits.values()))) as done:
         for split in corpus.splits.values():
             for row, cited in zip(split.contexts.tolist(), split.positives, strict=True):
                 targets, text = cited.tolist(), corpus.context_texts[row]
-                folded, adjacent = fold(text), adjacent_years(text)
-                plain = plain_words(folded)
+                plain, adjacent = plain_words(fold(text)), adjacent_years(text)
                 titles = (plain_words(fold(corpus.titles[target])) for target in targets)
                 marked[:, row] = (
                     any(title in plain for title in titles if title.count(" ") > TITLE_WORDS),
-                    names_any(folded, [surnames[target] for target in targets]),
                     bool(adjacent),
                     not {int(corpus.years[target]) for target in targets}.isdisjoint(adjacent),
                 )
                 done(1)
     note = (
-        f"Titles of at least {TITLE_WORDS} words must match in full, ignoring case and punctuation; surnames "
-        "of at least three letters as written; years up to three characters from the marker, without letters "
-        "or digits between. A title can be a common phrase, and a surname can belong to someone else."
+        f"Titles of at least {TITLE_WORDS} words must match in full, ignoring case and punctuation; years "
+        "up to three characters from the marker, without letters or digits between. A title can be a "
+        "common phrase."
     )
     table = Table("leaks", "Contexts that leak the answer", note, view.contexts, corpus.context_ids)
     for number, (kind, label) in enumerate(kinds.items()):
@@ -338,41 +321,6 @@ def duplicate_table(view: CorpusView) -> Table:
     return table
 
 
-def first_authors(corpus: Corpus, path: Path, key: str) -> list[str]:
-    """Read the folded surname of each paper's first author [P] from the papers file; "" if unknown.
-
-    The store does not keep authors. path: the papers file; key: its field with the authors. Raises InputError
-    if the file cannot be read.
-    """
-    surnames = [""] * len(corpus.paper_ids)
-    ids = iter(corpus.paper_ids)
-    wanted, row = next(ids), 0
-    with read_progress(path, "authors") as on_bytes:
-        # The store has the papers in file order, without dropped records.
-        records: Iterable[tuple[Any, Any]]
-        if ".jsonl" in path.suffixes:
-            records = read_paper_metadata(path, on_bytes)
-        else:
-            records = read_records(path, dict, on_bytes, lambda bad: None)
-        for paper, record in records:
-            if paper == wanted:
-                surnames[row] = sys.intern(first_surname(record.get(key)))
-                wanted, row = next(ids, ""), row + 1
-    return surnames
-
-
-def first_surname(authors: Any) -> str:
-    """The first surname in a list of names, or in a string separated by "and" or semicolons; "" if none.
-
-    >>> [first_surname(authors) for authors in (["Ann B. Lee", "K. Müller"], "Müller, K.; Lee, A.", [], None)]
-    ['Lee', 'Muller', '', '']
-    """
-    names = _NAME_SEPARATOR.split(authors.strip()) if isinstance(authors, str) else authors
-    if not isinstance(names, list) or not names or not isinstance(names[0], str):
-        return ""
-    return surname(names[0])
-
-
 def plain_words(folded: str) -> str:
     """Reduce a text to lower-case words of letters and digits, with a space before, between and after them.
 
@@ -382,32 +330,17 @@ def plain_words(folded: str) -> str:
     return f" {' '.join(_NOT_ALNUM.split(folded.casefold())).strip()} "
 
 
-def inspect_corpus(data: Callable[[], Corpus], output_dir: str | Path, authors: str) -> Path:
+def inspect_corpus(data: Callable[[], Corpus], output_dir: str | Path) -> Path:
     """Inspect a corpus: print a summary, write it to index.html and all numbers to inspect.json.
 
-    data: opens the corpus. authors: the key in the papers file that holds a paper's authors.
-    Returns the path of the page. Raises InputError for invalid data.
+    data: opens the corpus. Returns the path of the page. Raises InputError for invalid data.
     """
     folder = expand_user(output_dir)
     folder.mkdir(parents=True, exist_ok=True)  # fail before the long computation
     corpus = data()
-    if corpus.papers_file is None:  # several files, or made as it is read
-        if authors != AUTHORS:
-            raise InputError(f"authors={authors}: {corpus.name} has no single papers file to read it from")
-        surnames = [""] * len(corpus.paper_ids)
-        log.warning("%s: the authors are not known, as there is no single papers file", corpus.name)
-    elif not any(surnames := first_authors(corpus, corpus.papers_file, authors)):
-        if authors != AUTHORS:
-            raise InputError(f"authors={authors}: no paper of {corpus.papers_file} has this key")
-        log.warning("%s: no paper has authors in the field %r", corpus.papers_file, authors)
     view = CorpusView(corpus)
-    tables = [
-        split_table(view),
-        paper_table(view, np.array(surnames) != ""),
-        length_table(view),
-        leak_table(view, surnames),
-        duplicate_table(view),
-    ]
+    makers = (split_table, paper_table, length_table, leak_table, duplicate_table)
+    tables = [make(view) for make in makers]
     content: dict[str, Any] = {"data": corpus.name, "fingerprint": corpus.fingerprint}
     for table in tables:
         content |= table.flat()

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, TypeVar
 
@@ -30,11 +30,8 @@ from citerec.base.files import (
     content_hash,
     disk_errors,
     expand_user,
-    fetch_file,
-    fetch_folder,
     file_lock,
     file_stamp,
-    is_url,
     remove_abandoned,
 )
 from citerec.base.settings import setting
@@ -63,7 +60,6 @@ from citerec.datasets.records import (
     check_context,
     check_paper,
     check_query,
-    check_split_names,
     dropped_summary,
     dropped_table,
     join_sources,
@@ -329,8 +325,7 @@ def open_corpus(
     """Open a folder of source files (datasets.files.source_files); prepare its store on first use.
 
     dir: folder with papers.json (unless `papers` is a file elsewhere), contexts.json and splits, plain or
-    .gz; or a folder in BEIR's layout (datasets.files.beir). `dir` and `papers` may be fsspec URLs, e.g.
-    s3://BUCKET/FOLDER, whose files are copied to cache_dir.
+    .gz; or a folder in BEIR's layout (datasets.files.beir).
     splits: split files to read; all but one may be missing.
     name: name of the corpus in logs and tables, by default the folder's name.
     field: the key of papers.json that holds a paper's field or list of fields; None: papers have no fields.
@@ -341,12 +336,6 @@ def open_corpus(
     if not dir:
         raise InputError("data.dir: set the folder with papers.json, contexts.json and the splits")
     cache = cache_folder(cache_dir)
-    if is_url(dir):
-        check_split_names(splits)
-        name = name or PurePosixPath(dir).name
-        dir = fetch_folder(str(dir), [*([] if papers else ["papers"]), "contexts", *splits], cache)
-    if is_url(papers):
-        papers = fetch_file(str(papers), cache)
     papers = expand_user(papers) if papers else None
     source = _folder_source(expand_user(dir), papers, splits, name, field, cache)
     return open_records(source, cache, **settings)
@@ -420,7 +409,7 @@ def open_records(source: Source, cache_dir: str | Path | None = None, **settings
                 if read_manifest(folder) is None:  # another process may have prepared it meanwhile
                     remove_abandoned(stores, UNFINISHED)
                     prepare_store(source, folder, store_settings, options.max_bad_share)
-    corpus = Corpus(folder, source.name, source.files.get("papers"))
+    corpus = Corpus(folder, source.name)
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in corpus.splits.items())
     log.info(
         f"corpus {corpus.name}: {len(corpus.paper_ids):,} papers ({corpus.is_candidate.sum():,} candidates), "

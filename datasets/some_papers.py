@@ -25,7 +25,7 @@ class SomePapers(Corpus):
     """
 
     def __init__(self, papers: Sequence[PaperRecord], whole: WordStatistics | None, name: str) -> None:
-        self.path, self.papers_file, self.name, self.whole = Path(name), None, name, whole
+        self.path, self.name, self.whole = Path(name), name, whole
         self.fingerprint, self.dropped = "", {}
         self.settings = {"tokenizer": TOKENIZER, "candidates": "all", "field": "authors"}
         self.paper_ids = TextColumn([pa.array([paper.id for paper in papers], pa.string())])

@@ -82,7 +82,7 @@ def test_a_launcher_that_is_not_installed_names_its_extra(name: str) -> None:
     )
 
 
-MISSING = "data.dir is required, as in data.dir=my_corpus: folder or URL"
+MISSING = "data.dir is required, as in data.dir=my_corpus: folder"
 
 
 WRONG = {

@@ -23,7 +23,7 @@ import msgspec
 
 from citerec.base.errors import InputError
 from citerec.base.files import existing_file, open_bytes
-from citerec.base.progress import OnBytes, read_progress
+from citerec.base.progress import read_progress
 from citerec.datasets.files.source_files import Fields, Record, convert_record, parse_names
 from citerec.datasets.records import (
     TARGET_MARKER,
@@ -92,13 +92,6 @@ def beir_source(name: str, files: dict[str, Path], field: str | None, identity: 
         field=field,
         terms=_TERMS,
     )
-
-
-def read_paper_metadata(path: Path, on_bytes: OnBytes | None = None) -> Iterator[tuple[str, Fields]]:
-    """Yield id and metadata of the papers in a corpus.jsonl."""
-    for _, record in read_objects(path, on_bytes):
-        if isinstance(metadata := record.get("metadata"), dict):
-            yield str(record.get("_id")), metadata
 
 
 def _read_papers(path: Path, queries: Path, field: str | None) -> Iterator[PaperRecord | BadRecord]:

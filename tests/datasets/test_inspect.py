@@ -10,24 +10,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.inspect import (
     Cell,
     CorpusView,
     Table,
     duplicate_table,
-    first_authors,
     inspect_corpus,
     leak_table,
     length_table,
     paper_table,
     split_table,
 )
-from citerec.datasets.prepare import open_corpora, open_corpus
+from citerec.datasets.prepare import open_corpus
 from citerec.tests.conftest import Done
 from citerec.tests.datasets.conftest import Described, write_corpus
 
@@ -95,7 +92,7 @@ def test_splits(view: CorpusView) -> None:
 
 
 def test_papers_and_missing_fields_by_role(view: CorpusView) -> None:
-    table = paper_table(view, np.array([True, False, True, True, True, True, True, False]))
+    table = paper_table(view)
     assert list(table.groups) == ["all", "candidates", "citing", "cited"]
     # "r" cites itself; "alone" has a context in no split, but is still a citing paper.
     assert values(table) == {
@@ -103,7 +100,6 @@ def test_papers_and_missing_fields_by_role(view: CorpusView) -> None:
         "no_title": [2, 2, 1, 2],
         "no_abstract": [2, 0, 1, 1],
         "no_year": [2, 2, 1, 2],
-        "no_authors": [2, 1, 1, 1],
         "same_title": [0, 0, 0, 0],
         "same_text": [0, 0, 0, 0],
         "year_earliest": [1999, 1999, 1999, 2001],
@@ -138,7 +134,7 @@ def test_papers_with_the_same_title_or_text(make_corpus: Make) -> None:
         "p": {},
     }
     corpus = make_corpus(papers, {"c1": ("train", "p", "title-1", "Words TARGETCIT.")})
-    table = paper_table(CorpusView(corpus), np.zeros(8, np.bool_))
+    table = paper_table(CorpusView(corpus))
     assert values(table)["same_title"] == [5, 5, 0, 1]
     assert values(table)["same_text"] == [2, 2, 0, 0]
     assert examples(table, "same_text")["all"] == ["text-1", "text-2"]
@@ -166,12 +162,11 @@ def test_contexts_with_the_same_words(make_corpus: Make) -> None:
 LEAKING: dict[str, dict[str, Any]] = {
     "bert": {
         "title": "BERT: Pre-training of Deep Encoders",
-        "authors": ["Jürgen Müller-Lüdenscheidt", "Ann Lee"],
         "year": 2018,
     },
-    "short": {"title": "Deep nets", "authors": "Lee, Ann; Bo Diaz", "year": 2019},
+    "short": {"title": "Deep nets", "year": 2019},
     "none": {"title": "", "abstract": "It has neither."},
-    "p": {"authors": []},
+    "p": {},
 }
 
 
@@ -185,13 +180,6 @@ LEAKING: dict[str, dict[str, Any]] = {
         ("We use BERT pre-training of deep encodersx TARGETCIT.", "bert", set()),
         ("We use BERT pre-training of deep encoders TARGETCIT.", "short", set()),
         ("We use deep nets TARGETCIT.", "short", set()),  # a title of two words
-        ("As Muller-Ludenscheidt said TARGETCIT.", "bert", {"author"}),
-        ("As Müller-Lüdenscheidt's nets TARGETCIT.", "bert", {"author"}),
-        ("As müller-lüdenscheidt said TARGETCIT.", "bert", set()),
-        ("As Lee said TARGETCIT.", "bert", set()),  # the second author
-        ("As Lee said TARGETCIT.", "short", {"author"}),
-        ("As Leeds said TARGETCIT.", "short", set()),
-        ("As Lee said TARGETCIT.", ["bert", "short"], {"author"}),
         ("It is so (TARGETCIT, 2018).", "bert", {"year", "own_year"}),
         ("It is so (2017; TARGETCIT).", "bert", {"year"}),
         ("It was so in 2018, say many TARGETCIT.", "bert", set()),
@@ -200,51 +188,15 @@ LEAKING: dict[str, dict[str, Any]] = {
         (
             "By Lee's BERT: pre-training of deep encoders (TARGETCIT 2019)",
             ["bert", "short"],
-            {"title", "author", "year", "own_year"},
+            {"title", "year", "own_year"},
         ),
     ],
 )
 def test_leaks_of_a_context(make_corpus: Make, text: str, cited: str | list[str], expected: set[str]) -> None:
     corpus = make_corpus(LEAKING, {"c1": ("test", "p", cited, text)})
-    assert corpus.papers_file is not None
-    table = leak_table(CorpusView(corpus), first_authors(corpus, corpus.papers_file, "authors"))
+    table = leak_table(CorpusView(corpus))
     found = {key for key, counts in values(table).items() if counts == [1]}
     assert found == expected | ({"any"} if expected else set())
-
-
-def test_authors_in_another_field_and_of_invalid_types(make_corpus: Make) -> None:
-    kinds: dict[str, Any] = {
-        "list": ["van der Berg, Jan", "Bo Diaz"],
-        "string": "Ann Lee and Bo Diaz",
-        "objects": [{"name": "Ann Lee"}],
-        "number": 3,
-        "null": None,
-        "empty": [],
-        "p": "Źródło",
-    }
-    papers = {id: {"by": value} for id, value in kinds.items()}
-    corpus = make_corpus(papers, {"c1": ("test", "p", "list", "It stands TARGETCIT.")})
-    assert corpus.papers_file is not None
-    authors = first_authors(corpus, corpus.papers_file, "by")
-    assert dict(zip(corpus.paper_ids, authors, strict=True)) == {
-        **dict.fromkeys(kinds, ""),
-        "list": "Berg",
-        "string": "Lee",
-        "p": "Zrodło".replace("ł", "l"),
-    }
-    assert not any(first_authors(corpus, corpus.papers_file, "authors"))
-
-
-def test_dropped_records_do_not_shift_the_authors(make_corpus: Make, tmp_path: Path) -> None:
-    papers = {id: {"authors": [f"Ann {id.title()}"]} for id in ("one", "two", "three")}
-    corpus = make_corpus(papers, {"c1": ("test", "one", "two", "It stands TARGETCIT.")})
-    more = {"odd": {"authors": ["X Y"]}, **papers, "two": {"authors": ["Bo Other"]}}
-    path = tmp_path / "more.json"
-    path.write_text(json.dumps({"first": more["odd"], "one": papers["one"], "between": {}} | more))
-    assert first_authors(corpus, path, "authors") == ["One", "Other", "Three"]
-    path.write_text("{")
-    with pytest.raises(InputError, match="malformed JSON"):
-        first_authors(corpus, path, "authors")
 
 
 HOSTILE = '<script>alert("x")</script> & <img src=http://example.org/x onerror=alert(1)>'
@@ -265,9 +217,7 @@ def test_the_page_shows_what_is_printed_and_has_no_scripts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write_corpus(tmp_path / "<i>hostile & co", ODD, CITING)
-    page = inspect_corpus(
-        partial(open_corpus, folder, cache_dir=tmp_path / "cache"), tmp_path / "out", "authors"
-    )
+    page = inspect_corpus(partial(open_corpus, folder, cache_dir=tmp_path / "cache"), tmp_path / "out")
     text = page.read_text("utf-8")
     assert not re.search(r"<(script|img)\b", text) and "charset" in text.lower()
     shown, printed = (
@@ -278,9 +228,8 @@ def test_the_page_shows_what_is_printed_and_has_no_scripts(
     assert "None: contexts with several targets;" in printed  # lines of zeros are joined
     numbers = json.loads((tmp_path / "out" / "inspect.json").read_text("utf-8"))
     assert (numbers["splits/contexts/train"], numbers["splits/contexts/test"]) == (2, 1)
-    assert (numbers["leaks/title/train"], numbers["leaks/author/train"]) == (2, 1)
-    assert numbers["leaks/author/train/examples"] == ["c2"]
-    assert numbers["papers/no_authors/all"] == 3 and numbers["data"] == folder.name
+    assert numbers["leaks/title/train"] == 2 and numbers["leaks/title/train/examples"] == ["c1", "c2"]
+    assert numbers["data"] == folder.name
 
 
 @pytest.mark.slow
@@ -296,21 +245,6 @@ def test_from_the_command_line(tmp_path: Path, script: Callable[..., Done]) -> N
 def test_numbers_are_readable() -> None:
     cells = [Cell(1, 10_000), Cell(3, 3), Cell(1999, 2000), Cell(1.25), Cell(None), Cell(2003, is_year=True)]
     assert [*map(str, cells)] == ["1 (0.0 %)", "3 (100.0 %)", "1,999 (100.0 %)", "1.2", "–", "2003"]
-
-
-def test_a_key_without_authors_is_an_error(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"authors=nokey: no paper of .*papers\.json has this key"):
-        inspect_corpus(lambda: tiny_corpus, tmp_path / "out", authors="nokey")
-
-
-def test_several_folders_are_inspected_without_authors(tmp_path: Path) -> None:
-    folders = [write_corpus(tmp_path / name, ODD, CITING) for name in ("one", "two")]
-    open_it = partial(open_corpora, folders, cache_dir=tmp_path / "cache", splits=["train", "test"])
-    inspect_corpus(open_it, tmp_path / "out", "authors")
-    found = json.loads((tmp_path / "out" / "inspect.json").read_text("utf-8"))
-    assert found["papers/papers/all"] == found["papers/no_authors/all"] == 8
-    with pytest.raises(InputError, match=r"^authors=by: one\+two has no single papers file to read it from"):
-        inspect_corpus(open_it, tmp_path / "out", authors="by")
 
 
 def test_an_output_that_is_a_file_is_a_one_line_error(tmp_path: Path, script: Callable[..., Done]) -> None:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.inspect import inspect_corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import MAX_EXAMPLES, TARGET_MARKER
 from citerec.tests.conftest import PAPERS
@@ -383,18 +382,6 @@ def test_malformed_json_cannot_be_skipped(skipping: Open, tiny_source: Path) -> 
         with pytest.raises(InputError, match=r"^\S+/papers.json: malformed JSON after") as error:
             skipping()
         assert "\n" not in str(error.value)
-
-
-def test_an_inspection_finds_authors_beside_bad_records(
-    skipping: Open, tiny_source: Path, tmp_path: Path
-) -> None:
-    text = (tiny_source / "papers.json").read_text()
-    bad = '"b": {"title": 3}, "c": {"title": 4, "authors": "x", "authors": "y"}, '
-    last = ', "last": {"title": "Last", "authors": ["x"], "authors": ["Zoe Last"]}}'
-    (tiny_source / "papers.json").write_text("{" + bad + text[1:-1] + last)
-    inspect_corpus(skipping, tmp_path / "out", "authors")
-    found = json.loads((tmp_path / "out" / "inspect.json").read_text())
-    assert found["papers/papers/all"] == 13 and found["papers/no_authors/all"] == 12  # the last one has
 
 
 PAPER_VALUES: dict[str, list[Any]] = {
