@@ -154,9 +154,6 @@ class Retriever(ABC):
         """Whether the corpus has the data that indexing needs, such as training contexts."""
         return True
 
-    def cache_queries(self) -> None:  # noqa: B027
-        """Cache encoded queries until the next `index`, for queries that are searched repeatedly."""
-
     def raw_vectors(self, corpus: Corpus, rows: Rows) -> Any:
         """Paper vectors as a `VectorTable` [n, D] (retrieval.vectors), not normalised; see `has_vectors`."""
         raise NotImplementedError(f"{self.name} has no paper vectors")

@@ -137,9 +137,6 @@ class Citations(Retriever):
     def query_settings(self) -> dict[str, Any]:
         return self.text.query_settings()
 
-    def cache_queries(self) -> None:
-        self.text.cache_queries()
-
     def supports(self, corpus: Corpus) -> bool:
         return self.text.supports(corpus)
 
@@ -157,7 +154,6 @@ class Citations(Retriever):
             self.tuned["weights"] = self.weights.tune(self.name, corpus, self._recalls)
 
     def _prepare(self, corpus: Corpus) -> None:
-        self.text.cache_queries()  # each is searched several times
         self._dates = Dates.from_papers(corpus)
         self._cites = citation_matrix(corpus)
         self._cited_by = self._cites.T.tocsr()

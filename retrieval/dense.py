@@ -19,12 +19,14 @@ from citerec.retrieval.indexes.cpu import PaperIndex
 from citerec.retrieval.indexes.index import build_index, build_l2_index, check_index, load_index, search_l2
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import IndexConfig
-from citerec.retrieval.vectors import QueryCache, VectorTable, blocks
+from citerec.retrieval.vectors import VectorTable, blocks
 
 NORMALISATION = "unit"
 """Vectors have unit length, so that their inner product is the cosine."""
 IDS = "ids.txt"
 """Ids of the papers of an index, line by line."""
+KEPT = 1 << 14
+"""Contexts whose vectors are kept."""
 
 
 class DenseRetriever(Retriever):
@@ -39,8 +41,9 @@ class DenseRetriever(Retriever):
         """index: the vector index."""
         super().__init__()
         self.index_config = index or IndexConfig()
-        self._cache: QueryCache | None = None
         self._last: tuple[Queries | None, Floats] = None, np.empty((0, 0), np.float32)
+        self._kept: dict[int, Floats] = {}
+        """vectors of contexts, by their rows"""
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
@@ -69,9 +72,6 @@ class DenseRetriever(Retriever):
             "index": self.index_config.asdict(),
         }
 
-    def cache_queries(self) -> None:
-        self._cache = QueryCache()
-
     @property
     def reads_contexts(self) -> bool:
         return False
@@ -91,18 +91,29 @@ class DenseRetriever(Retriever):
         self._vectors = build_index(self.index_config, vectors)
 
     def _prepare(self, corpus: Corpus) -> None:
-        self._cache, self._last = None, (None, np.empty((0, 0), np.float32))
+        self._last, self._kept = (None, np.empty((0, 0), np.float32)), {}
         self.prepare(corpus)
         self._candidates = np.flatnonzero(corpus.is_candidate)
 
     def _query_vectors(self, queries: Queries) -> Floats:
-        if self._cache is not None:
-            return np.stack(self._cache.get(queries, self.encode_queries))
         last, vectors = self._last  # a ranker searches for queries, then scores its candidates for them
         if last is not queries:
-            vectors = self.encode_queries(queries)
+            vectors = self._encode(queries)
             self._last = queries, vectors
         return vectors
+
+    def _encode(self, queries: Queries) -> Floats:
+        """Encode queries, those of contexts once for all pools and signals that they are searched for."""
+        rows = queries.contexts.tolist()
+        if len(rows) > KEPT or min(rows, default=-1) < 0:
+            return self.encode_queries(queries)
+        new = {row: number for number, row in enumerate(rows) if row not in self._kept}
+        if len(self._kept) + len(new) > KEPT:
+            self._kept, new = {}, {row: number for number, row in enumerate(rows)}
+        if new:
+            vectors = self.encode_queries(queries[np.array(list(new.values()))])
+            self._kept.update(zip(new, vectors, strict=True))
+        return np.stack([self._kept[row] for row in rows])
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         vectors = self._query_vectors(queries)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -133,21 +133,6 @@ def encode_queries(
     out = np.empty((len(queries), dim), np.float32)
     out[order] = encode(forward, reader.queries, queries[order], dim, what, normalise=normalise)
     return out
-
-
-class QueryCache:
-    """Caches vectors of queries that are searched repeatedly, such as in several pools."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, Floats] = {}
-
-    def get(self, queries: Queries, encode: Callable[[Queries], Iterable[Floats]]) -> list[Floats]:
-        """The vectors of contexts, encoded unless cached."""
-        rows = queries.contexts.tolist()
-        new = {row: i for i, row in enumerate(rows) if row not in self._known}
-        if new:
-            self._known.update(zip(new, encode(queries[np.array(list(new.values()))]), strict=True))
-        return [self._known[row] for row in rows]
 
 
 def blocks(count: int, dim: int) -> Iterator[slice]:

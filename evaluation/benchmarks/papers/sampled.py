@@ -100,7 +100,6 @@ class PoolRanker:
         """Yield a run per pool, with queries named GROUP/PAPER; index_dir: where to keep indexes."""
         if not retriever.per_pool:
             retriever.open(self.corpus, index_dir)
-            retriever.cache_queries()  # each query is searched in every pool
         with count_progress(
             f"{retriever.name}: searching", sum(len(pool.queries) for pool in pools)
         ) as advance:
