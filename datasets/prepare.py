@@ -61,7 +61,6 @@ from citerec.datasets.records import (
     check_paper,
     check_query,
     dropped_summary,
-    dropped_table,
     join_sources,
     refuse_too_many,
     split_group,
@@ -472,10 +471,7 @@ def prepare_store(
             manifest["dropped"] = dropped
     log.info("corpus %s: prepared in %.1f s", source.name, time.perf_counter() - started)
     if examples:
-        table = dropped_table(dropped)
-        log.warning(
-            "corpus %s: dropped records, with examples in %s\n%s", source.name, folder / DROPPED, table
-        )
+        log.warning("corpus %s: examples of dropped records are in %s", source.name, folder / DROPPED)
 
 
 @contextmanager

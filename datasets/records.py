@@ -300,23 +300,13 @@ def refuse_too_many(file: str, records: int, kinds: Mapping[str, int], max_share
         )
 
 
-def dropped_table(files: Mapping[str, Mapping[str, Any]]) -> str:
-    """Format dropped records by file and kind, one line each. files: the manifest's counts per file."""
-    rows = [("file", "dropped because", "records", "share")]
-    for counts in files.values():
-        for kind, count in counts["kinds"].items():
-            rows.append((counts["file"], kind, f"{count:,}", f"{count / counts['records']:.2%}"))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        f"  {file:{widths[0]}}  {kind:{widths[1]}}  {count:>{widths[2]}}  {share:>{widths[3]}}"
-        for file, kind, count, share in rows
-    )
-
-
 def dropped_summary(files: Mapping[str, Mapping[str, Any]]) -> str:
-    """Format dropped records by file on one line. files: as in `dropped_table`."""
-    totals = ((sum(counts["kinds"].values()), counts) for counts in files.values())
-    return ", ".join(f"{dropped:,} of {c['records']:,} in {c['file']}" for dropped, c in totals if dropped)
+    """Format dropped records by file and kind. files: the manifest's counts per file."""
+    return ", ".join(
+        f"{count:,} of {counts['records']:,} in {counts['file']} ({kind})"
+        for counts in files.values()
+        for kind, count in counts["kinds"].items()
+    )
 
 
 _PARTS = re.compile(r"[{}\[\]<>\",;@]")

@@ -34,7 +34,6 @@ from citerec.base.settings import Settings, setting
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.files.source_files import read_records
 from citerec.datasets.prepare import open_corpus
-from citerec.datasets.published.drafts import IDS, draft_folder
 from citerec.datasets.published.recipes import recipe
 from citerec.datasets.published.releases import CORPUS_FILES, DRIVE_FILE, PREFIX, RELEASES, Release
 from citerec.datasets.published.repositories import fetch_repository
@@ -44,8 +43,6 @@ log = logging.getLogger(__name__)
 
 CORPORA = tuple(name for name, release in RELEASES.items() if set(CORPUS_FILES) <= set(release.files))
 """Data sets with contexts, whose splits have ids: PREFIX/NAME/SPLIT."""
-DRAFTS = tuple(id.removeprefix(f"{PREFIX}/") for id in IDS)
-"""Lists of drafts, as names of downloads."""
 TIMEOUT = 30.0
 """Seconds to wait for data."""
 RETRIES = 4
@@ -385,10 +382,10 @@ def open_published_papers(
 
 @dataclass(frozen=True, kw_only=True)
 class DownloadSettings(Settings):
-    """Download published data sets, lists of drafts, word vectors and checkpoints into the cache."""
+    """Download published data sets, word vectors and checkpoints into the cache."""
 
     positional: ClassVar[str] = "names"
-    names: tuple[str, ...] = setting(MISSING, choices=(*RELEASES, *DRAFTS))
+    names: tuple[str, ...] = setting(MISSING, choices=tuple(RELEASES))
     """what to download, listed below (e.g. acl200)"""
     cache_dir: str = ""
     """cache folder; empty: $CITATION_CACHE, or else that of the user"""
@@ -403,24 +400,16 @@ def download_releases(settings: DownloadSettings) -> None:
         raise InputError("address: give a single name with it")
     cache = cache_folder(settings.cache_dir)
     for name in settings.names:
-        if name in DRAFTS:
-            if settings.address:
-                raise InputError(f"address: not for {name}, whose drafts are in many repositories")
-            folder = draft_folder(f"{PREFIX}/{name}", cache)
-        else:
-            folder = ensure_release(name, cache, address=settings.address or None)
-        print(f"{name}: {folder}")
+        print(f"{name}: {ensure_release(name, cache, address=settings.address or None)}")
 
 
 def _releases_help() -> str:
     """Return the table of what can be downloaded."""
-    cache = cache_folder()
     rows = (
-        f"  {name:<18} {release.download_size:<14} {release.folder_in(cache)!s:<34} {release.description}"
+        f"  {name:<18} {release.download_size:<14} {release.folder_in()!s:<34} {release.description}"
         for name, release in RELEASES.items()
     )
-    drafts = (f"  {name:<18} {'':<14} {cache / 'published' / name!s:<34} drafts" for name in DRAFTS)
-    return "\n".join(["", "Names, download sizes and folders:", *rows, *drafts])
+    return "\n".join(["", "Names, download sizes and folders:", *rows])
 
 
 main = command("data download", DownloadSettings, download_releases, _releases_help)

