@@ -7,7 +7,7 @@ never compared with those of retrievers that read texts alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.formats.identifiers import arxiv_month
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings, top_k
-from citerec.retrieval.fusion import TUNED, FusionWeights, recall_by_weights
+from citerec.retrieval.fusion import CUTOFFS, TUNED, FusionWeights, recall_by_weights
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import check_counts
 
@@ -101,8 +101,7 @@ class Citations(Retriever):
     With data=papers these are the reference lists of all papers. Dates are years, or months if ids are arXiv
     identifiers; the same month is not before.
 
-    weights: one per signal; or `tuned`, the best for `measure` (recall@k, or the mean of several) on
-    `queries` validation queries, sampled with `seed`.
+    weights: one per signal; or `tuned` (FusionWeights), with `seed`.
     """
 
     def __init__(
@@ -111,15 +110,13 @@ class Citations(Retriever):
         similar: int = 100,
         depth: int = 1000,
         weights: str | Mapping[str, float] = TUNED,
-        queries: int = 2000,
-        measure: str | Sequence[str] = ("recall@10", "recall@100"),
         seed: int = 0,
     ) -> None:
         """Raises InputError for an invalid value."""
         super().__init__()
         check_counts(similar=similar, depth=depth)
         self.text, self.similar, self.depth = text, similar, depth
-        self.weights = FusionWeights(weights, SIGNALS, queries, measure, seed)
+        self.weights = FusionWeights(weights, SIGNALS, seed)
         fixed = self.weights.fixed
         self._uses_graph = fixed is None or fixed["cited"] + fixed["citing"] > 0
         self.name = f"{text.name}+citation-graph" if self._uses_graph else f"{text.name}-later-last"
@@ -259,9 +256,7 @@ class Citations(Retriever):
             papers[group.queries.is_own(papers)] = -1
             ranking = Ranking(papers, np.zeros(papers.shape, np.float32))
             gains, cited = self._signals(group, papers), wanted.take(rows)
-            values[:, rows] = recall_by_weights(
-                [ranking] * len(SIGNALS), gains, cited, grid, self.weights.cutoffs
-            )
+            values[:, rows] = recall_by_weights([ranking] * len(SIGNALS), gains, cited, grid, CUTOFFS)
         return values
 
 

@@ -67,9 +67,7 @@ def measure_name(name: str) -> str:
     return "mrr" if name == "MRR" else re.sub(r"^P@", "precision@", name)
 
 
-def recall_measures(
-    measure: str | Sequence[str], option: str = "retriever.measure"
-) -> tuple[list[str], list[int]]:
+def recall_measures(measure: str | Sequence[str], option: str) -> tuple[list[str], list[int]]:
     """List one or several `recall@k` measures, and their k; InputError for others and for an empty list."""
     measures = [*map(measure_name, [measure] if isinstance(measure, str) else measure)]
     for name in measures or [""]:

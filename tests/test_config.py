@@ -125,7 +125,7 @@ def check(config: DictConfig) -> None:
         assert unknown_keys(node) == set(), node["_target_"]
 
 
-@pytest.mark.parametrize("entry", [*ENTRIES, "export"])
+@pytest.mark.parametrize("entry", ENTRIES)
 def test_the_defaults_compose(entry: str) -> None:
     config = compose_entry(entry)
     check(config)

@@ -19,7 +19,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
@@ -135,7 +134,7 @@ COUNTS = "graph.json"
 """Written last: it marks a graph as complete."""
 BATCHES = 128
 """Number of reference batches (8,192 each) that are looked up together."""
-VERSION = 1
+VERSION = 2
 """Part of the fingerprint: increment it when the file format changes."""
 
 
@@ -190,35 +189,30 @@ class CitationGraph:
 
 def open_graph(
     papers: str | Path | Sequence[str | Path],
-    citations: str | Path | None = None,
+    *,
     distractors: str | Path | Sequence[str | Path] | None = None,
     cache_dir: str | Path | None = None,
 ) -> CitationGraph:
     """Open the citation graph of paper files from the cache; build it if needed.
 
-    citations: a file of additional pairs, one `CITING<tab>CITED` per line, plain or gzipped, header optional.
     distractors: paper files that only enlarge candidate pools.
     Raises InputError with file and line for invalid input, and for duplicate papers.
     """
     files, others = _as_paths(papers or [], "data.papers"), _as_paths(distractors or [], "distractors")
     if not files:
         raise InputError("data.papers: name a file of papers, e.g. papers.jsonl.gz")
-    pairs = expand_user(citations) if citations else None
-    for path in [*files, *others, *([pairs] if pairs else [])]:
+    for path in [*files, *others]:
         if not path.is_file():
             raise InputError(f"{path}: no such file")
     graphs = cache_folder(cache_dir) / "graphs"
     with disk_errors(graphs, "the citation graph", "data.cache_dir"):
         graphs.mkdir(parents=True, exist_ok=True)
-        hashes = [
-            [content_hash(path, graphs) for path in part]
-            for part in (files, others, [pairs] if pairs else [])
-        ]
+        hashes = [[content_hash(path, graphs) for path in part] for part in (files, others)]
         key = hashlib.blake2b(json.dumps([VERSION, hashes]).encode(), digest_size=8).hexdigest()
         folder = graphs / key
         if not (folder / COUNTS).is_file():
             with atomic_folder(folder) as part:
-                _build(part, files, others, pairs)
+                _build(part, files, others)
     return CitationGraph(folder, [*files, *others])
 
 
@@ -229,7 +223,7 @@ def _as_paths(names: str | Path | Sequence[str | Path], option: str) -> list[Pat
     return [expand_user(name) for name in listed]
 
 
-def _build(folder: Path, files: Sequence[Path], distractors: Sequence[Path], citations: Path | None) -> None:
+def _build(folder: Path, files: Sequence[Path], distractors: Sequence[Path]) -> None:
     """Write the columns of a CitationGraph into an empty folder."""
     years, abstracts, references = array("i"), array("i"), array("i")
     titled, distracting = bytearray(), bytearray()
@@ -259,13 +253,7 @@ def _build(folder: Path, files: Sequence[Path], distractors: Sequence[Path], cit
     spooled = _chunks(folder / "spool.arrow")
     batches = (spooled[first : first + BATCHES] for first in range(0, len(spooled), BATCHES))
     cited = np.concatenate([np.empty(0, np.int64), *_look_up(batches, all_ids)])
-    if citations is not None:
-        more = list(_read_pairs(citations, all_ids))
-        citing, cited = (
-            np.concatenate([whole, *(pair[side] for pair in more)])
-            for side, whole in enumerate((citing, cited))
-        )
-    is_known = (citing >= 0) & (cited >= 0)
+    is_known = cited >= 0
     unknown = int(np.count_nonzero(~is_known))
     pairs = is_known & (citing != cited)
     keys = np.unique(citing[pairs] << 32 | cited[pairs])
@@ -302,27 +290,3 @@ def _check_unique(ids: pa.Array, files: Sequence[Path]) -> None:
         names = ", ".join(map(str, files))
         more = f" (and {len(repeated) - 1:,} more)" if len(repeated) > 1 else ""
         raise InputError(f"{names}: the paper {ids[int(repeated[0])].as_py()!r} appears twice{more}")
-
-
-def _read_pairs(path: Path, ids: pa.Array) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Read a table of citing and cited ids as rows; -1 for unknown ids."""
-    names = ["citing", "cited"]
-    try:
-        table = pyarrow.csv.open_csv(
-            path,
-            read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=1 << 26),
-            parse_options=pyarrow.csv.ParseOptions(delimiter="\t", quote_char=False),
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-            ),
-        )
-        for number, batch in enumerate(table):
-            if number == 0 and [column[0].as_py() for column in batch.columns] == names:
-                batch = batch.slice(1)
-            citing, cited = _look_up(([column] for column in batch.columns), ids)
-            yield citing, cited
-    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        reason = str(error).split("\n", 1)[0]
-        raise InputError(f"{path}: lines must be CITING<tab>CITED: {reason}") from None

@@ -117,7 +117,6 @@ def open_queries(
     papers: Files,
     splitting: Splitting,
     queries: str | Path | None = None,
-    citations: str | Path | None = None,
     *,
     cache_dir: str | Path | None = None,
     tokenizer: str = "default",
@@ -126,13 +125,13 @@ def open_queries(
 ) -> GraphQueries:
     """Open a citation graph and choose its query papers.
 
-    papers, citations: see open_graph. Cited papers with a later year than the query are not relevant.
+    papers: see open_graph. Cited papers with a later year than the query are not relevant.
     queries: a file with the ids of each split (read_query_lists); None splits by `splitting`. rules: see
     QueryRules. tokenizer, name: settings of the corpus, ignored here.
     Raises InputError for invalid files, and if no paper cites another.
     """
     query_rules = read_settings(QueryRules, rules)
-    graph = open_graph(papers, citations, cache_dir=cache_dir)
+    graph = open_graph(papers, cache_dir=cache_dir)
     shares = splitting if isinstance(splitting, YearShares) and queries is None else None
     has_text = graph.titled | (graph.abstract_lengths > 0)
     if shares:

@@ -67,21 +67,19 @@ def cited(graph: CitationGraph) -> dict[str, list[str]]:
 def test_the_graph_matches_the_files(write: Write, tmp_path: Path, name: str) -> None:
     path = write(PAPERS, name)
     extra = write([{"paper_id": "x", "title": "X", "abstract": "x" * 40}], "more.jsonl")
-    pairs = tmp_path / "pairs.tsv"
-    pairs.write_text("citing\tcited\nlate\tc\nd\ta\nnobody\ta\n")
     for _ in range(2):  # built, then cached
-        graph = open_graph(path, pairs, extra, tmp_path / "cache")
+        graph = open_graph(path, distractors=extra, cache_dir=tmp_path / "cache")
         assert list(graph.ids) == ["a", "b", "c", "d", "7", "late", "x"]
         assert cited(graph) == {
-            "a": [], "b": ["a"], "c": ["a", "b"], "d": ["a", "7", "late"], "7": [], "late": ["c"], "x": []
+            "a": [], "b": ["a"], "c": ["a", "b"], "d": ["a", "7", "late"], "7": [], "late": [], "x": []
         }  # fmt: skip
         assert graph.years.tolist() == [2000, 2001, 0, 2003, 1990, 2009, 0]
         assert graph.titled.tolist() == [True, True, False, True, False, True, True]
         assert graph.abstract_lengths.tolist() == [8, 0, 8, 8, 0, 9, 40]
         assert graph.is_distractor.tolist() == [False] * 6 + [True]
-        assert graph.unknown == 2  # c cites a missing paper, nobody cites a
-        assert graph.citations.tolist() == [3, 1, 1, 0, 1, 1, 0]
-        assert [found.tolist() for found in graph.cited_by] == [[1, 2, 3], [2], [5], [], [3], [3], []]
+        assert graph.unknown == 1  # c cites a missing paper
+        assert graph.citations.tolist() == [3, 1, 0, 0, 1, 1, 0]
+        assert [found.tolist() for found in graph.cited_by] == [[1, 2, 3], [2], [], [], [3], [3], []]
         assert np.flatnonzero(graph.in_field("Law")).tolist() == [1, 5]
     assert len(list((tmp_path / "cache" / "graphs").glob("*/graph.json"))) == 1
 
@@ -130,16 +128,14 @@ def test_an_invalid_record_is_named(write: Write, tmp_path: Path, line: Any, sai
 
 
 def test_inconsistent_files_are_named(write: Write, tmp_path: Path) -> None:
-    path, pairs = write(), tmp_path / "pairs.tsv"
-    pairs.write_text("a\tb\na\n")
-    for papers, citations, said in (
-        ([path, path], None, r"papers\.jsonl, .*papers\.jsonl: the paper 'a' appears twice \(and 5 more\)"),
-        (path, tmp_path / "nowhere", r"nowhere: no such file"),
-        (path, pairs, r"pairs\.tsv: lines must be CITING<tab>CITED"),
-        (write([], "empty.jsonl"), None, r"no papers"),
+    path = write()
+    for papers, said in (
+        ([path, path], r"papers\.jsonl, .*papers\.jsonl: the paper 'a' appears twice \(and 5 more\)"),
+        (tmp_path / "nowhere", r"nowhere: no such file"),
+        (write([], "empty.jsonl"), r"no papers"),
     ):
         with pytest.raises(InputError, match=said):
-            open_graph(papers, citations, cache_dir=tmp_path)
+            open_graph(papers, cache_dir=tmp_path)
     with pytest.raises(InputError, match=r"no paper has the field 'Physics'; known fields: 'Art', 'Law'"):
         open_graph(path, cache_dir=tmp_path).in_field("Physics")
     with pytest.raises(InputError, match=r"no paper cites 1 or more papers of the collection"):

@@ -294,7 +294,7 @@ class SampledBenchmark(PoolBenchmark):
         """Return a sampler of the files' citation graph."""
         settings = self.settings
         graph = open_graph(
-            settings.papers or [], settings.citations, settings.distractors, settings.cache_dir
+            settings.papers or [], distractors=settings.distractors, cache_dir=settings.cache_dir
         )
         return Sampler(graph, settings.rules, settings.seed)
 
