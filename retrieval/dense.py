@@ -16,13 +16,14 @@ from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.indexes.cpu import PaperIndex
-from citerec.retrieval.indexes.index import build_index, build_l2_index, check_index, load_index, search_l2
+from citerec.retrieval.indexes.index import build_index, check_index, load_index
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import IndexConfig
 from citerec.retrieval.vectors import VectorTable, blocks
 
-NORMALISATION = "unit"
-"""Vectors have unit length, so that their inner product is the cosine."""
+NORMALISATIONS = {"cosine": "unit", "l2": "squares"}
+"""How vectors are indexed by similarity: with unit length, so that their inner product is the cosine, or with
+half of their squared length."""
 IDS = "ids.txt"
 """Ids of the papers of an index, line by line."""
 KEPT = 1 << 14
@@ -33,7 +34,8 @@ class DenseRetriever(Retriever):
     """Finds the nearest papers by cosine, or by `similarity`. Subclasses implement the encoding."""
 
     similarity = "cosine"
-    """cosine, or l2: the negative Euclidean distance of vectors that are not normalised"""
+    """cosine, or l2: the negative Euclidean distance of vectors that are not normalised; those of papers are
+    then (v, -|v|^2 / 2), of queries (q, 1), as |q - v|^2 = |q|^2 - 2 (q.v - |v|^2 / 2)"""
     model: Any = None
     """the trained model that encodes, if it can be saved"""
 
@@ -67,7 +69,7 @@ class DenseRetriever(Retriever):
 
     def settings(self) -> dict[str, Any]:
         return {
-            "normalisation": NORMALISATION if self.similarity == "cosine" else "none",
+            "normalisation": NORMALISATIONS.get(self.similarity, "none"),
             **self.fingerprint(),
             "index": self.index_config.asdict(),
         }
@@ -84,11 +86,7 @@ class DenseRetriever(Retriever):
         self._prepare(corpus)
         check_index(self.index_config, len(self._candidates))  # before encoding, which is slow
         vectors = self.paper_vectors(corpus, self._candidates)
-        if self.similarity == "l2":
-            assert isinstance(vectors, VectorTable)
-            self._vectors: PaperIndex = build_l2_index(self.index_config, vectors)
-            return
-        self._vectors = build_index(self.index_config, vectors)
+        self._vectors: PaperIndex = build_index(self.index_config, vectors)
 
     def _prepare(self, corpus: Corpus) -> None:
         self._last, self._kept = (None, np.empty((0, 0), np.float32)), {}
@@ -118,18 +116,13 @@ class DenseRetriever(Retriever):
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         vectors = self._query_vectors(queries)
         mask = None if allowed is None else allowed[self._candidates]
-        if self.similarity == "l2":
-            ranking = search_l2(self._vectors, vectors, k, mask)
-        else:
-            ranking = self._vectors.search(vectors, k, mask)
+        ranking = self._vectors.search(vectors, k, mask)
         # A query without a known word is equally near to every paper and gets none.
         valid = (ranking.papers >= 0) & vectors.any(axis=1, keepdims=True)
         papers = np.where(valid, self._candidates[ranking.papers], -1).astype(np.int32)
-        return Ranking(papers, np.where(valid, ranking.scores, np.float32(-np.inf)))
+        return Ranking(papers, np.where(valid, self._scores(vectors, ranking.scores), np.float32(-np.inf)))
 
     def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
-        if self.similarity == "l2":
-            return super().score(queries, papers)
         queries = Queries.from_contexts(self.corpus, queries)
         positions, valid = self._positions(papers)
         valid &= ~queries.is_own(papers)
@@ -138,9 +131,16 @@ class DenseRetriever(Retriever):
             whole = part.stop - part.start == len(queries)
             vectors = self._query_vectors(queries if whole else queries[part])
             paper_vectors = self._vectors.read(positions[part].ravel()).reshape(*positions[part].shape, -1)
-            products = (paper_vectors @ vectors[:, :, None])[:, :, 0]
+            products = self._scores(vectors, (paper_vectors @ vectors[:, :, None])[:, :, 0])
             scores[part] = np.where(valid[part] & vectors.any(axis=1, keepdims=True), products, -np.inf)
         return scores
+
+    def _scores(self, vectors: Floats, products: Floats) -> Floats:
+        """Inner products of queries [Q, D] with papers [Q, K], or negative distances."""
+        if self.similarity != "l2":
+            return products
+        squares = np.square(vectors[:, :-1]).sum(axis=1, keepdims=True) - 2 * products
+        return -np.sqrt(np.maximum(squares, 0))
 
     def indexed_vectors(self, papers: NDArray[np.integer]) -> Floats:
         """The indexed vectors of papers, rows [n] -> [n, D]; zeros for papers that are not candidates."""

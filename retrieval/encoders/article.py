@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from citerec.base.errors import InputError
@@ -49,19 +50,21 @@ class ArticleRetriever(DenseRetriever):
     def encode_papers(self, rows: Rows, advance: Advance | None = None) -> Floats:
         """advance: progress callback."""
         vectors = self._encode_raw(rows, advance)
-        return to_unit_length(vectors) if self._normalised else vectors
+        if self.similarity == "l2":
+            return np.column_stack([vectors, np.square(vectors).sum(axis=1) / -2])
+        return to_unit_length(vectors) if self.similarity == "cosine" else vectors
 
     def encode_queries(self, queries: Queries | Rows) -> Floats:
-        forward, dim = as_numpy(self.encoder.encode), self.encoder.dim
-        return encode_queries(forward, self._reader, queries, dim, normalise=self._normalised)
-
-    @property
-    def _normalised(self) -> bool:
-        return self.similarity == "cosine"
+        forward, dim, unit = as_numpy(self.encoder.encode), self.encoder.dim, self.similarity == "cosine"
+        vectors = encode_queries(forward, self._reader, queries, dim, normalise=unit)
+        if self.similarity == "l2":  # queries without a word stay zeros
+            return np.column_stack([vectors, vectors.any(axis=1).astype(np.float32)])
+        return vectors
 
     def paper_vectors(self, corpus: Corpus, rows: Rows) -> VectorTable:
         model = self.encoder.paper_fingerprint()
-        vectors, encoded = load_or_encode(corpus, rows, model, self.encode_papers)
+        dtype = "float32" if self.similarity == "l2" else "float16"  # squares need the digits
+        vectors, encoded = load_or_encode(corpus, rows, model, self.encode_papers, dtype)
         self.reused = encoded < len(rows)
         return vectors
 

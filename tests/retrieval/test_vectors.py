@@ -74,18 +74,6 @@ def test_a_mapped_index_finds_what_exact_search_finds(tmp_path: Path, allowed: f
     assert np.load(tmp_path / "halves.npy").tobytes() == b"".join(array.tobytes() for array in arrays)
 
 
-def test_the_last_component_is_not_rounded(tmp_path: Path) -> None:
-    arrays, last = table([30, 20], 4), np.random.default_rng(3).standard_normal(50).astype(np.float32)
-    index = FlatIndex(VectorTable(arrays), last)
-    queries = np.random.default_rng(4).standard_normal((6, 5)).astype(np.float32)
-    whole = np.concatenate([np.concatenate(arrays).astype(np.float32), last[:, None]], axis=1)
-    expected = search_exact(queries, whole, 9)
-    index.save(tmp_path)
-    for one in (index, FlatIndex.load(tmp_path)):
-        assert one.search(queries, 9).papers.tolist() == expected.papers.tolist()
-        np.testing.assert_array_equal(np.concatenate(list(one.blocks())), whole)
-
-
 @pytest.mark.parametrize("config", [IndexConfig("half", device="cpu"), IndexConfig("ivf", lists=4)])
 def test_indexes_of_tables_match_those_of_arrays(config: IndexConfig) -> None:
     arrays = table([200, 220], 8)
