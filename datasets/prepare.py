@@ -73,8 +73,6 @@ log = logging.getLogger(__name__)
 UNFINISHED = ".part"
 DROPPED = "dropped.jsonl"
 """Name of the store's file with examples of dropped records."""
-LONG_TEXT = 50_000
-"""Length of title and abstract in characters from which a paper is reported as unusual."""
 
 Record = TypeVar("Record", PaperRecord, ContextRecord, QueryRecord)
 
@@ -129,7 +127,7 @@ class StoreBuilder:
         self, records: Iterable[PaperRecord | BadRecord], origin: Path, field: str | None = None
     ) -> None:
         """origin: for messages. field: the key of papers' fields; InputError if no paper has any."""
-        rows, long, untitled = self._paper_rows, 0, 0
+        rows, untitled = self._paper_rows, 0
 
         def add(paper: PaperRecord, _: int) -> None:
             check_paper(paper, origin)
@@ -141,8 +139,7 @@ class StoreBuilder:
             self._years.append(paper.year)
             self._fields.append(paper.fields)
             self._candidate.append(paper.candidate and 1 + bool(paper.abstract.strip()))
-            nonlocal long, untitled
-            long += len(paper.title) + len(paper.abstract) >= LONG_TEXT
+            nonlocal untitled
             untitled += not paper.title.strip()
 
         self._add_records("papers", origin, records, add)
@@ -154,10 +151,6 @@ class StoreBuilder:
         if untitled:
             counts = f"{untitled:,} of {len(rows):,}"
             log.warning("%s: %s papers have no title; only their abstract is read, if any", origin, counts)
-        if long:
-            log.warning(
-                "%s: models will truncate %d papers of %d characters or more", origin, long, LONG_TEXT
-            )
 
     def add_contexts(self, records: Iterable[ContextRecord | BadRecord], origin: Path) -> None:
         """Call after add_papers."""

@@ -119,15 +119,13 @@ def open_queries(
     queries: str | Path | None = None,
     *,
     cache_dir: str | Path | None = None,
-    tokenizer: str = "default",
-    name: str | None = None,
     **rules: Any,
 ) -> GraphQueries:
     """Open a citation graph and choose its query papers.
 
     papers: see open_graph. Cited papers with a later year than the query are not relevant.
     queries: a file with the ids of each split (read_query_lists); None splits by `splitting`. rules: see
-    QueryRules. tokenizer, name: settings of the corpus, ignored here.
+    QueryRules.
     Raises InputError for invalid files, and if no paper cites another.
     """
     query_rules = read_settings(QueryRules, rules)
