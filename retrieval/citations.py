@@ -60,8 +60,8 @@ class Citations(Retriever):
 
     The score is their weighted sum. The graph consists of the cited papers of all queries of all splits, but
     a query sees only reference lists of papers dated before it, neither its own nor those of later papers.
-    With data=papers these are the reference lists of all papers. The same year is not before; papers without a
-    year are neither before nor later.
+    With data=papers these are the reference lists of all papers. The same year is not before; papers without
+    a year are neither before nor later.
 
     weights: one per signal; or `tuned` (FusionWeights), with `seed`.
     """
