@@ -129,8 +129,8 @@ def as_saved(config: ArticleConfig, folder: Path) -> ArticleConfig:
     pooled, include_prompt = _pooling(folder / modules[1].path / "config.json")
     if pooled not in (["mean"], ["cls"]):
         raise InputError(
-            f"{folder / modules[1].path}/config.json: pooling is {', '.join(pooled) or 'none'}; supported are "
-            "mean and cls"
+            f"{folder / modules[1].path}/config.json: pooling is {', '.join(pooled) or 'none'}; supported "
+            "are mean and cls"
         )
     model = _read(folder / MODEL, _Model)
     if _read(folder / TRANSFORMER, _Limits).do_lower_case:
@@ -160,7 +160,7 @@ def read_prompts(folder: Path) -> tuple[str, str]:
 
 
 def _pooling(path: Path) -> tuple[list[str], bool]:
-    """How vectors are pooled, and whether prompts are. Newer versions write pooling_mode, older ones flags."""
+    """How vectors are pooled, and whether prompts are. New versions write pooling_mode, old ones flags."""
     pooling = _read(path, _Pooling)
     if pooling.pooling_mode is not None:
         names = pooling.pooling_mode
