@@ -85,13 +85,13 @@ def check_counts(**options: object) -> None:
 QUERY_FIELDS = ("context", "title", "abstract")
 
 
-def check_fields(fields: Sequence[str], choices: Sequence[str] = QUERY_FIELDS) -> tuple[str, ...]:
+def check_fields(fields: Sequence[str]) -> tuple[str, ...]:
     """The fields of a query as a tuple; InputError for unknown fields and for an empty list."""
     if isinstance(fields, str):
         fields = [fields]
     for name in fields or [""]:
-        if name not in choices:
-            raise InputError(f"retriever.query: {name!r} is not one of {', '.join(choices)}")
+        if name not in QUERY_FIELDS:
+            raise InputError(f"retriever.query: {name!r} is not one of {', '.join(QUERY_FIELDS)}")
     return tuple(fields)
 
 

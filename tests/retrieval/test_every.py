@@ -32,7 +32,7 @@ from citerec.tests.rerank.made import linear
 from citerec.tests.retrieval.made import assert_same, indexed, write_runs
 
 ALL = np.arange(12)
-FIELDS = ["title", "abstract", "context", "key_terms"]
+FIELDS = ["title", "abstract", "context"]
 Maker = Callable[[Corpus, Path, Path, Path], Retriever]
 
 
