@@ -31,7 +31,7 @@ class BuildSettings(ContextRules, Tolerance):
     abstracts, years) before the full texts.
 
     DIR is a new folder. The command writes papers.json.gz, contexts.json.gz, train.json, val.json, test.json
-    and report.md, which counts what was dropped and why. See docs/research/build.md for layouts and rules.
+    and report.json, which counts what was dropped and why. See docs/research/build.md for layouts and rules.
     """
 
     source: tuple[str, ...]
