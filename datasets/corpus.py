@@ -102,8 +102,6 @@ class Corpus:
         self.name: str = name or manifest["name"]
         self.fingerprint: str = manifest["fingerprint"]
         self.settings: dict[str, Any] = manifest["settings"]
-        self.dropped: dict[str, dict[str, Any]] = manifest.get("dropped", {})
-        """Dropped records of each part (e.g. `papers`): {file, records, kinds: {kind: count}}."""
         papers = self._texts("papers")
         self.paper_ids, self.titles = papers["id"], papers["title"]
         self.abstracts: Sequence[str] = papers["abstract"]

@@ -27,7 +27,6 @@ from citerec.base.progress import read_progress
 from citerec.datasets.files.source_files import Fields, Record, convert_record, parse_names
 from citerec.datasets.records import (
     TARGET_MARKER,
-    BadRecord,
     ContextRecord,
     PaperRecord,
     QueryRecord,
@@ -94,25 +93,16 @@ def beir_source(name: str, files: dict[str, Path], field: str | None, identity: 
     )
 
 
-def _read_papers(path: Path, queries: Path, field: str | None) -> Iterator[PaperRecord | BadRecord]:
+def _read_papers(path: Path, queries: Path, field: str | None) -> Iterator[PaperRecord]:
     yield from _read_lines(path, "papers", partial(_parse_paper, path, field))
-    for paper in _read_lines(queries, "citing papers", partial(_parse_citing_paper, queries)):
-        if isinstance(paper, PaperRecord):  # bad queries are reported when the contexts are read
-            yield paper
+    yield from _read_lines(queries, "citing papers", partial(_parse_citing_paper, queries))
 
 
-def _read_lines(
-    path: Path, what: str, parse: Callable[[str, Fields], Record | None]
-) -> Iterator[Record | BadRecord]:
+def _read_lines(path: Path, what: str, parse: Callable[[str, Fields], Record | None]) -> Iterator[Record]:
     with read_progress(path, what) as on_bytes:
         for number, (_, record) in enumerate(read_objects(path, on_bytes)):
-            try:
-                parsed = parse(_parse_id(path, number, record), record)
-            except BadRecord as bad:
-                yield bad
-            else:
-                if parsed is not None:
-                    yield parsed
+            if (parsed := parse(_parse_id(path, number, record), record)) is not None:
+                yield parsed
 
 
 class _Identified(msgspec.Struct, rename={"id": "_id"}):

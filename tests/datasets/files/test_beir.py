@@ -134,14 +134,6 @@ def test_invalid_files_are_a_one_line_error(tmp_path: Path, files: dict[str, Any
     assert "\n" not in str(raised.value)
 
 
-def test_bad_records_can_be_skipped(tmp_path: Path) -> None:
-    more = [*DOCUMENTS, {"_id": "d4", "title": "", "text": ""}]
-    folder = beir(tmp_path / "beir", [*QRELS, "q3\td4\t1"], corpus=more)
-    corpus = open_corpus(folder, cache_dir=tmp_path, on_error="skip", max_bad_share=0.5)
-    assert "d4" not in corpus.paper_ids and len(corpus.split("test")) == 2
-    assert corpus.dropped["split test"]["kinds"] == {"names a dropped record": 1}
-
-
 def test_missing_files_are_named(tmp_path: Path) -> None:
     folder = beir(tmp_path / "beir")
     with pytest.raises(InputError, match=r"qrels: none of train\.tsv, dev\.tsv \(or \.gz\)"):
