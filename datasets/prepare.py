@@ -93,7 +93,7 @@ class StoreBuilder:
         self._paper_rows: dict[str, int] = {}
         self._context_rows: dict[str, int] = {}
         self._years, self._citing = array("i"), array("i")
-        self._candidate = bytearray()  # 0: never, 1: only if all papers are candidates, 2: has an abstract
+        self._with_abstract = bytearray()
         # Per split, in insertion order: rows of contexts, rows of cited papers, number of cited papers.
         self._splits: dict[str, tuple[array[int], array[int], array[int]]] = {}
         self._split_of_context: list[str | None] = []
@@ -123,7 +123,7 @@ class StoreBuilder:
             self._abstracts.append(paper.abstract)
             self._years.append(paper.year)
             self._fields.append(paper.fields)
-            self._candidate.append(paper.candidate and 1 + bool(paper.abstract.strip()))
+            self._with_abstract.append(bool(paper.abstract.strip()))
             untitled += not paper.title.strip()
         self._split_of_paper = [None] * len(rows)
         if not rows:
@@ -200,7 +200,7 @@ class StoreBuilder:
         """Write final word ids, candidates and splits. Raises InputError if no paper is a candidate."""
         for writer in self._writers:
             writer.close()
-        is_candidate = np.frombuffer(self._candidate, np.uint8) >= (1 if candidates == "all" else 2)
+        is_candidate = np.frombuffer(self._with_abstract, np.bool_) | (candidates == "all")
         if candidates != "all" and not is_candidate.any():
             raise InputError("no paper has an abstract, so none is a candidate; set data.candidates=all")
         citing = np.frombuffer(self._citing, np.int32)

@@ -42,17 +42,13 @@ IN_TEXTS = "texts"
 
 
 class PaperRecord(NamedTuple):
-    """A paper with a title or an abstract; year 0 if unknown.
-
-    candidate: False for a paper that only cites: it is never recommended and may have neither text.
-    """
+    """A paper with a title or an abstract; year 0 if unknown."""
 
     id: str
     title: str
     abstract: str
     year: int = 0
     fields: tuple[str, ...] = ()
-    candidate: bool = True
 
 
 class ContextRecord(NamedTuple):
@@ -185,7 +181,7 @@ def check_split_names(splits: object) -> None:
 def check_paper(paper: PaperRecord, path: Path) -> None:
     """Raise BadRecord if a paper cannot be used."""
     _check_id(paper.id, path)
-    if paper.candidate and not paper.title.strip() and not paper.abstract.strip():
+    if not paper.title.strip() and not paper.abstract.strip():
         raise BadRecord(path, paper.id, "title and abstract are both empty; a paper needs one of them")
 
 
