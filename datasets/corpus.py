@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged, load_array, load_ragged, table_batches
+from citerec.datasets.records import default_citing_id
 from citerec.datasets.word_statistics import WordStatistics
 
 STORE_VERSION = 3
@@ -179,6 +180,21 @@ class Corpus:
     def has_paper(self, paper_id: str) -> bool:
         """True if the corpus has a paper with that id."""
         return paper_id in self._paper_rows
+
+    def own_papers(self, contexts: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return the papers that are not found for contexts [Q]: rows of their citing papers.
+
+        Instead of an implicit one it is the paper with the context's id, if there is one, as in BEIR.
+        """
+        citing, last = self.citing[contexts], len(self.paper_ids) - 1
+        if last < 0 or not self.paper_ids[last].startswith(default_citing_id("")):  # these are last
+            return citing
+        own = np.array(citing)
+        for place, row in enumerate(contexts.tolist()):
+            id, paper = self.context_ids[row], int(citing[place])
+            if paper >= 0 and self.paper_ids[paper] == default_citing_id(id) and self.has_paper(id):
+                own[place] = self.paper_row(id)
+        return own
 
     def in_fields(self, fields: Sequence[str]) -> NDArray[np.bool_]:
         """Return a mask [P] of the papers in any of the fields; InputError for a field that no paper has."""

@@ -73,15 +73,16 @@ class StoreBuilder:
 
     Call add_papers, add_contexts, add_split for each split, finish.
 
-    Raises InputError for the first bad record.
+    terms: of the source. Raises InputError for the first bad record.
     """
 
     def __init__(
         self,
         folder: Path,
         tokenizer: str,
+        terms: Mapping[str, str] | None = None,
     ) -> None:
-        self._folder = folder
+        self._folder, self._terms = folder, terms or {}
         self._words = WordTable(TOKENIZERS[tokenizer])
         self._fields = NameWriter(folder, "fields")
         self._papers = TextWriter(folder / "papers.arrow", ("id", "title", "abstract"))
@@ -93,7 +94,7 @@ class StoreBuilder:
         self._paper_rows: dict[str, int] = {}
         self._context_rows: dict[str, int] = {}
         self._years, self._citing = array("i"), array("i")
-        self._with_abstract = bytearray()
+        self._candidate = bytearray()  # 0: never, 1: only if all papers are candidates, 2: has an abstract
         # Per split, in insertion order: rows of contexts, rows of cited papers, number of cited papers.
         self._splits: dict[str, tuple[array[int], array[int], array[int]]] = {}
         self._split_of_context: list[str | None] = []
@@ -123,7 +124,7 @@ class StoreBuilder:
             self._abstracts.append(paper.abstract)
             self._years.append(paper.year)
             self._fields.append(paper.fields)
-            self._with_abstract.append(bool(paper.abstract.strip()))
+            self._candidate.append(paper.candidate and 1 + bool(paper.abstract.strip()))
             untitled += not paper.title.strip()
         self._split_of_paper = [None] * len(rows)
         if not rows:
@@ -158,10 +159,11 @@ class StoreBuilder:
         contexts, positives, lengths = self._splits[name] = array("q"), array("i"), array("i")
         for number, query in enumerate(records):
             check_query(query, origin, number)
+            record = query.context_id if self._terms else number
             row = self._context_rows.get(query.context_id)
             if row is None:
-                raise self._unknown("context", query.context_id, origin, number, "context_id")
-            papers = [self._paper_row(paper, origin, number, "positive_ids") for paper in query.positive_ids]
+                raise self._unknown("context", query.context_id, origin, record, "context_id")
+            papers = [self._paper_row(paper, origin, record, "positive_ids") for paper in query.positive_ids]
             if earlier := self._split_of_context[row]:
                 which = "this split" if earlier == name else f"split {earlier!r}"
                 reason = f"context {quoted(query.context_id)} is already in {which}"
@@ -190,7 +192,8 @@ class StoreBuilder:
         return row
 
     def _unknown(self, what: str, id: str, origin: Path, record: str | int, field: str) -> BadRecord:
-        return BadRecord(origin, record, f"no {what} {quoted(id)} in the {what}s file", field)
+        term, file = self._terms.get(what, what), self._terms.get(f"{what}s", f"the {what}s file")
+        return BadRecord(origin, record, f"no {term} {quoted(id)} in {file}", self._terms.get(field, field))
 
     @cached_property
     def _paper_ids(self) -> list[str]:
@@ -200,7 +203,7 @@ class StoreBuilder:
         """Write final word ids, candidates and splits. Raises InputError if no paper is a candidate."""
         for writer in self._writers:
             writer.close()
-        is_candidate = np.frombuffer(self._with_abstract, np.bool_) | (candidates == "all")
+        is_candidate = np.frombuffer(self._candidate, np.uint8) >= (1 if candidates == "all" else 2)
         if candidates != "all" and not is_candidate.any():
             raise InputError("no paper has an abstract, so none is a candidate; set data.candidates=all")
         citing = np.frombuffer(self._citing, np.int32)
@@ -265,7 +268,7 @@ def open_corpus(
     """Open a folder of source files (datasets.files.source_files); prepare its store on first use.
 
     dir: folder with papers.json (unless `papers` is a file elsewhere), contexts.json and splits, plain or
-    .gz.
+    .gz; or a folder in BEIR's layout (datasets.files.beir).
     splits: split files to read; all but one may be missing.
     name: name of the corpus in logs and tables, by default the folder's name.
     field: the key of papers.json that holds a paper's field or list of fields; None: papers have no fields.
@@ -316,10 +319,15 @@ def _check_field(field: str | None) -> None:
 def _folder_source(
     folder: Path, papers: Path | None, splits: Sequence[str], name: str | None, field: str | None, cache: Path
 ) -> Source:
-    files = find_files(folder, papers, splits)
+    from citerec.datasets.files.beir import beir_source, is_beir
+    from citerec.datasets.files.beir import find_files as find_beir_files
+
+    in_beir = papers is None and is_beir(folder)
+    files = find_beir_files(folder, splits) if in_beir else find_files(folder, papers, splits)
     with store_folder(cache) as stores:
         identity = {part: content_hash(path, stores) for part, path in files.items()}
-    return file_source(name or folder.resolve().name, files, field, identity)
+    make_source = beir_source if in_beir else file_source
+    return make_source(name or folder.resolve().name, files, field, identity)
 
 
 def open_records(source: Source, cache_dir: str | Path | None = None, **settings: Any) -> Corpus:
@@ -375,7 +383,7 @@ def prepare_store(source: Source, folder: Path, settings: dict[str, Any]) -> Non
     manifest: dict[str, Any] = {"name": source.name, "settings": settings}
     with new_store(folder, manifest) as building:
         stamps = [file_stamp(path) for path in source.files.values()]
-        with StoreBuilder(building, settings["tokenizer"]) as builder:
+        with StoreBuilder(building, settings["tokenizer"], source.terms) as builder:
             builder.add_papers(source.papers(), source.origin("papers"), source.field)
             builder.add_contexts(source.contexts(), source.origin("contexts"))
             for split, queries in source.splits.items():

@@ -42,13 +42,17 @@ IN_TEXTS = "texts"
 
 
 class PaperRecord(NamedTuple):
-    """A paper with a title or an abstract; year 0 if unknown."""
+    """A paper with a title or an abstract; year 0 if unknown.
+
+    candidate: False for a paper that only cites: it is never recommended and may have neither text.
+    """
 
     id: str
     title: str
     abstract: str
     year: int = 0
     fields: tuple[str, ...] = ()
+    candidate: bool = True
 
 
 class ContextRecord(NamedTuple):
@@ -107,12 +111,19 @@ class Source:
     splits: Mapping[str, Callable[[], Iterable[QueryRecord]]]
     files: Mapping[str, Path] = field(default_factory=dict)
     """The source files by part (`papers`, `contexts`, `split NAME`), if the records come from files."""
+    terms: Mapping[str, str] = field(default_factory=dict)
+    """What the files call papers, contexts, their fields and themselves, for messages."""
     field: str | None = None
     """The key of the papers file that holds papers' fields, if any."""
 
     def origin(self, part: str) -> Path:
         """Return the origin of a part's records, for messages."""
         return self.files.get(part) or Path(self.name) / part
+
+
+def default_citing_id(query: str) -> str:
+    """The id of the implicit citing paper of a query that names none."""
+    return f"query/{query}"
 
 
 def join_sources(sources: Mapping[str, Source], name: str) -> Source:
@@ -181,7 +192,7 @@ def check_split_names(splits: object) -> None:
 def check_paper(paper: PaperRecord, path: Path) -> None:
     """Raise BadRecord if a paper cannot be used."""
     _check_id(paper.id, path)
-    if not paper.title.strip() and not paper.abstract.strip():
+    if paper.candidate and not paper.title.strip() and not paper.abstract.strip():
         raise BadRecord(path, paper.id, "title and abstract are both empty; a paper needs one of them")
 
 

@@ -64,8 +64,8 @@ class Queries:
     fields: `context`, and `title` and `abstract` of the citing paper; SURROUNDINGS, which are the context
     itself if no more is known. Word ids are rows of `corpus.words`, followed by those of `new_words`.
     contexts: int64 [Q], rows of the corpus's contexts, -1 for `Query` values. citing: int32 [Q], rows of the
-    citing papers, which are never found, negative if not in the corpus. years: int32 [Q] of the citing
-    papers, 0 if unknown.
+    citing papers, which are never found, negative if not in the corpus (of a collection in BEIR's layout also
+    the document with the query's id). years: int32 [Q] of the citing papers, 0 if unknown.
     elsewhere: what the citing papers are known to cite elsewhere.
     positives: [Q], rows of the papers to retrieve; None unless these are the queries of a split.
     """
@@ -102,7 +102,7 @@ class Queries:
         years = np.where(citing < 0, np.int32(0), corpus.years[citing.clip(min=0)])
         elsewhere = elsewhere or CitedElsewhere.papers(Ragged.from_rows([[]] * len(rows)))
         positives = None if split is None else split.positives
-        return cls(corpus, fields, rows, corpus.citing[rows], years, elsewhere, positives=positives)
+        return cls(corpus, fields, rows, corpus.own_papers(rows), years, elsewhere, positives=positives)
 
     @classmethod
     def from_list(cls, corpus: Corpus, queries: Sequence[Query]) -> Queries:

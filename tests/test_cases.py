@@ -262,6 +262,27 @@ def test_a_question_with_a_sign_of_equality(cases: Path, command: Run) -> None:
     assert code == 0 and "nearest neighbours" in out
 
 
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [
+        ("beir", "0.7500"),
+        ("beir-noheader", "0.7500"),
+        (
+            "beir-missingdoc",
+            "qrels/test.tsv, record 'q1', field 'corpus-id': no document 'd99' in corpus.jsonl",
+        ),
+        (
+            "beir-missingquery",
+            "qrels/test.tsv, record 'q99', field 'query-id': no query 'q99' in queries.jsonl",
+        ),
+    ],
+)
+def test_beir(folder: str, said: str, script: Callable[..., Done], cases: Path, tmp_path: Path) -> None:
+    options = ["benchmark=prefetch", "retriever=bm25", "data=custom", "split=test", "data.candidates=all"]
+    done = script("evaluate.py", *options, f"data.dir={cases / folder}", f"output_dir={tmp_path}/out")
+    assert said in done.out + done.err and done.code == (0 if said == "0.7500" else 2)
+
+
 @pytest.mark.parametrize(("folder", "papers"), [("jats", 3), ("tei", 4), ("tei-journal", 0)])
 def test_full_texts(
     folder: str, papers: int, script: Callable[..., Done], cases: Path, tmp_path: Path

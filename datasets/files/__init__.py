@@ -1,1 +1,1 @@
-"""File formats of data sets, read and written: source files, JSON lines."""
+"""File formats of data sets, read and written: source files, BEIR, JSON lines."""

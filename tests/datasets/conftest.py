@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 
@@ -41,6 +42,33 @@ def write_corpus(folder: Path, papers: Mapping[str, Mapping[str, Any]], contexts
         ]
         (folder / f"{split}.json").write_text(json.dumps(queries))
     return folder
+
+
+def content(corpus: Corpus) -> dict[str, Any]:
+    """Return a corpus's content without its name; tokens as words, contexts and splits in any order."""
+
+    def words(tokens: Ragged) -> list[list[str]]:
+        return [[corpus.words[word] for word in row] for row in tokens]
+
+    ids, counts = list(corpus.paper_ids), zip(corpus.words, corpus.word_counts.tolist(), strict=True)
+    papers = (ids, corpus.titles, corpus.abstracts, words(corpus.title_tokens), words(corpus.abstract_tokens))
+    marks = (corpus.years.tolist(), corpus.is_candidate.tolist(), corpus.seen.tolist())
+    fields = [sorted(corpus.field_names[code] for code in row) for row in corpus.fields]
+    citing = [ids[row] for row in corpus.citing]
+    contexts = (corpus.context_texts, citing, words(corpus.context_tokens))
+    splits = {
+        name: {
+            corpus.context_ids[row]: [ids[paper] for paper in cited]
+            for row, cited in zip(split.contexts, split.positives, strict=True)
+        }
+        for name, split in corpus.splits.items()
+    }
+    return {
+        "papers": list(zip(*papers, *marks, fields, strict=True)),
+        "contexts": dict(zip(corpus.context_ids, zip(*contexts, strict=True), strict=True)),
+        "splits": {name: queries for name, queries in splits.items() if queries},
+        "counts": {word: count for word, count in counts if count},
+    }
 
 
 def write_lines(path: Path, records: Sequence[Any]) -> Path:

@@ -92,7 +92,7 @@ def test_long_texts_are_truncated_and_words_near_the_marker_added(texts: list[li
     corpus: Any = SimpleNamespace(
         **dict.fromkeys(("title_tokens", "abstract_tokens", "context_tokens"), column),
         **dict.fromkeys(("titles", "abstracts", "context_texts"), [""] * len(texts)),
-        **{"words": words, "citing": rows.astype(np.int32), "years": rows},
+        **{"words": words, "citing": rows.astype(np.int32), "years": rows, "own_papers": lambda rows: rows},
     )
     vocabulary = Vocabulary(words[1:])
     documents = DocumentReader(corpus, vocabulary, most, near=(1, 3)).queries(rows)
