@@ -1,8 +1,10 @@
-"""BM25's formulas and its index of postings."""
+"""BM25's formulas and its index of postings, and rank_bm25 as a slow reference for both."""
 
 from __future__ import annotations
 
 import math
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from citerec.datasets.columns import offsets_of, save_arrays
+from citerec.datasets.columns import Ragged, load_ragged, offsets_of, save_arrays, save_ragged
 from citerec.retrieval.arrays import Counts, Floats, load_arrays
 
 METHODS = ("lucene", "okapi")
@@ -156,3 +158,52 @@ def _rounded(contributions: Floats, dtype: np.dtype[Any]) -> Floats | NDArray[np
     if dtype == np.float32:
         return contributions
     return np.rint(contributions / UNIT).clip(max=np.iinfo(np.uint16).max).astype(np.uint16)
+
+
+class RankBM25:
+    """rank_bm25's BM25Okapi, which scores every paper in Python: slow, a reference for the formulas.
+
+    IDFs are those of the other back end; rank_bm25's own have a floor for terms in more than half of all
+    texts.
+    """
+
+    def __init__(self, documents: Ragged, formula: Formula) -> None:
+        """documents: rows of terms."""
+        self._documents = documents
+        import rank_bm25  # of the extra `train`
+
+        self._index = rank_bm25.BM25Okapi((row.tolist() for row in documents), k1=formula.k1, b=formula.b)
+        scale = 1.0 if formula.method == "okapi" else 1 / (formula.k1 + 1)  # it multiplies by k1 + 1
+        frequency = Counter(term for counts in self._index.doc_freqs for term in counts)
+        total = len(documents)
+        self._index.idf = {term: scale * _idf(n, total) for term, n in frequency.items()}
+
+    @classmethod
+    def from_counts(cls, counts: list[Counts], formula: Formula) -> RankBM25:
+        """Build from batches of term counts [texts, T]."""
+        matrix = Counts.concat(counts)
+        repeats = matrix.data.astype(np.int64)
+        return cls(Ragged(np.repeat(matrix.indices, repeats), offsets_of(repeats)[matrix.indptr]), formula)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the frequency tables, without the integers that they share."""
+        return sum(map(sys.getsizeof, self._index.doc_freqs))
+
+    def scores(
+        self, terms: NDArray[np.int32], weights: Floats, texts: NDArray[np.integer] | None = None
+    ) -> Floats:
+        """Return scores as `Postings.scores` does."""
+        query = np.repeat(terms, weights.astype(np.int64)).tolist()
+        with np.errstate(invalid="ignore"):  # rank_bm25 computes 0 / 0 for an empty text if b = 1
+            scores = np.nan_to_num(self._index.get_scores(query), nan=0.0).astype(np.float32)
+        return scores if texts is None else scores[texts]
+
+    def save(self, folder: Path) -> None:
+        """Write the documents, to rebuild the index from: rank_bm25 has no file format."""
+        save_ragged(folder, "documents", self._documents)
+
+    @classmethod
+    def load(cls, folder: Path, formula: Formula) -> RankBM25:
+        """Rebuild the index from the documents written by `save`."""
+        return cls(load_ragged(folder, "documents"), formula)

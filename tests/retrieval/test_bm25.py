@@ -1,4 +1,4 @@
-"""BM25 against its formula written out, against bm25s, and as a retriever."""
+"""BM25 against its formula written out, against bm25s and rank_bm25, and as a retriever."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.arrays import Counts
 from citerec.retrieval.lexical import postings
 from citerec.retrieval.lexical.bm25 import BM25, citing_contexts, top_scores
-from citerec.retrieval.lexical.postings import METHODS, Formula, Postings
+from citerec.retrieval.lexical.postings import METHODS, Formula, Postings, RankBM25
 from citerec.tests.retrieval.made import counts_of
 
 CONTEXTS = np.arange(12)
@@ -90,6 +90,9 @@ def test_scores_are_those_of_bm25s(
             patch.setattr(postings, "ADDS_PER_LOOKUP", adds)
             np.testing.assert_array_equal(ours.scores(terms, weights, texts), scores[texts])
     assert scores.dtype == np.float32 and (scores[counts[:, terms].sum(axis=1) == 0] == 0).all()
+    if k1 > 0:
+        scores = RankBM25.from_counts(in_parts(counts), Formula(method, k1, b)).scores(terms, weights)
+        np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=2e-6)
 
 
 def test_loaded_postings_are_mapped(tmp_path: Path) -> None:
@@ -164,6 +167,17 @@ def test_scores_are_those_of_the_formula(
         np.testing.assert_allclose(ranking.scores[row][found], expected, rtol=1e-5)
         own = [scores[r] for r in ranking.papers[row][found]]
         np.testing.assert_allclose(ranking.scores[row][found], own, rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_back_ends_rank_alike(tiny_corpus: Corpus, method: str) -> None:
+    options = {"method": method, "contexts": 2, "query": ("context", "title", "context")}
+    retrievers = [indexed(tiny_corpus, backend=backend, **options) for backend in ("numpy", "rank_bm25")]
+    assert all(retriever.index_bytes > 0 for retriever in retrievers)
+    first, *others = (retriever.search(CONTEXTS, 11) for retriever in retrievers)
+    for other in others:
+        np.testing.assert_array_equal(first.papers, other.papers)
+        np.testing.assert_allclose(first.scores, other.scores, rtol=1e-5)
 
 
 def test_markers_are_not_query_words(tiny_source: Path, tmp_path: Path) -> None:
