@@ -1,6 +1,6 @@
 """Commands with options `key=value`, parsed and explained from the fields of a settings class.
 
-    main = command("data cloze", ClozeSettings, write_cloze_corpus)
+    main = command("data build", BuildSettings, build)
 
 A str field takes its value verbatim. Lists are `[a,b]`, with double quotes around items that contain a comma,
 or a single plain value. An argument may omit its key if the settings name a `positional` field; several may

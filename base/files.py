@@ -1,4 +1,4 @@
-"""Files: atomic writes, locks, hashes, plain or gzipped reading, copies of files at URLs."""
+"""Files: atomic writes, locks, hashes, plain or gzipped reading."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ import stat
 import sys
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
 
 from platformdirs import user_cache_path
 
-from citerec.base.errors import InputError, StorageError, error_text, is_full
-from citerec.base.progress import copy_progress
+from citerec.base.errors import InputError, StorageError, is_full
 
 log = logging.getLogger(__name__)
 
@@ -341,71 +340,3 @@ def is_url(place: object) -> bool:
     (True, False)
     """
     return isinstance(place, str) and SCHEME.match(place) is not None
-
-
-def fetch_file(url: str, cache: Path) -> Path:
-    """Copy the file at a URL to `cache`. Otherwise like `fetch_folder`."""
-    folder, _, name = url.rpartition("/")
-    return _fetch(folder, [[name]], cache) / name
-
-
-def fetch_folder(url: str, stems: Sequence[str], cache: Path) -> Path:
-    """Copy STEM.json, or else STEM.json.gz, of each stem that the URL has to a folder in `cache`; return it.
-
-    Copies are reused until the files at the URL change. Raises InputError if none exists or one cannot be
-    read.
-    """
-    return _fetch(url, [[f"{stem}.json", f"{stem}.json.gz"] for stem in stems], cache)
-
-
-def _fetch(url: str, wanted: list[list[str]], cache: Path) -> Path:
-    """wanted: alternative names of each file; the first one that exists is copied."""
-    from fsspec.core import url_to_fs
-    from fsspec.implementations.local import LocalFileSystem
-
-    try:
-        system, root = url_to_fs(url)
-        if isinstance(system, LocalFileSystem):
-            return Path(root)
-        existing: dict[str, str] = {}
-        for names in wanted:
-            sources = {name: f"{root.rstrip('/')}/{name}" for name in names}
-            existing |= dict([item for item in sources.items() if _is_file(system, item[1])][:1])
-        if not existing:
-            listed = ", ".join(names[0] for names in wanted)
-            raise InputError(f"{url}: none of the files exists: {listed}")
-        key = hashlib.blake2b(url.encode(), digest_size=8)
-        for name, source in sorted(existing.items()):
-            key.update(f"{name} {system.ukey(source)}".encode())
-        folder = cache / "remote" / key.hexdigest()
-        for name, source in existing.items():
-            _copy(system, source, folder / name, f"{url}/{name}")
-    except InputError:
-        raise
-    except ImportError as error:  # the package for this scheme is missing
-        raise InputError(f"{url}: {error}") from None
-    except Exception as error:  # each file system raises its own exceptions
-        if isinstance(error, OSError) and error.filename and str(cache) in str(error.filename):
-            raise
-        raise InputError(f"{url}: cannot be read: {error_text(error)}") from None
-    return folder
-
-
-def _is_file(system: Any, source: str) -> bool:
-    try:
-        return bool(system.info(source)["type"] == "file")  # unlike isfile, which hides errors
-    except FileNotFoundError:
-        return False
-
-
-def _copy(system: Any, source: str, path: Path, url: str) -> None:
-    size = system.size(source)
-    if path.is_file() and path.stat().st_size == size:
-        return
-    with atomic_write(path) as unfinished, unfinished.open("wb") as target, copy_progress(url) as update:
-        with system.open(source, "rb") as file:
-            while chunk := file.read(CHUNK):
-                target.write(chunk)
-                update(target.tell(), size)
-        if size is not None and target.tell() != size:
-            raise InputError(f"{url}: {target.tell():,} of {size:,} bytes received; run again")

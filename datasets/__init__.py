@@ -3,9 +3,8 @@
 records     papers, contexts and queries            prepare           writes them to a store, once
 corpus      the store, mapped into memory           columns           its columns of texts and numbers
 tokenize    splits texts into words                 word_statistics   counts of words in a collection
-generate    the demo corpus                         cloze             passages whose own title is to be found
-splitting   papers to splits, without leaks         near_duplicates   texts that are nearly the same
+generate    the demo corpus                         splitting         papers to splits, without leaks
 files/      files of records: our JSON, BEIR        published/        addresses, checksums and downloads
 building/   corpora from full texts and contexts    some_papers       a corpus of some papers of another
-citations/  citation graphs, as corpora             inspect/          reports on a corpus
+citations/  citation graphs, as corpora             inspect           reports on a corpus
 """

@@ -90,15 +90,9 @@ class Corpus:
     A Corpus pickles as its path, so that worker processes map the same files.
     """
 
-    def __init__(
-        self, path: str | Path, name: str | None = None, papers_file: str | Path | None = None
-    ) -> None:
-        """papers_file: the source of the papers, for data that the store does not keep, such as authors.
-
-        Raises InputError if the folder is not a complete store of this version.
-        """
+    def __init__(self, path: str | Path, name: str | None = None) -> None:
+        """Raises InputError if the folder is not a complete store of this version."""
         self.path = Path(path)
-        self.papers_file = Path(papers_file) if papers_file else None
         manifest = read_manifest(self.path)
         if manifest is None:
             raise InputError(
@@ -108,8 +102,6 @@ class Corpus:
         self.name: str = name or manifest["name"]
         self.fingerprint: str = manifest["fingerprint"]
         self.settings: dict[str, Any] = manifest["settings"]
-        self.dropped: dict[str, dict[str, Any]] = manifest.get("dropped", {})
-        """Dropped records of each part (e.g. `papers`): {file, records, kinds: {kind: count}}."""
         papers = self._texts("papers")
         self.paper_ids, self.titles = papers["id"], papers["title"]
         self.abstracts: Sequence[str] = papers["abstract"]
@@ -153,8 +145,8 @@ class Corpus:
     def __repr__(self) -> str:
         return f"Corpus({self.name!r}, {len(self.paper_ids)} papers, {len(self.context_ids)} contexts)"
 
-    def __reduce__(self) -> tuple[type[Corpus], tuple[Path, str, Path | None]]:
-        return Corpus, (self.path, self.name, self.papers_file)
+    def __reduce__(self) -> tuple[type[Corpus], tuple[Path, str]]:
+        return Corpus, (self.path, self.name)
 
     def __copy__(self) -> Self:
         """Return a corpus whose attributes can be replaced; copy.copy would open the store again."""

@@ -8,8 +8,8 @@ synonyms, which all papers of a topic share, finds more.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from citerec.base.files import atomic_folder, cache_folder, disk_errors, file_lo
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER
+from citerec.formats.json_lines import json_writer
 
 SHIFT, HEAD = 0.7, 0.95
 CORE, TAIL = 2500, 1.9
@@ -255,25 +256,18 @@ def generate_corpus(papers: int, contexts: int, output: str | Path, seed: int = 
     """
     generator, folder = Generator(papers, contexts, seed), new_folder(output)
     with disk_errors(folder, "the generated corpus", "output"), atomic_folder(folder) as unfinished:
-        records = list(generator.contexts())
-        _write_json(unfinished / "papers.json", "{}", _members(generator.papers()))
-        by_id = ((record["context_id"], record) for _, record in records)
-        _write_json(unfinished / "contexts.json", "{}", _members(by_id))
-        for split in SPLITS:
-            queries = (
-                {"context_id": record["context_id"], "positive_ids": [record["refid"]]}
-                for name, record in records
-                if name == split
-            )
-            _write_json(unfinished / f"{split}.json", "[]", map(json.dumps, queries))
-
-
-def _members(records: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[str]:
-    return (f"{json.dumps(key)}: {json.dumps(record)}" for key, record in records)
-
-
-def _write_json(path: Path, brackets: str, records: Iterable[str]) -> None:
-    path.write_text(f"{brackets[0]}\n" + ",\n".join(records) + f"\n{brackets[1]}\n", "utf-8")
+        with json_writer(unfinished / "papers.json", keys=True) as add:
+            for id, paper in generator.papers():
+                add(paper, id)
+        with ExitStack() as stack:
+            add = stack.enter_context(json_writer(unfinished / "contexts.json", keys=True))
+            queries = {
+                split: stack.enter_context(json_writer(unfinished / f"{split}.json", keys=False))
+                for split in SPLITS
+            }
+            for split, context in generator.contexts():
+                add(context, context["context_id"])
+                queries[split]({"context_id": context["context_id"], "positive_ids": [context["refid"]]})
 
 
 def open_demo(

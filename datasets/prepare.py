@@ -14,13 +14,13 @@ import os
 import shutil
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,14 +30,11 @@ from citerec.base.files import (
     content_hash,
     disk_errors,
     expand_user,
-    fetch_file,
-    fetch_folder,
     file_lock,
     file_stamp,
-    is_url,
     remove_abandoned,
 )
-from citerec.base.settings import setting
+from citerec.base.settings import Settings, setting
 from citerec.datasets.columns import (
     NameWriter,
     Ragged,
@@ -55,33 +52,20 @@ from citerec.datasets.records import (
     TRAIN,
     BadRecord,
     ContextRecord,
-    DroppedRecords,
     PaperRecord,
     QueryRecord,
     Source,
-    Tolerance,
     check_context,
     check_paper,
     check_query,
-    check_split_names,
-    dropped_summary,
-    dropped_table,
     join_sources,
-    refuse_too_many,
     split_group,
 )
 from citerec.datasets.tokenize import TOKENIZERS, WordTable
-from citerec.formats.json_lines import Kind
 
 log = logging.getLogger(__name__)
 
 UNFINISHED = ".part"
-DROPPED = "dropped.jsonl"
-"""Name of the store's file with examples of dropped records."""
-LONG_TEXT = 50_000
-"""Length of title and abstract in characters from which a paper is reported as unusual."""
-
-Record = TypeVar("Record", PaperRecord, ContextRecord, QueryRecord)
 
 
 class StoreBuilder:
@@ -89,19 +73,16 @@ class StoreBuilder:
 
     Call add_papers, add_contexts, add_split for each split, finish.
 
-    max_bad_share: largest share of a part's records to drop; None if the first bad one is an error. terms: of
-    the source. `dropped` has the bad records of each part: `papers`, `contexts`, `split NAME`.
+    terms: of the source. Raises InputError for the first bad record.
     """
 
     def __init__(
         self,
         folder: Path,
         tokenizer: str,
-        max_bad_share: float | None = None,
         terms: Mapping[str, str] | None = None,
     ) -> None:
-        self._folder, self._max_bad_share, self._terms = folder, max_bad_share, terms or {}
-        self.dropped: dict[str, DroppedRecords] = {}
+        self._folder, self._terms = folder, terms or {}
         self._words = WordTable(TOKENIZERS[tokenizer])
         self._fields = NameWriter(folder, "fields")
         self._papers = TextWriter(folder / "papers.arrow", ("id", "title", "abstract"))
@@ -130,27 +111,21 @@ class StoreBuilder:
             with suppress(OSError) if error is not None else nullcontext():
                 writer.close()
 
-    def add_papers(
-        self, records: Iterable[PaperRecord | BadRecord], origin: Path, field: str | None = None
-    ) -> None:
+    def add_papers(self, records: Iterable[PaperRecord], origin: Path, field: str | None = None) -> None:
         """origin: for messages. field: the key of papers' fields; InputError if no paper has any."""
-        rows, long, untitled = self._paper_rows, 0, 0
+        rows, untitled = self._paper_rows, 0
 
-        def add(paper: PaperRecord, _: int) -> None:
+        for paper in records:
             check_paper(paper, origin)
             if rows.setdefault(paper.id, row := len(rows)) != row:
-                raise BadRecord("duplicate id", origin, paper.id, "a paper with this id already exists")
+                raise BadRecord(origin, paper.id, "a paper with this id already exists")
             self._papers.append(paper.id, paper.title, paper.abstract)
             self._titles.append(paper.title)
             self._abstracts.append(paper.abstract)
             self._years.append(paper.year)
             self._fields.append(paper.fields)
             self._candidate.append(paper.candidate and 1 + bool(paper.abstract.strip()))
-            nonlocal long, untitled
-            long += len(paper.title) + len(paper.abstract) >= LONG_TEXT
             untitled += not paper.title.strip()
-
-        self._add_records("papers", origin, records, add)
         self._split_of_paper = [None] * len(rows)
         if not rows:
             raise InputError(f"{origin}: no papers")
@@ -159,19 +134,14 @@ class StoreBuilder:
         if untitled:
             counts = f"{untitled:,} of {len(rows):,}"
             log.warning("%s: %s papers have no title; only their abstract is read, if any", origin, counts)
-        if long:
-            log.warning(
-                "%s: models will truncate %d papers of %d characters or more", origin, long, LONG_TEXT
-            )
 
-    def add_contexts(self, records: Iterable[ContextRecord | BadRecord], origin: Path) -> None:
+    def add_contexts(self, records: Iterable[ContextRecord], origin: Path) -> None:
         """Call after add_papers."""
         rows = self._context_rows
-
-        def add(context: ContextRecord, _: int) -> None:
+        for context in records:
             check_context(context, origin)
             if context.id in rows:
-                raise BadRecord("duplicate id", origin, context.id, "a context with this id already exists")
+                raise BadRecord(origin, context.id, "a context with this id already exists")
             if context.outside:
                 citing = self._outside.setdefault(context.citing_id, -2 - len(self._outside))
             else:
@@ -182,15 +152,12 @@ class StoreBuilder:
             self._contexts.append(context.id, context.text)
             self._context_tokens.append(context.text)
             self._citing.append(citing)
-
-        self._add_records("contexts", origin, records, add)
         self._split_of_context = [None] * len(rows)
 
-    def add_split(self, name: str, records: Iterable[QueryRecord | BadRecord], origin: Path) -> None:
+    def add_split(self, name: str, records: Iterable[QueryRecord], origin: Path) -> None:
         """Call after add_papers and add_contexts."""
         contexts, positives, lengths = self._splits[name] = array("q"), array("i"), array("i")
-
-        def add(query: QueryRecord, number: int) -> None:
+        for number, query in enumerate(records):
             check_query(query, origin, number)
             record = query.context_id if self._terms else number
             row = self._context_rows.get(query.context_id)
@@ -200,7 +167,7 @@ class StoreBuilder:
             if earlier := self._split_of_context[row]:
                 which = "this split" if earlier == name else f"split {earlier!r}"
                 reason = f"context {quoted(query.context_id)} is already in {which}"
-                raise BadRecord("in two splits", origin, number, reason, "context_id")
+                raise BadRecord(origin, number, reason, "context_id")
             citing = self._citing[row]
             other = (self._split_of_paper[citing] if citing >= 0 else None) or name
             if split_group(other) != split_group(name):
@@ -208,38 +175,15 @@ class StoreBuilder:
                     f"the citing paper {quoted(self._paper_ids[citing])} of context "
                     f"{quoted(query.context_id)} is in split {other!r} too; it may cite in one split only"
                 )
-                raise BadRecord("in two splits", origin, number, reason, "context_id")
+                raise BadRecord(origin, number, reason, "context_id")
             self._split_of_context[row] = name
             if citing >= 0:
                 self._split_of_paper[citing] = other
             positives.extend(papers)
             contexts.append(row)
             lengths.append(len(papers))
-
-        self._add_records(f"split {name}", origin, records, add)
         if not contexts:
             raise InputError(f"{origin}: no queries")
-
-    def _add_records(
-        self,
-        part: str,
-        origin: Path,
-        records: Iterable[Record | BadRecord],
-        add: Callable[[Record, int], None],
-    ) -> None:
-        """Call add(record, number) for each record; `add` raises BadRecord for a record to drop."""
-        dropped = self.dropped[part] = DroppedRecords(origin, self._max_bad_share)
-        kept = 0
-        for number, record in enumerate(records):
-            try:
-                if isinstance(record, BadRecord):
-                    raise record
-                add(record, number)
-            except BadRecord as bad:
-                dropped.add(bad)
-            else:
-                kept += 1
-        dropped.finish(kept)
 
     def _paper_row(self, paper: str, origin: Path, record: str | int, field: str) -> int:
         row = self._paper_rows.get(paper)
@@ -248,13 +192,8 @@ class StoreBuilder:
         return row
 
     def _unknown(self, what: str, id: str, origin: Path, record: str | int, field: str) -> BadRecord:
-        kind: Kind = "unknown paper" if what == "paper" else "unknown context"
-        if id in self.dropped[f"{what}s"].ids:
-            kind = "names a dropped record"
         term, file = self._terms.get(what, what), self._terms.get(f"{what}s", f"the {what}s file")
-        return BadRecord(
-            kind, origin, record, f"no {term} {quoted(id)} in {file}", self._terms.get(field, field)
-        )
+        return BadRecord(origin, record, f"no {term} {quoted(id)} in {file}", self._terms.get(field, field))
 
     @cached_property
     def _paper_ids(self) -> list[str]:
@@ -298,7 +237,7 @@ class StoreBuilder:
 
 
 @dataclass(frozen=True)
-class StoreSettings(Tolerance):
+class StoreSettings(Settings):
     """Options of preparing a store from records."""
 
     where: ClassVar[str] = "data"
@@ -329,8 +268,7 @@ def open_corpus(
     """Open a folder of source files (datasets.files.source_files); prepare its store on first use.
 
     dir: folder with papers.json (unless `papers` is a file elsewhere), contexts.json and splits, plain or
-    .gz; or a folder in BEIR's layout (datasets.files.beir). `dir` and `papers` may be fsspec URLs, e.g.
-    s3://BUCKET/FOLDER, whose files are copied to cache_dir.
+    .gz; or a folder in BEIR's layout (datasets.files.beir).
     splits: split files to read; all but one may be missing.
     name: name of the corpus in logs and tables, by default the folder's name.
     field: the key of papers.json that holds a paper's field or list of fields; None: papers have no fields.
@@ -341,12 +279,6 @@ def open_corpus(
     if not dir:
         raise InputError("data.dir: set the folder with papers.json, contexts.json and the splits")
     cache = cache_folder(cache_dir)
-    if is_url(dir):
-        check_split_names(splits)
-        name = name or PurePosixPath(dir).name
-        dir = fetch_folder(str(dir), [*([] if papers else ["papers"]), "contexts", *splits], cache)
-    if is_url(papers):
-        papers = fetch_file(str(papers), cache)
     papers = expand_user(papers) if papers else None
     source = _folder_source(expand_user(dir), papers, splits, name, field, cache)
     return open_records(source, cache, **settings)
@@ -410,8 +342,6 @@ def open_records(source: Source, cache_dir: str | Path | None = None, **settings
         "splits": list(source.splits),
         "field": source.field,
     }
-    if options.on_error == "skip":
-        store_settings["on_error"] = "skip"
     key = fingerprint(source.identity, store_settings)
     with store_folder(cache_folder(cache_dir)) as stores:
         folder = stores / key
@@ -419,19 +349,14 @@ def open_records(source: Source, cache_dir: str | Path | None = None, **settings
             with file_lock(stores / f"{key}.lock", "prepares the same corpus"):
                 if read_manifest(folder) is None:  # another process may have prepared it meanwhile
                     remove_abandoned(stores, UNFINISHED)
-                    prepare_store(source, folder, store_settings, options.max_bad_share)
-    corpus = Corpus(folder, source.name, source.files.get("papers"))
+                    prepare_store(source, folder, store_settings)
+    corpus = Corpus(folder, source.name)
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in corpus.splits.items())
     log.info(
         f"corpus {corpus.name}: {len(corpus.paper_ids):,} papers ({corpus.is_candidate.sum():,} candidates), "
         f"{len(corpus.context_ids):,} contexts ({sizes}), {len(corpus.word_counts):,} words; "
         f"store {corpus.path}"
     )
-    if any(counts["kinds"] for counts in corpus.dropped.values()):
-        for part, counts in corpus.dropped.items():  # the store may date from a larger max_bad_share
-            origin = str(source.origin(part))
-            refuse_too_many(origin, counts["records"], counts["kinds"], options.max_bad_share)
-        log.warning("corpus %s: dropped bad records: %s", source.name, dropped_summary(corpus.dropped))
     return corpus
 
 
@@ -449,23 +374,16 @@ def store_folder(cache: Path) -> Iterator[Path]:
         yield stores
 
 
-def prepare_store(
-    source: Source,
-    folder: Path,
-    settings: dict[str, Any],
-    max_bad_share: float = 0.01,
-) -> None:
+def prepare_store(source: Source, folder: Path, settings: dict[str, Any]) -> None:
     """Prepare the store of a source at `folder`; only one process at a time may do so.
 
-    settings: tokenizer, candidates, and on_error if it is "skip"; others as for open_records.
+    settings: tokenizer and candidates; others as for open_records.
     """
     started = time.perf_counter()
-    skip = settings.get("on_error") == "skip"
     manifest: dict[str, Any] = {"name": source.name, "settings": settings}
     with new_store(folder, manifest) as building:
         stamps = [file_stamp(path) for path in source.files.values()]
-        share = max_bad_share if skip else None
-        with StoreBuilder(building, settings["tokenizer"], share, source.terms) as builder:
+        with StoreBuilder(building, settings["tokenizer"], source.terms) as builder:
             builder.add_papers(source.papers(), source.origin("papers"), source.field)
             builder.add_contexts(source.contexts(), source.origin("contexts"))
             for split, queries in source.splits.items():
@@ -476,17 +394,7 @@ def prepare_store(
         if [file_stamp(path) for path in source.files.values()] != stamps:
             source_folder = next(iter(source.files.values())).parent
             raise InputError(f"{source_folder}: its files changed while they were read; run again")
-        dropped = {part: bad.counts() for part, bad in builder.dropped.items()}
-        examples = [json.dumps(example) for bad in builder.dropped.values() for example in bad.examples]
-        if skip:
-            (building / DROPPED).write_text("".join(f"{line}\n" for line in examples), "utf-8")
-            manifest["dropped"] = dropped
     log.info("corpus %s: prepared in %.1f s", source.name, time.perf_counter() - started)
-    if examples:
-        table = dropped_table(dropped)
-        log.warning(
-            "corpus %s: dropped records, with examples in %s\n%s", source.name, folder / DROPPED, table
-        )
 
 
 @contextmanager

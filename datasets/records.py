@@ -4,22 +4,19 @@ A `Source` provides them to `datasets.prepare.open_records`, which prepares the 
 contexts.json and SPLIT.json are one source (`datasets.files.source_files`); a benchmark that holds its
 papers in memory is another.
 
-A record that breaks a rule is a `BadRecord`. The first one is an error, or all are dropped and counted
-(data.on_error=skip).
+The first record that breaks a rule is an error, a `BadRecord`.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from citerec.base.errors import MAX_SHOWN, InputError, quoted
-from citerec.base.settings import Settings, setting
-from citerec.formats.json_lines import ID_RULE, Kind, is_valid_id
+from citerec.base.errors import InputError, quoted
+from citerec.formats.json_lines import ID_RULE, is_valid_id
 
 TARGET_MARKER = "TARGETCIT"
 """Replaces the citation of the paper to recommend in a context."""
@@ -42,9 +39,6 @@ TRAIN = "train"
 """The split for training models and counting popularity."""
 IN_TEXTS = "texts"
 """The split of contexts that were read in the full texts of a library's own papers."""
-
-MAX_EXAMPLES = 20
-"""Dropped records kept as examples, per file and kind."""
 
 
 class PaperRecord(NamedTuple):
@@ -82,23 +76,11 @@ class QueryRecord(NamedTuple):
 
 
 class BadRecord(InputError):
-    """A record that cannot be used, although the rest of its file can be read."""
+    """A record that cannot be used."""
 
-    def __init__(
-        self, kind: Kind, path: Path, record: str | int, reason: str, field: str | None = None
-    ) -> None:
+    def __init__(self, path: Path, record: str | int, reason: str, field: str | None = None) -> None:
         at = f", field {field!r}" if field is not None else ""
         super().__init__(f"{path}, record {quoted(record)}{at}: {reason}")
-        self.kind, self.path, self.record, self.reason, self.field = kind, path, record, reason, field
-
-    def example(self) -> dict[str, Any]:
-        """Return the line of dropped.jsonl for this record."""
-        record = self.record if isinstance(self.record, int) else self.record[: 4 * MAX_SHOWN]
-        origin = {"file": self.path.name, "record": record, "field": self.field}
-        return {**origin, "kind": self.kind, "reason": self.reason}
-
-
-OnBad = Callable[[BadRecord], None]
 
 
 @dataclass(frozen=True)
@@ -107,8 +89,7 @@ class Source:
 
     `identity` and the settings determine the store to open: it must change whenever the records do, as hashes
     of the source files do. Each callable is called at most once: papers, contexts, then the splits in order.
-    It returns an iterable, with a BadRecord in place of a record that cannot be read. A generator function
-    keeps records out of memory:
+    It returns an iterable; a generator function keeps records out of memory:
 
         def papers():
             for paper in read_texts(path):
@@ -125,9 +106,9 @@ class Source:
 
     name: str
     identity: Mapping[str, str]
-    papers: Callable[[], Iterable[PaperRecord | BadRecord]]
-    contexts: Callable[[], Iterable[ContextRecord | BadRecord]]
-    splits: Mapping[str, Callable[[], Iterable[QueryRecord | BadRecord]]]
+    papers: Callable[[], Iterable[PaperRecord]]
+    contexts: Callable[[], Iterable[ContextRecord]]
+    splits: Mapping[str, Callable[[], Iterable[QueryRecord]]]
     files: Mapping[str, Path] = field(default_factory=dict)
     """The source files by part (`papers`, `contexts`, `split NAME`), if the records come from files."""
     terms: Mapping[str, str] = field(default_factory=dict)
@@ -148,7 +129,7 @@ def default_citing_id(query: str) -> str:
 def join_sources(sources: Mapping[str, Source], name: str) -> Source:
     """Join named sources into one with ids NAME/ID and the union of their splits.
 
-    Records keep their order, bad records the names of their files.
+    Records keep their order.
     """
 
     def add_prefix(part: str, record: Any) -> Any:
@@ -212,111 +193,30 @@ def check_paper(paper: PaperRecord, path: Path) -> None:
     """Raise BadRecord if a paper cannot be used."""
     _check_id(paper.id, path)
     if paper.candidate and not paper.title.strip() and not paper.abstract.strip():
-        raise BadRecord(
-            "empty", path, paper.id, "title and abstract are both empty; a paper needs one of them"
-        )
+        raise BadRecord(path, paper.id, "title and abstract are both empty; a paper needs one of them")
 
 
 def check_context(context: ContextRecord, path: Path) -> None:
     """Raise BadRecord if a context cannot be used."""
     _check_id(context.id, path)
     if not context.text.replace(TARGET_MARKER, "").strip():
-        raise BadRecord("empty", path, context.id, "the context is empty", "masked_text")
+        raise BadRecord(path, context.id, "the context is empty", "masked_text")
     if (markers := context.text.count(TARGET_MARKER)) != 1:
         reason = f"{TARGET_MARKER} must occur exactly once but occurs {markers} times"
-        raise BadRecord("wrong number of markers", path, context.id, reason, "masked_text")
+        raise BadRecord(path, context.id, reason, "masked_text")
 
 
 def check_query(query: QueryRecord, path: Path, number: int) -> None:
     """Raise BadRecord if a query cannot be used. number: its position in the split."""
     if not query.positive_ids:
-        raise BadRecord(
-            "empty", path, number, "is empty; a query needs at least one cited paper", "positive_ids"
-        )
+        raise BadRecord(path, number, "is empty; a query needs at least one cited paper", "positive_ids")
     if len(set(query.positive_ids)) != len(query.positive_ids):
-        raise BadRecord("wrong value", path, number, "a paper appears twice", "positive_ids")
+        raise BadRecord(path, number, "a paper appears twice", "positive_ids")
 
 
 def _check_id(key: str, path: Path) -> None:
     if not is_valid_id(key):
-        raise BadRecord("unusable id", path, key, ID_RULE)
-
-
-@dataclass(frozen=True)
-class Tolerance(Settings):
-    """Handling of records that cannot be used."""
-
-    on_error: str = setting("raise", choices=("raise", "skip"))
-    """raise (stop at the first bad record) | skip (drop bad records and count them)"""
-    max_bad_share: float = setting(0.01, most=1)
-    """share of records that may be bad"""
-
-    @property
-    def share(self) -> float | None:
-        """The largest share of records to drop; None if the first bad one is an error."""
-        return self.max_bad_share if self.on_error == "skip" else None
-
-
-@dataclass
-class DroppedRecords:
-    """Counts and examples of the bad records of one file; with `max_share` None, the first one is raised."""
-
-    path: Path
-    max_share: float | None
-    kinds: Counter[str] = field(default_factory=Counter)
-    ids: set[str] = field(default_factory=set)
-    examples: list[dict[str, Any]] = field(default_factory=list)
-    records: int = 0
-    """All records of the file, once it has been read."""
-
-    def add(self, bad: BadRecord) -> None:
-        if self.max_share is None:
-            raise bad
-        self.kinds[bad.kind] += 1
-        if isinstance(bad.record, str):
-            self.ids.add(bad.record)
-        if self.kinds[bad.kind] <= MAX_EXAMPLES:
-            self.examples.append(bad.example())
-
-    def finish(self, kept: int) -> None:
-        """End the file. Raises InputError if too large a share of its records was dropped."""
-        self.records = kept + self.kinds.total()
-        if self.max_share is not None:
-            refuse_too_many(str(self.path), self.records, self.kinds, self.max_share)
-
-    def counts(self) -> dict[str, Any]:
-        """Return the entry for the store's manifest."""
-        return {"file": self.path.name, "records": self.records, "kinds": dict(self.kinds.most_common())}
-
-
-def refuse_too_many(file: str, records: int, kinds: Mapping[str, int], max_share: float) -> None:
-    """Raise InputError if more than `max_share` of a file's records were dropped. kinds: {kind: count}."""
-    dropped = sum(kinds.values())
-    if dropped and dropped > max_share * records:
-        kind, most = max(kinds.items(), key=lambda item: item[1])
-        raise InputError(
-            f"{file}: {dropped:,} of {records:,} records ({dropped / records:.2%}) are bad, more than "
-            f"data.max_bad_share={max_share:g} allows; the most frequent kind is {kind!r} ({most:,})"
-        )
-
-
-def dropped_table(files: Mapping[str, Mapping[str, Any]]) -> str:
-    """Format dropped records by file and kind, one line each. files: the manifest's counts per file."""
-    rows = [("file", "dropped because", "records", "share")]
-    for counts in files.values():
-        for kind, count in counts["kinds"].items():
-            rows.append((counts["file"], kind, f"{count:,}", f"{count / counts['records']:.2%}"))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        f"  {file:{widths[0]}}  {kind:{widths[1]}}  {count:>{widths[2]}}  {share:>{widths[3]}}"
-        for file, kind, count, share in rows
-    )
-
-
-def dropped_summary(files: Mapping[str, Mapping[str, Any]]) -> str:
-    """Format dropped records by file on one line. files: as in `dropped_table`."""
-    totals = ((sum(counts["kinds"].values()), counts) for counts in files.values())
-    return ", ".join(f"{dropped:,} of {c['records']:,} in {c['file']}" for dropped, c in totals if dropped)
+        raise BadRecord(path, key, ID_RULE)
 
 
 _PARTS = re.compile(r"[{}\[\]<>\",;@]")

@@ -25,8 +25,8 @@ class SomePapers(Corpus):
     """
 
     def __init__(self, papers: Sequence[PaperRecord], whole: WordStatistics | None, name: str) -> None:
-        self.path, self.papers_file, self.name, self.whole = Path(name), None, name, whole
-        self.fingerprint, self.dropped = "", {}
+        self.path, self.name, self.whole = Path(name), name, whole
+        self.fingerprint = ""
         self.settings = {"tokenizer": TOKENIZER, "candidates": "all", "field": "authors"}
         self.paper_ids = TextColumn([pa.array([paper.id for paper in papers], pa.string())])
         self.titles = [paper.title for paper in papers]  # type: ignore[assignment]

@@ -232,8 +232,6 @@ class SampledSettings(PoolSettings):
 
     papers: Any = None
     """files of papers"""
-    citations: str | None = None
-    """file of additional citations"""
     distractors: Any = None
     """files of papers of any year, without citations, to enlarge the pools"""
     queries: int | None = setting(None, least=1)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Literal, NoReturn, TypeVar, cast
+from typing import IO, Any, NoReturn, TypeVar, cast
 
 import msgspec
 
@@ -16,20 +16,6 @@ from citerec.base.errors import InputError, error_text, quoted
 from citerec.base.files import BYTE_ORDER_MARK, open_bytes
 from citerec.base.progress import OnBytes
 
-Kind = Literal[
-    "missing field",
-    "wrong type",
-    "wrong value",
-    "empty",
-    "wrong number of markers",
-    "unusable id",
-    "duplicate id",
-    "unknown paper",
-    "unknown context",
-    "in two splits",
-    "names a dropped record",
-]
-"""What is wrong with a record. The last kind is a consequence of dropping another record."""
 # White space separates the columns of run files; control characters would reach terminals.
 _NOT_IN_IDS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 ID_RULE = "an id must not be empty or contain white space or control characters"
@@ -126,21 +112,21 @@ def validate(value: Any, layout: type[T], where: str, at: str = "") -> T:
     try:
         return msgspec.convert(value, layout, dec_hook=decode_hook)
     except msgspec.ValidationError as error:
-        _, reason, field = validation_fault(error, at)
+        reason, field = validation_fault(error, at)
     in_field = f", field {field!r}" if field else ""
     raise InputError(f"{where}{in_field}: {reason}")
 
 
-def validation_fault(error: msgspec.ValidationError, at: str = "") -> tuple[Kind, str, str]:
-    """Return the kind of a validation error, the reason in words and the path of the field."""
+def validation_fault(error: msgspec.ValidationError, at: str = "") -> tuple[str, str]:
+    """Return the reason of a validation error in words, and the path of the field."""
     reason, _, path = str(error).partition(" - at `$")
     path = (at + path.removesuffix("`")).removeprefix(".")
     if match := _WRONG_TYPE.fullmatch(reason):
         wanted = dict.fromkeys(_KINDS[kind] for kind in match[1].split(" | ") if kind != "null")
-        return "wrong type", f"must be {' or '.join(wanted)}, not {_KINDS.get(match[2], 'null')}", path
+        return f"must be {' or '.join(wanted)}, not {_KINDS.get(match[2], 'null')}", path
     if match := _MISSING.fullmatch(reason):
-        return "missing field", "is missing", f"{path}.{match[1]}".removeprefix(".")
-    return "wrong value", reason, path
+        return "is missing", f"{path}.{match[1]}".removeprefix(".")
+    return reason, path
 
 
 def decode_hook(kind: type, value: Any) -> Any:

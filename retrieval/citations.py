@@ -7,7 +7,7 @@ never compared with those of retrievers that read texts alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,10 +17,9 @@ from scipy.sparse import csr_matrix
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
-from citerec.formats.identifiers import arxiv_month
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings, top_k
-from citerec.retrieval.fusion import TUNED, FusionWeights, recall_by_weights
+from citerec.retrieval.fusion import CUTOFFS, TUNED, FusionWeights, recall_by_weights
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import check_counts
 
@@ -31,52 +30,15 @@ LATER = 1000.0
 """Subtracted from the score of papers later than the query; more than any sum of signals."""
 QUERIES = 64
 """Queries ranked at a time."""
-_NEVER = 1 << 20
-
-
-class Dates(NamedTuple):
-    """The first and last possible month [n] of dates, in months since the year 0.
-
-    A date is before another only if all its possible months are.
-    """
-
-    first: NDArray[np.int32]
-    last: NDArray[np.int32]
-
-    @classmethod
-    def from_years(cls, years: NDArray[np.integer]) -> Dates:
-        """All months of the years; any month for unknown years (0)."""
-        dated = years > 0
-        return cls(
-            np.where(dated, 12 * years, -_NEVER).astype(np.int32),
-            np.where(dated, 12 * years + 11, _NEVER).astype(np.int32),
-        )
-
-    @classmethod
-    def from_papers(cls, corpus: Corpus) -> Dates:
-        """Dates of all papers: the month of an arXiv identifier that matches the year, else the year."""
-        dates = cls.from_years(corpus.years)
-        for row, (paper, year) in enumerate(zip(corpus.paper_ids, corpus.years.tolist(), strict=True)):
-            if month := arxiv_month(paper, year):
-                dates.first[row] = dates.last[row] = 12 * year + month - 1
-        return dates
-
-    @classmethod
-    def from_queries(cls, queries: Queries, papers: Dates) -> Dates:
-        """Dates of the citing papers, else years of the queries; a new query without a year is the latest."""
-        dates = cls.from_years(queries.years)
-        rows = np.flatnonzero((queries.contexts >= 0) & (queries.citing >= 0))
-        for months, paper_months in zip(dates, papers, strict=True):
-            months[rows] = paper_months[queries.citing[rows]]
-            months[(queries.contexts < 0) & (queries.years == 0)] = _NEVER
-        return dates
+LATEST = 1 << 20
+"""Year of a new query without a year."""
 
 
 class _Group(NamedTuple):
-    """Queries [Q] of one date, and the data to rank papers for them.
+    """Queries [Q] of one year, and the data to rank papers for them.
 
     best, unit: [Q, 1], the best text score, and the score range of the first `depth` papers.
-    cited, citing: [Q, P], sums of squared similarities. later: mask [P] of papers with later dates.
+    cited, citing: [Q, P], sums of squared similarities. later: mask [P] of papers of later years.
     """
 
     queries: Queries
@@ -98,11 +60,10 @@ class Citations(Retriever):
 
     The score is their weighted sum. The graph consists of the cited papers of all queries of all splits, but
     a query sees only reference lists of papers dated before it, neither its own nor those of later papers.
-    With data=papers these are the reference lists of all papers. Dates are years, or months if ids are arXiv
-    identifiers; the same month is not before.
+    With data=papers these are the reference lists of all papers. The same year is not before; papers without
+    a year are neither before nor later.
 
-    weights: one per signal; or `tuned`, the best for `measure` (recall@k, or the mean of several) on
-    `queries` validation queries, sampled with `seed`.
+    weights: one per signal; or `tuned` (FusionWeights), with `seed`.
     """
 
     def __init__(
@@ -111,15 +72,13 @@ class Citations(Retriever):
         similar: int = 100,
         depth: int = 1000,
         weights: str | Mapping[str, float] = TUNED,
-        queries: int = 2000,
-        measure: str | Sequence[str] = ("recall@10", "recall@100"),
         seed: int = 0,
     ) -> None:
         """Raises InputError for an invalid value."""
         super().__init__()
         check_counts(similar=similar, depth=depth)
         self.text, self.similar, self.depth = text, similar, depth
-        self.weights = FusionWeights(weights, SIGNALS, queries, measure, seed)
+        self.weights = FusionWeights(weights, SIGNALS, seed)
         fixed = self.weights.fixed
         self._uses_graph = fixed is None or fixed["cited"] + fixed["citing"] > 0
         self.name = f"{text.name}+citation-graph" if self._uses_graph else f"{text.name}-later-last"
@@ -136,9 +95,6 @@ class Citations(Retriever):
 
     def query_settings(self) -> dict[str, Any]:
         return self.text.query_settings()
-
-    def cache_queries(self) -> None:
-        self.text.cache_queries()
 
     def supports(self, corpus: Corpus) -> bool:
         return self.text.supports(corpus)
@@ -157,8 +113,6 @@ class Citations(Retriever):
             self.tuned["weights"] = self.weights.tune(self.name, corpus, self._recalls)
 
     def _prepare(self, corpus: Corpus) -> None:
-        self.text.cache_queries()  # each is searched several times
-        self._dates = Dates.from_papers(corpus)
         self._cites = citation_matrix(corpus)
         self._cited_by = self._cites.T.tocsr()
 
@@ -192,12 +146,12 @@ class Citations(Retriever):
     # Signals.
 
     def _groups(self, queries: Queries) -> Iterator[tuple[Rows, _Group]]:
-        """Yield batches of at most QUERIES queries of one date, with their rows."""
-        dates = Dates.from_queries(queries, self._dates)
-        keys, group_of = np.unique(np.stack(dates), axis=1, return_inverse=True)
-        for number, (first, last) in enumerate(keys.T.tolist()):
-            before, later = self._dates.last < first, self._dates.first > last
-            rows = np.flatnonzero(group_of.ravel() == number)
+        """Yield batches of at most QUERIES queries of one year, with their rows."""
+        papers = queries.corpus.years
+        years = np.where((queries.contexts < 0) & (queries.years == 0), LATEST, queries.years)
+        for year in np.unique(years).tolist():
+            before, later = (papers > 0) & (papers < year), (papers > year) & (year > 0)
+            rows = np.flatnonzero(years == year)
             for start in range(0, len(rows), QUERIES):
                 batch = rows[start : start + QUERIES]
                 yield batch, self._group(queries[batch], before, later)
@@ -263,9 +217,7 @@ class Citations(Retriever):
             papers[group.queries.is_own(papers)] = -1
             ranking = Ranking(papers, np.zeros(papers.shape, np.float32))
             gains, cited = self._signals(group, papers), wanted.take(rows)
-            values[:, rows] = recall_by_weights(
-                [ranking] * len(SIGNALS), gains, cited, grid, self.weights.cutoffs
-            )
+            values[:, rows] = recall_by_weights([ranking] * len(SIGNALS), gains, cited, grid, CUTOFFS)
         return values
 
 

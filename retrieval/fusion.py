@@ -21,7 +21,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, top_k
 from citerec.retrieval.queries import Queries
-from citerec.retrieval.settings import check_counts, recall_measures
+from citerec.retrieval.settings import check_counts
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,8 @@ RRF_CONSTANT = 60
 """Constant of reciprocal rank fusion (Cormack et al. 2009)."""
 TUNED, EQUAL = "tuned", "equal"
 VALIDATION = "val"
+TUNING_QUERIES, CUTOFFS = 2000, (10, 100)
+"""Most validation queries, and cutoffs of the mean recall, by which weights are tuned."""
 
 _QUERIES = 32
 """Queries merged at a time, so that their arrays fit into the processor's caches."""
@@ -241,27 +243,17 @@ Recalls = Callable[[Corpus, Rows, Ragged, NDArray[np.float64]], NDArray[np.float
 class FusionWeights:
     """The weights of the parts of a retriever: fixed, equal, or tuned on the validation split.
 
-    Tuning maximises `measure` (recall@k, or the mean of several) on `queries` queries sampled with `seed`.
+    Tuning maximises the mean recall at CUTOFFS on TUNING_QUERIES queries sampled with `seed`.
     """
 
-    def __init__(
-        self,
-        weights: str | Mapping[str, float],
-        parts: Collection[str],
-        queries: int,
-        measure: str | Sequence[str],
-        seed: int,
-    ) -> None:
+    def __init__(self, weights: str | Mapping[str, float], parts: Collection[str], seed: int) -> None:
         """Raises InputError for an invalid value."""
-        check_counts(queries=queries)
-        self.parts, self.queries, self.seed = list(parts), queries, seed
-        self.measures, self.cutoffs = recall_measures(measure)
+        self.parts, self.seed = list(parts), seed
         self.fixed = None if weights == TUNED else normalise_weights(weights, parts)
 
     def settings(self) -> dict[str, Any]:
         """Everything the weights depend on, as plain values."""
-        tuning = {"queries": self.queries, "measure": self.measures, "seed": self.seed}
-        return {**tuning, "weights": TUNED} if self.fixed is None else {"weights": self.fixed}
+        return {"seed": self.seed, "weights": TUNED} if self.fixed is None else {"weights": self.fixed}
 
     def values(self, retriever: Retriever) -> list[float]:
         """The weights of an indexed retriever, in the order of the parts."""
@@ -275,13 +267,13 @@ class FusionWeights:
                 f"{name} tunes weights on split {VALIDATION!r}, which corpus {corpus.name} lacks; set "
                 f"retriever.weights to {EQUAL} or to one weight for each of {', '.join(self.parts)}"
             )
-        contexts, wanted = sample_queries(corpus, VALIDATION, self.queries, self.seed)
+        contexts, wanted = sample_queries(corpus, VALIDATION, TUNING_QUERIES, self.seed)
         grid = simplex(len(self.parts))
         values = recalls(corpus, contexts, wanted, grid)
         weights = dict(zip(self.parts, best_weights(values, grid).tolist(), strict=True))
         alone = [f"{values[grid[:, part] == 1].mean():.4f}" for part in range(len(self.parts))]
         log.info(
-            f"{name}: weights {weights} by {', '.join(self.measures)} on {len(contexts):,} queries of "
+            f"{name}: weights {weights} by recall at {CUTOFFS} on {len(contexts):,} queries of "
             f"{VALIDATION}; parts alone: {', '.join(alone)}"
         )
         return weights
@@ -311,8 +303,7 @@ class Fusion(Retriever):
     method: `convex` (sums of normalised scores) or `rrf` (sums of reciprocal ranks).
     depth: papers fetched from each part, independent of k so that the first papers do not change with k.
     Papers that no part has fetched cannot be found.
-    weights: one per part; or `equal`; or `tuned`, the best for `measure` (recall@k, or the mean of several)
-    on `queries` validation queries, sampled with `seed`.
+    weights: one per part; or `equal`; or `tuned` (FusionWeights), with `seed`.
     """
 
     name = "fusion"
@@ -323,8 +314,6 @@ class Fusion(Retriever):
         method: str = "convex",
         depth: int = 2000,
         weights: str | Mapping[str, float] = TUNED,
-        queries: int = 2000,
-        measure: str | Sequence[str] = ("recall@10", "recall@100"),
         seed: int = 0,
     ) -> None:
         """Raises InputError for an invalid value."""
@@ -337,7 +326,7 @@ class Fusion(Retriever):
             raise InputError(f"retriever.method={method}: choose {' or '.join(METHODS)}")
         check_counts(depth=depth)
         self.method, self.depth = method, depth
-        self.weights = FusionWeights(weights, self.parts, queries, measure, seed)
+        self.weights = FusionWeights(weights, self.parts, seed)
 
     def settings(self) -> dict[str, Any]:
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.parts.items()}
@@ -374,7 +363,7 @@ class Fusion(Retriever):
         self, corpus: Corpus, contexts: Rows, wanted: Ragged, grid: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         rankings = self._rankings(contexts, None)
-        return recall_by_weights(rankings, self._gains(rankings), wanted, grid, self.weights.cutoffs)
+        return recall_by_weights(rankings, self._gains(rankings), wanted, grid, CUTOFFS)
 
     def _save(self, folder: Path) -> None:
         for name, part in self.parts.items():

@@ -67,9 +67,7 @@ def measure_name(name: str) -> str:
     return "mrr" if name == "MRR" else re.sub(r"^P@", "precision@", name)
 
 
-def recall_measures(
-    measure: str | Sequence[str], option: str = "retriever.measure"
-) -> tuple[list[str], list[int]]:
+def recall_measures(measure: str | Sequence[str], option: str) -> tuple[list[str], list[int]]:
     """List one or several `recall@k` measures, and their k; InputError for others and for an empty list."""
     measures = [*map(measure_name, [measure] if isinstance(measure, str) else measure)]
     for name in measures or [""]:
@@ -87,13 +85,13 @@ def check_counts(**options: object) -> None:
 QUERY_FIELDS = ("context", "title", "abstract")
 
 
-def check_fields(fields: Sequence[str], choices: Sequence[str] = QUERY_FIELDS) -> tuple[str, ...]:
+def check_fields(fields: Sequence[str]) -> tuple[str, ...]:
     """The fields of a query as a tuple; InputError for unknown fields and for an empty list."""
     if isinstance(fields, str):
         fields = [fields]
     for name in fields or [""]:
-        if name not in choices:
-            raise InputError(f"retriever.query: {name!r} is not one of {', '.join(choices)}")
+        if name not in QUERY_FIELDS:
+            raise InputError(f"retriever.query: {name!r} is not one of {', '.join(QUERY_FIELDS)}")
     return tuple(fields)
 
 
@@ -147,11 +145,9 @@ class ArticleConfig(Settings):
     adapter: str | None = None
     """adapter (retrieval.encoders.adapters): id on huggingface.co, or a folder; a model trained here includes
     its own"""
-    pooling: str = setting("mean", choices=("mean", "cls", "aspire", "auto"))
-    """mean (of the tokens) | cls (first token) | aspire (one mean per sentence) | auto (pooling, prompts,
-    similarity and, if lower, max_tokens as the model's modules.json says; without one: mean)"""
-    layers: str = setting("last", choices=("last", "all"))
-    """hidden states to pool: last | all (their mean)"""
+    pooling: str = setting("mean", choices=("mean", "cls", "auto"))
+    """mean (of the tokens) | cls (first token) | auto (pooling, prompts, similarity and, if lower, max_tokens
+    as the model's modules.json says; without one: mean)"""
     max_tokens: int = setting(256, least=8)
     """maximum tokens of a text, including special tokens"""
     layout: str = setting("sentence", choices=("sentence", "sep", "lengths"))
@@ -160,7 +156,7 @@ class ArticleConfig(Settings):
     lengths: Lengths = field(default_factory=Lengths)
     """layout=lengths: most subwords of each field"""
     similarity: str = setting("cosine", choices=("cosine", "l2", "dot"))
-    """cosine | l2 (negative Euclidean distance; requires index.kind=exact); aspire always uses l2 | dot"""
+    """cosine | l2 (negative Euclidean distance; requires index.kind=exact) | dot"""
     query: tuple[str, ...] = ("title", "context")
     """fields of a query, in order: context; title and abstract of the citing paper"""
     markers: str = setting("drop", choices=("drop", "mask"))
@@ -182,7 +178,7 @@ class ArticleConfig(Settings):
     def _check_lengths(self) -> None:
         prompts = self.query_prompt or self.paper_prompt
         others = set(self.query) - {"context", "title"} or prompts
-        if self.pooling == "aspire" or self.markers != "mask" or others:
+        if self.markers != "mask" or others:
             raise InputError(
                 "encoder.layout=lengths: needs encoder.markers=mask, encoder.query=[context,title], "
                 "encoder.pooling=mean or cls, and no prompts"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -135,21 +135,6 @@ def encode_queries(
     return out
 
 
-class QueryCache:
-    """Caches vectors of queries that are searched repeatedly, such as in several pools."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, Floats] = {}
-
-    def get(self, queries: Queries, encode: Callable[[Queries], Iterable[Floats]]) -> list[Floats]:
-        """The vectors of contexts, encoded unless cached."""
-        rows = queries.contexts.tolist()
-        new = {row: i for i, row in enumerate(rows) if row not in self._known}
-        if new:
-            self._known.update(zip(new, encode(queries[np.array(list(new.values()))]), strict=True))
-        return [self._known[row] for row in rows]
-
-
 def blocks(count: int, dim: int) -> Iterator[slice]:
     """Split `count` vectors into slices of at most BLOCK components."""
     step = max(1, BLOCK // max(1, dim))
@@ -162,12 +147,11 @@ class VectorTable:
     Rows are read from the arrays on access; nothing is kept in memory.
     """
 
-    def __init__(self, arrays: Sequence[NDArray[np.floating]], order: Rows | None = None) -> None:
-        """arrays: [n, D] each, concatenated. order: rows of the concatenation that form the table."""
+    def __init__(self, arrays: Sequence[NDArray[np.floating]]) -> None:
+        """arrays: [n, D] each, concatenated."""
         self._arrays = list(arrays)
         self._starts = np.cumsum([0] + [len(array) for array in arrays])
-        self._order = order
-        self.shape = (int(self._starts[-1]) if order is None else len(order), arrays[0].shape[1])
+        self.shape = int(self._starts[-1]), arrays[0].shape[1]
         self.dtype = arrays[0].dtype
 
     def __len__(self) -> int:
@@ -178,17 +162,11 @@ class VectorTable:
         """Size of the vectors in bytes, in memory or on disk."""
         return len(self) * self.shape[1] * self.dtype.itemsize
 
-    def take(self, rows: Rows) -> VectorTable:
-        """A table of these rows, in this order."""
-        return VectorTable(self._arrays, rows if self._order is None else self._order[rows])
-
     def __getitem__(self, rows: slice | NDArray[np.integer]) -> Floats:
         """Vectors of some rows [n, D]."""
         if isinstance(rows, slice):
             rows = np.arange(*rows.indices(len(self)))
         wanted = np.asarray(rows, np.int64)
-        if self._order is not None:
-            wanted = self._order[wanted]
         step = np.diff(wanted)
         contiguous = bool((step == 1).all())
         order = None if (step >= 0).all() else np.argsort(wanted, kind="stable")

@@ -22,7 +22,7 @@ from citerec.datasets.published.releases import RELEASES
 from citerec.training.settings import vectors_for
 
 CONF = Path(__file__).parents[1] / "conf"
-ENTRIES = ("train", "evaluate", "inspect", "embed")
+ENTRIES = ("train", "evaluate", "inspect")
 OPTIONS = sorted(
     (str(path.parent.relative_to(CONF)), path.stem)
     for path in CONF.rglob("*.yaml")
@@ -125,7 +125,7 @@ def check(config: DictConfig) -> None:
         assert unknown_keys(node) == set(), node["_target_"]
 
 
-@pytest.mark.parametrize("entry", [*ENTRIES, "export"])
+@pytest.mark.parametrize("entry", ENTRIES)
 def test_the_defaults_compose(entry: str) -> None:
     config = compose_entry(entry)
     check(config)
@@ -143,14 +143,13 @@ def test_every_option_composes_and_is_in_the_help(group: str) -> None:
         assert undescribed(configs[0]) == set(), option
 
 
-@pytest.mark.parametrize("entry", ["embed", "inspect"])
-def test_help_describes_every_option_of_a_data_command(entry: str) -> None:
-    assert undescribed(compose_entry(entry)) == set()
+def test_help_describes_every_option_of_a_data_command() -> None:
+    assert undescribed(compose_entry("inspect")) == set()
 
 
 @pytest.mark.slow
 def test_encoders_rank_by_the_distance_of_their_publications() -> None:
-    by_distance = ("scincl", "specter", "specter2")  # Aspire: retrieval.sentences
+    by_distance = ("scincl", "specter", "specter2")
     for path in sorted((CONF / "encoder").glob("*.yaml")):
         config = next(configs_with("encoder", path.stem))
         assert (config.encoder.similarity == "l2") == (path.stem in by_distance), path.stem
@@ -159,7 +158,7 @@ def test_encoders_rank_by_the_distance_of_their_publications() -> None:
 @pytest.mark.parametrize(
     ("overrides", "parts"),
     [
-        (("+retriever@retriever.parts.minilm=article",), ["BM25", "HAttenRetriever", "article_retriever"]),
+        (("+retriever@retriever.parts.minilm=article",), ["BM25", "HAttenRetriever", "ArticleRetriever"]),
         (("~retriever@retriever.parts.hatten",), ["BM25"]),
         (
             ("retriever@retriever.parts.hatten=run", "retriever.parts.hatten.files=[a.trec,b.trec]"),
@@ -200,9 +199,8 @@ def test_missing_targets_and_unknown_keys_are_found() -> None:
     ]
 
 
-@pytest.mark.parametrize("entry", ["embed", "inspect"])
-def test_defaults_of_a_command_are_only_in_its_config_file(entry: str) -> None:
-    config = compose_entry(entry)
+def test_defaults_of_a_command_are_only_in_its_config_file() -> None:
+    config = compose_entry("inspect")
     parameters = inspect.signature(get_object(config["_target_"])).parameters
     assert [
         name

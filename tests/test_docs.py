@@ -17,8 +17,6 @@ from omegaconf import OmegaConf
 
 from citerec.base.arguments import read_arguments
 from citerec.datasets.building.build import BuildSettings
-from citerec.datasets.cloze import ClozeSettings
-from citerec.datasets.files.convert import ConvertSettings
 from citerec.datasets.published.downloads import DownloadSettings
 from citerec.datasets.published.drafts import DraftsSettings
 from citerec.evaluation.benchmarks.papers.build_mdcr import MdcrSettings
@@ -47,8 +45,6 @@ WRITTEN = [page for page in PAGES if "Generated from" not in page.read_text("utf
 ENTRIES = {
     "train": "train",
     "evaluate": "evaluate",
-    "data embed": "embed",
-    "data export": "export",
     "data inspect": "inspect",
 }
 """Hydra's configuration of each command that has one."""
@@ -56,8 +52,6 @@ SETTINGS = {name: kind for name, (kind, _) in LIBRARY.items()} | {
     "compare": CompareSettings,
     "results": ResultsSettings,
     "data build": BuildSettings,
-    "data cloze": ClozeSettings,
-    "data convert": ConvertSettings,
     "data download": DownloadSettings,
     "data drafts": DraftsSettings,
     "data mdcr": MdcrSettings,

@@ -66,7 +66,7 @@ def scidocs(folder: Path) -> Any:
 
 
 def graph(folder: Path) -> Any:
-    return open_graph(folder / "papers.jsonl", folder / "cites.tsv", cache_dir=folder / "cache")
+    return open_graph(folder / "papers.jsonl", cache_dir=folder / "cache")
 
 
 KINDS: dict[str, tuple[dict[str, bytes], Callable[[Path], Any]]] = {
@@ -112,7 +112,7 @@ KINDS: dict[str, tuple[dict[str, bytes], Callable[[Path], Any]]] = {
         lambda folder: list(read_texts(folder / "papers.json")),
     ),
     "texts": ({"texts": lines(PAPERS)}, lambda folder: list(read_texts(folder / "texts"))),
-    "graph": ({"papers.jsonl": lines(PAPERS), "cites.tsv": b"p1\t2\n2\tp1\n"}, graph),
+    "graph": ({"papers.jsonl": lines(PAPERS)}, graph),
     "queries": (
         {"queries": json.dumps({"val": {"Art": ["1"], "Law": ["2", "1"]}, "test": ["3"]}).encode()},
         lambda folder: read_query_lists(folder / "queries"),

@@ -36,8 +36,8 @@ LIBRARY += ["commands", "benchmark", "builtin"]
 """Rooms of library/, each of which imports only earlier ones."""
 ENTRY = "train, evaluate, recommend, interop"
 ROOMS = {
-    "datasets": ["data", "splitting", "count", "export", "inspect"],
-    "retrieval": ["encoder", "embed"],
+    "datasets": ["data", "splitting", "count", "inspect"],
+    "retrieval": ["encoder"],
     "training": ["trainer", "logger"],
     "hatten": ["embeddings"],
     "rerank": ["retriever", "model", "tuned", "recipe"],

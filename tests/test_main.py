@@ -35,7 +35,12 @@ def nothing_nearby(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("--version", 0, "citerec 0.", ""),
         ("ask --help", 0, "citerec ask: Recommend papers", ""),
         ("traim model=x", 2, "", "error: citerec traim: no such command; did you mean citerec train?"),
-        ("data conver", 2, "", "error: citerec data conver: no such command; did you mean citerec data conv"),
+        (
+            "data dowload",
+            2,
+            "",
+            "error: citerec data dowload: no such command; did you mean citerec data download?",
+        ),
         ("data", 0, "citerec data COMMAND key=value ", ""),
         ("model --help", 0, "citerec model COMMAND key=value ", ""),
         ("xyz", 2, "", "error: citerec xyz: no such command; citerec --help lists the commands"),

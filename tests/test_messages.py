@@ -82,13 +82,12 @@ def test_a_launcher_that_is_not_installed_names_its_extra(name: str) -> None:
     )
 
 
-MISSING = "data.dir is required, as in data.dir=my_corpus: folder or URL"
+MISSING = "data.dir is required, as in data.dir=my_corpus: folder"
 
 
 WRONG = {
     "train.py": MISSING,
     "evaluate.py": MISSING,
-    "-m citerec data embed output=out": MISSING,
     "evaluate.py data.dir=. retriever=static checkpoint=nope": "checkpoint=nope: no such file or folder",
     "train.py data.dir=. model=ranker checkpoint=nope": "checkpoint=nope: no such file or folder",
     "train.py data.dir=nowhere": "nowhere: no such folder",

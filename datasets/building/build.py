@@ -10,11 +10,26 @@ from typing import Any
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder, disk_errors, expand_user, new_folder
+from citerec.base.settings import Settings, setting
 from citerec.datasets.building.collection import BuildReport, SkippedRecords, write_corpus
 from citerec.datasets.building.contexts import ContextRules
 from citerec.datasets.building.readers import find_files
-from citerec.datasets.records import Tolerance
 from citerec.datasets.splitting import RandomSplitting, Splitting, YearSplitting
+
+
+@dataclass(frozen=True)
+class Tolerance(Settings):
+    """Handling of records that cannot be used."""
+
+    on_error: str = setting("raise", choices=("raise", "skip"))
+    """raise (stop at the first bad record) | skip (drop bad records and count them)"""
+    max_bad_share: float = setting(0.01, most=1)
+    """share of records that may be bad"""
+
+    @property
+    def share(self) -> float | None:
+        """The largest share of records to drop; None if the first bad one is an error."""
+        return self.max_bad_share if self.on_error == "skip" else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +46,7 @@ class BuildSettings(ContextRules, Tolerance):
     abstracts, years) before the full texts.
 
     DIR is a new folder. The command writes papers.json.gz, contexts.json.gz, train.json, val.json, test.json
-    and report.md, which counts what was dropped and why. See docs/research/build.md for layouts and rules.
+    and report.json, which counts what was dropped and why. See docs/research/build.md for layouts and rules.
     """
 
     source: tuple[str, ...]

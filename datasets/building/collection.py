@@ -30,11 +30,6 @@ log = logging.getLogger(__name__)
 MAX_EXAMPLES = 20
 """Maximum number of skipped records listed in the report."""
 UNRESOLVED = "unresolved.jsonl.gz"
-UNRESOLVED_HINT = (
-    f"{UNRESOLVED} lists them, most cited first. To get contexts for their citations, add a file with their "
-    "titles and abstracts to `source`: a .bib file with abstracts, arXiv's metadata snapshot, `papers.json` "
-    "or JSON lines in our own layout."
-)
 ADVICE = {
     "of papers without a title": "give them titles, or use candidates=title",
     "without running text": "the chapters must be in the folder of the document",
@@ -45,14 +40,9 @@ ADVICE = {
     "a year next to the mask": "leaks=keep keeps them",
 }
 """What to do about an outcome if no contexts are left."""
-COUNT_NOTES = {
-    "papers": "Papers, one per id. Those without a title or abstract are left out.",
-    "full texts": "Full texts, and why some yielded no contexts.",
-    "spans": "Citation spans that refer to no entry of the bibliography.",
-    "references": "Cited bibliography entries, by how their paper was found or why it was not.",
-    "contexts": "Citations (a span and a bibliography entry), and why some yielded no context.",
-    "splits": "Contexts written.",
-}
+KINDS = ("papers", "full texts", "spans", "references", "contexts", "splits")
+"""Of what is counted, by outcome: spans that refer to no entry of the bibliography; references by how their
+paper was found or why it was not; a citation is a span and an entry."""
 
 
 @dataclass
@@ -85,52 +75,25 @@ class SkippedRecords:
 
 @dataclass
 class BuildReport:
-    """Records what a build read, dropped and wrote: counts by kind (COUNT_NOTES) and outcome."""
+    """Records what a build read, dropped and wrote: counts by KINDS and outcome."""
 
     settings: Mapping[str, Any]
-    counts: dict[str, Counter[str]] = field(default_factory=lambda: {kind: Counter() for kind in COUNT_NOTES})
+    counts: dict[str, Counter[str]] = field(default_factory=lambda: {kind: Counter() for kind in KINDS})
     skipped: SkippedRecords = field(default_factory=lambda: SkippedRecords(None))
     unresolved: Counter[Reference] = field(default_factory=Counter)
     """Cited references without a paper."""
 
     def write(self, folder: Path) -> None:
-        """Write report.json, report.md and the references without a paper, most cited first."""
+        """Write report.json and the references without a paper, most cited first."""
         content = {"settings": dict(self.settings), **self.counts}
         if self.skipped.max_share is not None:
             content["records"] = asdict(self.skipped)
         (folder / "report.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
-        (folder / "report.md").write_text(self._markdown(), "utf-8")
         if self.unresolved:
             with gzip_writer(folder / UNRESOLVED) as file:
                 for reference, citations in self.unresolved.most_common():
                     fields = {name: value for name, value in reference._asdict().items() if value}
                     file.write(encode_json(fields | {"citations": citations}) + b"\n")
-
-    def _markdown(self) -> str:
-        lines = ["# How this corpus was built", ""]
-        for kind, meaning in COUNT_NOTES.items():
-            lines += [f"## {kind.capitalize()}", "", meaning, "", "| | |", "| --- | ---: |"]
-            lines += [f"| {outcome} | {count:,} |" for outcome, count in self.counts[kind].items()]
-            lines.append("")
-        if self.skipped.left_out:
-            lines += ["## Skipped records", "", f"{self.skipped.left_out:,} are invalid. The first:", ""]
-            lines += [f"- {' '.join(example.split())}" for example in self.skipped.examples] + [""]
-        if self.unresolved:
-            lines += ["## References without a paper", "", UNRESOLVED_HINT, "", self._unresolved_line(), ""]
-            for entry, citations in self.unresolved.most_common(MAX_EXAMPLES):
-                name = " ".join((entry.title or entry.text or entry.paper).split())
-                lines.append(f"- {citations:,} x {name[:200]}")
-            lines.append("")
-        lines += ["## Settings", "", "```json", json.dumps(dict(self.settings), indent=1), "```", ""]
-        return "\n".join(lines)
-
-    def _unresolved_line(self) -> str:
-        """Count the unresolved references, and those that arXiv's metadata would resolve."""
-        on_arxiv = [citations for reference, citations in self.unresolved.items() if reference.arxiv]
-        return (
-            f"{len(self.unresolved):,} references, cited {self.unresolved.total():,} times; "
-            f"{len(on_arxiv):,} of them, cited {sum(on_arxiv):,} times, have an arXiv id. The most cited:"
-        )
 
     def summary(self) -> str:
         """Summarise in one line what was written, and where the report is."""
@@ -139,7 +102,7 @@ class BuildReport:
         return (
             f"{self.settings['output']}: {self.counts['papers']['written']:,} papers, "
             f"{self.counts['splits'].total():,} contexts ({splits}); {skipped}"
-            "see report.md for what was dropped"
+            "see report.json for what was dropped"
         )
 
     def reasons(self) -> str:

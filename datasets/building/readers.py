@@ -114,27 +114,6 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     return [SourceFile(file, id) for file, id in ids.items()]
 
 
-def find_records(source: str | Sequence[str], in_folders: tuple[str, ...]) -> list[Path]:
-    """Find files of records, as JSON lines, that `source` names, without duplicates.
-
-    in_folders: ends of the names of files that are read of a folder, at any depth. Raises InputError for a
-    name without files.
-    """
-    chosen: dict[Path, None] = {}
-    for name in _names(source):
-        path = expand_user(name)
-        if path.is_dir():
-            files = [file for file in files_below(path) if file.is_file()]
-            files = [file for file in files if file.name.endswith(in_folders)]
-        else:
-            files = _named_files(path)
-        if not files:
-            reason = f"no such file, or a folder without {', '.join(in_folders)}"
-            raise InputError(f"source: {name}: {reason}")
-        chosen.update(dict.fromkeys(files))
-    return list(chosen)
-
-
 def _names(source: str | Sequence[str]) -> list[str]:
     """The names in `source`; InputError for none, and for what is no name."""
     names = [source] if isinstance(source, str) else list(source)

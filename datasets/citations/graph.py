@@ -1,9 +1,8 @@
 """The citation graph of paper files, as memory-mapped columns without texts.
 
 The graph is built in bounded memory and cached by the content of the files, which are JSON lines with one
-paper per line: {"paper_id", "title", "abstract", "year", "fields", "references"}. `read_record` also reads
-other layouts (S2ORC, Semantic Scholar's dumps, Citeomatic), distinguished by their keys;
-datasets.files.convert converts them.
+paper per line: {"paper_id", "title", "abstract", "year", "fields", "references"}, or another layout (S2ORC of
+2020, Semantic Scholar's Open Research Corpus, Citeomatic), told by its keys.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
@@ -41,7 +39,7 @@ from citerec.datasets.corpus import TextColumn
 from citerec.datasets.files.source_files import read_paper_objects
 from citerec.formats.articles.layouts import read_s2orc, read_s2orc_2020
 from citerec.formats.documents import Metadata
-from citerec.formats.json_lines import CitedId, Object, PaperId, Year, validate
+from citerec.formats.json_lines import Object, PaperId, Year, validate
 
 
 class PaperLine(NamedTuple):
@@ -53,13 +51,6 @@ class PaperLine(NamedTuple):
     year: int
     fields: tuple[str, ...]
     references: tuple[str, ...]
-
-
-class CitationEdge(NamedTuple):
-    """The ids of a citing and a cited paper; empty if unknown."""
-
-    citing: str
-    cited: str
 
 
 _Ids = list[str | int] | None
@@ -86,25 +77,22 @@ class _OutboundCitations(msgspec.Struct):
     outbound_citations: _Ids = None
 
 
-class _Edge(msgspec.Struct):
-    citingcorpusid: CitedId = CitedId()
-    citedcorpusid: CitedId = CitedId()
-
-
 _API_PAPER = ("corpusid", "externalids", "title", "abstract", "year", "s2fieldsofstudy")
 
 
 def read_paper_lines(path: Path, on_bytes: OnBytes | None = None) -> Iterator[PaperLine]:
     """Yield papers of lines or of a papers.json in order. InputError names file, record and field."""
     for where, record in read_paper_objects(path, on_bytes):
-        yield _to_paper_line(validate(record, _OwnPaper, where))
+        paper = read_record(record, where)
+        if not isinstance(paper, PaperLine):
+            raise InputError(f"{where}: is a part of a paper, without its references; join the parts first")
+        yield paper
 
 
-def read_record(record: Object, where: str) -> PaperLine | Metadata | CitationEdge:
-    """Parse a paper, a part of one (Metadata) or a citation. Raises InputError with the field or layouts."""
+def read_record(record: Object, where: str) -> PaperLine | Metadata:
+    """Parse a paper, or a part of one (Metadata). Raises InputError with the field or layouts."""
     if "citingcorpusid" in record:
-        edge = validate(record, _Edge, where)
-        return CitationEdge(edge.citingcorpusid, edge.citedcorpusid)
+        raise InputError(f"{where}: is a citation, not a paper; give the files of papers")
     if "corpusid" in record:
         part = read_s2orc({key: value for key, value in record.items() if key in _API_PAPER}, where).metadata
         return part._replace(title=part.title.strip(), abstract=part.abstract.strip())
@@ -125,9 +113,8 @@ def read_record(record: Object, where: str) -> PaperLine | Metadata | CitationEd
     if "paper_id" in record:
         return _to_paper_line(validate(record, _OwnPaper, where))
     raise InputError(
-        f"{where}: unknown layout; must be S2ORC metadata (outbound_citations), Semantic Scholar's corpus "
-        "(outCitations) or datasets (corpusid, citingcorpusid), Citeomatic (out_citations) or our own "
-        "(paper_id, references)"
+        f"{where}: unknown layout; must be our own (paper_id, references), S2ORC metadata "
+        "(outbound_citations), Semantic Scholar's corpus (outCitations) or Citeomatic (out_citations)"
     )
 
 
@@ -147,7 +134,7 @@ COUNTS = "graph.json"
 """Written last: it marks a graph as complete."""
 BATCHES = 128
 """Number of reference batches (8,192 each) that are looked up together."""
-VERSION = 1
+VERSION = 2
 """Part of the fingerprint: increment it when the file format changes."""
 
 
@@ -202,35 +189,30 @@ class CitationGraph:
 
 def open_graph(
     papers: str | Path | Sequence[str | Path],
-    citations: str | Path | None = None,
+    *,
     distractors: str | Path | Sequence[str | Path] | None = None,
     cache_dir: str | Path | None = None,
 ) -> CitationGraph:
     """Open the citation graph of paper files from the cache; build it if needed.
 
-    citations: a file of additional pairs, one `CITING<tab>CITED` per line, plain or gzipped, header optional.
     distractors: paper files that only enlarge candidate pools.
     Raises InputError with file and line for invalid input, and for duplicate papers.
     """
     files, others = _as_paths(papers or [], "data.papers"), _as_paths(distractors or [], "distractors")
     if not files:
         raise InputError("data.papers: name a file of papers, e.g. papers.jsonl.gz")
-    pairs = expand_user(citations) if citations else None
-    for path in [*files, *others, *([pairs] if pairs else [])]:
+    for path in [*files, *others]:
         if not path.is_file():
             raise InputError(f"{path}: no such file")
     graphs = cache_folder(cache_dir) / "graphs"
     with disk_errors(graphs, "the citation graph", "data.cache_dir"):
         graphs.mkdir(parents=True, exist_ok=True)
-        hashes = [
-            [content_hash(path, graphs) for path in part]
-            for part in (files, others, [pairs] if pairs else [])
-        ]
+        hashes = [[content_hash(path, graphs) for path in part] for part in (files, others)]
         key = hashlib.blake2b(json.dumps([VERSION, hashes]).encode(), digest_size=8).hexdigest()
         folder = graphs / key
         if not (folder / COUNTS).is_file():
             with atomic_folder(folder) as part:
-                _build(part, files, others, pairs)
+                _build(part, files, others)
     return CitationGraph(folder, [*files, *others])
 
 
@@ -241,7 +223,7 @@ def _as_paths(names: str | Path | Sequence[str | Path], option: str) -> list[Pat
     return [expand_user(name) for name in listed]
 
 
-def _build(folder: Path, files: Sequence[Path], distractors: Sequence[Path], citations: Path | None) -> None:
+def _build(folder: Path, files: Sequence[Path], distractors: Sequence[Path]) -> None:
     """Write the columns of a CitationGraph into an empty folder."""
     years, abstracts, references = array("i"), array("i"), array("i")
     titled, distracting = bytearray(), bytearray()
@@ -271,13 +253,7 @@ def _build(folder: Path, files: Sequence[Path], distractors: Sequence[Path], cit
     spooled = _chunks(folder / "spool.arrow")
     batches = (spooled[first : first + BATCHES] for first in range(0, len(spooled), BATCHES))
     cited = np.concatenate([np.empty(0, np.int64), *_look_up(batches, all_ids)])
-    if citations is not None:
-        more = list(_read_pairs(citations, all_ids))
-        citing, cited = (
-            np.concatenate([whole, *(pair[side] for pair in more)])
-            for side, whole in enumerate((citing, cited))
-        )
-    is_known = (citing >= 0) & (cited >= 0)
+    is_known = cited >= 0
     unknown = int(np.count_nonzero(~is_known))
     pairs = is_known & (citing != cited)
     keys = np.unique(citing[pairs] << 32 | cited[pairs])
@@ -314,27 +290,3 @@ def _check_unique(ids: pa.Array, files: Sequence[Path]) -> None:
         names = ", ".join(map(str, files))
         more = f" (and {len(repeated) - 1:,} more)" if len(repeated) > 1 else ""
         raise InputError(f"{names}: the paper {ids[int(repeated[0])].as_py()!r} appears twice{more}")
-
-
-def _read_pairs(path: Path, ids: pa.Array) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Read a table of citing and cited ids as rows; -1 for unknown ids."""
-    names = ["citing", "cited"]
-    try:
-        table = pyarrow.csv.open_csv(
-            path,
-            read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=1 << 26),
-            parse_options=pyarrow.csv.ParseOptions(delimiter="\t", quote_char=False),
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-            ),
-        )
-        for number, batch in enumerate(table):
-            if number == 0 and [column[0].as_py() for column in batch.columns] == names:
-                batch = batch.slice(1)
-            citing, cited = _look_up(([column] for column in batch.columns), ids)
-            yield citing, cited
-    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        reason = str(error).split("\n", 1)[0]
-        raise InputError(f"{path}: lines must be CITING<tab>CITED: {reason}") from None

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -27,7 +31,6 @@ from citerec.base.settings import Settings, setting
 from citerec.datasets.citations.graph import CitationGraph, PaperLine, open_graph, read_paper_lines
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.near_duplicates import TitleIndex
 from citerec.datasets.prepare import open_records
 from citerec.datasets.records import (
     SPLITS,
@@ -46,10 +49,12 @@ log = logging.getLogger(__name__)
 
 MAX_BYTES = 1 << 28
 """Maximum size of a file of query lists."""
-TITLE_BATCH = 1 << 16
-"""Number of titles that are compared together."""
+MAX_COMPARED = 1000
+"""Titles that a rare word finds, the first ones; bounds the time when thousands share a few words."""
 VERSION = 1
 """Version of the cached near-duplicates: increment it when they change."""
+
+_NOT_IN_WORDS = re.compile(r"[\W_]+")
 
 Files = str | Path | Sequence[str | Path]
 Rows = NDArray[np.int64]
@@ -112,22 +117,19 @@ def open_queries(
     papers: Files,
     splitting: Splitting,
     queries: str | Path | None = None,
-    citations: str | Path | None = None,
     *,
     cache_dir: str | Path | None = None,
-    tokenizer: str = "default",
-    name: str | None = None,
     **rules: Any,
 ) -> GraphQueries:
     """Open a citation graph and choose its query papers.
 
-    papers, citations: see open_graph. Cited papers with a later year than the query are not relevant.
+    papers: see open_graph. Cited papers with a later year than the query are not relevant.
     queries: a file with the ids of each split (read_query_lists); None splits by `splitting`. rules: see
-    QueryRules. tokenizer, name: settings of the corpus, ignored here.
+    QueryRules.
     Raises InputError for invalid files, and if no paper cites another.
     """
     query_rules = read_settings(QueryRules, rules)
-    graph = open_graph(papers, citations, cache_dir=cache_dir)
+    graph = open_graph(papers, cache_dir=cache_dir)
     shares = splitting if isinstance(splitting, YearShares) and queries is None else None
     has_text = graph.titled | (graph.abstract_lengths > 0)
     if shares:
@@ -261,15 +263,48 @@ def _near_duplicates(
     settings = f"{VERSION} {threshold} {graph.fingerprint}"
     path = cache_dir / "near_duplicates" / f"{_digest(settings, train, held_out)}.npy"
     if not path.is_file():
-        index = TitleIndex([paper.title for _, paper in read_rows(graph, held_out)], threshold)
-        papers = read_rows(graph, train)
-        matching = [np.empty(0, np.int64)]
-        for first in range(0, len(train), TITLE_BATCH):
-            batch = train[first : first + TITLE_BATCH]
-            matching.append(batch[index.matches([paper.title for _, paper in islice(papers, len(batch))])])
+        index = TitleIndex((paper.title for _, paper in read_rows(graph, held_out)), threshold)
+        matching = [row for row, paper in read_rows(graph, train) if index.has_near(paper.title)]
         with atomic_write(path) as unfinished, unfinished.open("wb") as file:
-            np.save(file, np.concatenate(matching))
+            np.save(file, np.array(matching, np.int64))
     return np.asarray(np.load(path, allow_pickle=False))
+
+
+class TitleIndex:
+    """An index of titles for finding near-duplicates: Jaccard similarity of words above the threshold.
+
+    Nogueira et al. 2020, section 4.1, remove training papers whose titles are that similar to the title of a
+    test paper. Case and special characters are ignored. Titles that are similar enough share one of the
+    rarest words of each (the prefix filter of Chaudhuri, Ganti and Kaushik 2006).
+    """
+
+    def __init__(self, titles: Iterable[str], threshold: float) -> None:
+        self._above = Fraction(round(threshold * 1_000_000), 1_000_000)  # what the decimal stands for
+        self._titles = [*map(_title_words, titles)]
+        self._counts = Counter(chain.from_iterable(self._titles))
+        self._having = defaultdict[str, list[int]](list)
+        for row, words in enumerate(self._titles):
+            for word in self._rarest(words):
+                self._having[word].append(row)
+
+    def has_near(self, title: str) -> bool:
+        """Whether the index has a near-duplicate of a title."""
+        words, n, d = _title_words(title), self._above.numerator, self._above.denominator
+        rows = {row for word in self._rarest(words) for row in self._having.get(word, ())[:MAX_COMPARED]}
+        # s / (a + b - s) > n / d if and only if s (n + d) > n (a + b)
+        return any(
+            len(words & other) * (n + d) > n * (len(words) + len(other))
+            for other in map(self._titles.__getitem__, rows)
+        )
+
+    def _rarest(self, words: set[str]) -> list[str]:
+        """The words of a title of which every near-duplicate has at least one."""
+        ordered = sorted(words, key=lambda word: (self._counts[word], word))
+        return ordered[: len(words) - int(len(words) * self._above)]
+
+
+def _title_words(title: str) -> set[str]:
+    return set(_NOT_IN_WORDS.sub(" ", unicodedata.normalize("NFKC", title).lower()).split())
 
 
 def _digest(text: str, *arrays: NDArray[Any]) -> str:

@@ -1,15 +1,13 @@
 """The BEIR layout, a common format of test collections (Thakur et al. 2021).
 
-    citerec data export data=custom data.dir=DIR output=BEIR_DIR
-
 corpus.jsonl      {"_id": paper_id, "title": str, "text": abstract, "metadata": {"year": int, FIELD: [str]}}
 queries.jsonl     {"_id": context_id, "text": context, "metadata": {"citing_id": paper_id}}
 qrels/SPLIT.tsv   query-id, corpus-id and score, with a header; the split val is called dev
 
-`data=custom data.dir=BEIR_DIR` reads any folder in this layout, plain or gzipped; exported corpora are
-restored unchanged. A query without a citing paper gets an implicit one, which is not a candidate and has the
-title, abstract and year of the query's metadata, if any. TARGETCIT is prepended to texts that lack it. A
-document with the query's id is left out of its ranking, as BEIR does. Qrels may lack the header.
+`data=custom data.dir=BEIR_DIR` reads any folder in this layout, plain or gzipped. A query without a citing
+paper gets an implicit one, which is not a candidate and has the title, abstract and year of the query's
+metadata, if any. TARGETCIT is prepended to texts that lack it. A document with the query's id is left out of
+its ranking, as BEIR does. Qrels may lack the header.
 """
 
 from __future__ import annotations
@@ -25,11 +23,10 @@ import msgspec
 
 from citerec.base.errors import InputError
 from citerec.base.files import existing_file, open_bytes
-from citerec.base.progress import OnBytes, read_progress
+from citerec.base.progress import read_progress
 from citerec.datasets.files.source_files import Fields, Record, convert_record, parse_names
 from citerec.datasets.records import (
     TARGET_MARKER,
-    BadRecord,
     ContextRecord,
     PaperRecord,
     QueryRecord,
@@ -96,32 +93,16 @@ def beir_source(name: str, files: dict[str, Path], field: str | None, identity: 
     )
 
 
-def read_paper_metadata(path: Path, on_bytes: OnBytes | None = None) -> Iterator[tuple[str, Fields]]:
-    """Yield id and metadata of the papers in a corpus.jsonl."""
-    for _, record in read_objects(path, on_bytes):
-        if isinstance(metadata := record.get("metadata"), dict):
-            yield str(record.get("_id")), metadata
-
-
-def _read_papers(path: Path, queries: Path, field: str | None) -> Iterator[PaperRecord | BadRecord]:
+def _read_papers(path: Path, queries: Path, field: str | None) -> Iterator[PaperRecord]:
     yield from _read_lines(path, "papers", partial(_parse_paper, path, field))
-    for paper in _read_lines(queries, "citing papers", partial(_parse_citing_paper, queries)):
-        if isinstance(paper, PaperRecord):  # bad queries are reported when the contexts are read
-            yield paper
+    yield from _read_lines(queries, "citing papers", partial(_parse_citing_paper, queries))
 
 
-def _read_lines(
-    path: Path, what: str, parse: Callable[[str, Fields], Record | None]
-) -> Iterator[Record | BadRecord]:
+def _read_lines(path: Path, what: str, parse: Callable[[str, Fields], Record | None]) -> Iterator[Record]:
     with read_progress(path, what) as on_bytes:
         for number, (_, record) in enumerate(read_objects(path, on_bytes)):
-            try:
-                parsed = parse(_parse_id(path, number, record), record)
-            except BadRecord as bad:
-                yield bad
-            else:
-                if parsed is not None:
-                    yield parsed
+            if (parsed := parse(_parse_id(path, number, record), record)) is not None:
+                yield parsed
 
 
 class _Identified(msgspec.Struct, rename={"id": "_id"}):

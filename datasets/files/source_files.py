@@ -14,7 +14,7 @@ Files are streamed: memory holds a few records at a time, each of at most LARGES
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -28,13 +28,20 @@ from citerec.base.progress import OnBytes, read_progress
 from citerec.datasets.records import (
     BadRecord,
     ContextRecord,
-    OnBad,
     PaperRecord,
     QueryRecord,
     Source,
     check_split_names,
 )
-from citerec.formats.json_lines import Year, decode_hook, json_type, raise_bad, read_objects, validation_fault
+from citerec.formats.json_lines import (
+    OnBadRecord,
+    Year,
+    decode_hook,
+    json_type,
+    raise_bad,
+    read_objects,
+    validation_fault,
+)
 
 CHUNK = 1 << 16
 """Bytes parsed at a time."""
@@ -60,7 +67,7 @@ def read_records(
     path: Path,
     top: type[dict[Any, Any]] | type[list[Any]],
     on_bytes: OnBytes | None = None,
-    on_bad: OnBad = raise_bad,
+    on_bad: OnBadRecord = raise_bad,
 ) -> Iterator[tuple[Key, Fields]]:
     """Yield (key, record) for an object of objects, or (position, record) for a list of objects.
 
@@ -169,42 +176,28 @@ def _reason(error: Exception) -> str:
     return f"{reason.rstrip('.')}{near}"
 
 
-def read_papers(path: Path, field: str | None = None) -> Iterator[PaperRecord | BadRecord]:
-    """Yield papers in file order, with a BadRecord for each that cannot be read. Raises InputError.
+def read_papers(path: Path, field: str | None = None) -> Iterator[PaperRecord]:
+    """Yield papers in file order. Raises InputError for the first that cannot be read.
 
     field: the key that holds a paper's fields; None: papers have no fields.
     """
     return _read(path, "papers", dict, partial(_parse_paper, path, field))
 
 
-def read_contexts(path: Path) -> Iterator[ContextRecord | BadRecord]:
+def read_contexts(path: Path) -> Iterator[ContextRecord]:
     """Yield contexts. Otherwise like `read_papers`."""
     return _read(path, "contexts", dict, partial(_parse_context, path))
 
 
-def read_queries(path: Path) -> Iterator[QueryRecord | BadRecord]:
+def read_queries(path: Path) -> Iterator[QueryRecord]:
     """Yield the queries of a split. Otherwise like `read_papers`."""
     return _read(path, "queries", list, partial(_parse_query, path))
 
 
-def reject_bad(records: Iterable[Record | BadRecord]) -> Iterator[Record]:
-    """Yield the records; raise the first bad one."""
-    for record in records:
-        if isinstance(record, BadRecord):
-            raise record
-        yield record
-
-
-def _read(
-    path: Path, what: str, top: Any, parse: Callable[[Any, Any], Record]
-) -> Iterator[Record | BadRecord]:
+def _read(path: Path, what: str, top: Any, parse: Callable[[Any, Any], Record]) -> Iterator[Record]:
     with read_progress(path, what) as on_bytes:
         for key, value in stream_json(path, top, on_bytes):
-            try:
-                record: Record | BadRecord = parse(key, value)
-            except BadRecord as bad:
-                record = bad
-            yield record
+            yield parse(key, value)
 
 
 class _Paper(msgspec.Struct):
@@ -237,7 +230,7 @@ def _parse_context(path: Path, key: str, value: Any) -> ContextRecord:
     context = convert_record(_Context, record, path, key)
     if (other := record.get("context_id", key)) != key:
         reason = f"{quoted(other)} differs from the record's key"
-        raise BadRecord("unusable id", path, key, reason, "context_id")
+        raise BadRecord(path, key, reason, "context_id")
     return ContextRecord(key, context.masked_text, context.citing_id, context.refid)
 
 
@@ -249,7 +242,7 @@ def _parse_query(path: Path, key: int, value: Any) -> QueryRecord:
 def _check_object(path: Path, key: Key, value: Any) -> Fields:
     """Return the value; BadRecord if it is not an object."""
     if not isinstance(value, dict):
-        raise BadRecord("wrong type", path, key, f"must be an object, not {json_type(value)}")
+        raise BadRecord(path, key, f"must be an object, not {json_type(value)}")
     return value
 
 
@@ -258,8 +251,8 @@ def convert_record(layout: type[Layout], record: Fields, path: Path, key: Key) -
     try:
         return msgspec.convert(record, layout, dec_hook=decode_hook)
     except msgspec.ValidationError as error:
-        kind, reason, field = validation_fault(error)
-    raise BadRecord(kind, path, key, reason, field)
+        reason, field = validation_fault(error)
+    raise BadRecord(path, key, reason, field)
 
 
 def parse_names(path: Path, key: Key, record: Fields, field: str) -> tuple[str, ...]:
@@ -269,7 +262,7 @@ def parse_names(path: Path, key: Key, record: Fields, field: str) -> tuple[str, 
     for name in names:
         if not isinstance(name, str):
             reason = f"must be a string or a list of strings (data.field={field}), not {json_type(name)}"
-            raise BadRecord("wrong type", path, key, reason, field)
+            raise BadRecord(path, key, reason, field)
     return tuple(dict.fromkeys(name for name in names if name))
 
 

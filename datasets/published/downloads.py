@@ -34,19 +34,15 @@ from citerec.base.settings import Settings, setting
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.files.source_files import read_records
 from citerec.datasets.prepare import open_corpus
-from citerec.datasets.published.drafts import IDS, draft_folder
 from citerec.datasets.published.recipes import recipe
 from citerec.datasets.published.releases import CORPUS_FILES, DRIVE_FILE, PREFIX, RELEASES, Release
 from citerec.datasets.published.repositories import fetch_repository
 from citerec.datasets.records import SPLITS, check_split_names
-from citerec.formats.json_lines import read_objects
 
 log = logging.getLogger(__name__)
 
 CORPORA = tuple(name for name, release in RELEASES.items() if set(CORPUS_FILES) <= set(release.files))
 """Data sets with contexts, whose splits have ids: PREFIX/NAME/SPLIT."""
-DRAFTS = tuple(id.removeprefix(f"{PREFIX}/") for id in IDS)
-"""Lists of drafts, as names of downloads."""
 TIMEOUT = 30.0
 """Seconds to wait for data."""
 RETRIES = 4
@@ -215,16 +211,15 @@ class _Download:
         size, expected = archive.stat().st_size, self.release
         if expected.size not in (None, size):
             raise UnusableFile(f"has {size:,} bytes, but the published file has {expected.size:,}")
-        _verify_checksum(archive, "sha256", expected.sha256)
+        if expected.sha256 is not None and (digest := digest_file(archive, "sha256")) != expected.sha256:
+            raise UnusableFile(f"the SHA256 of {archive.name} is {digest}, expected {expected.sha256}")
         files = unpack(archive, self._missing(), self.work, expected.matches)
         self._install({path.name: path for path in files})
 
     def _install(self, files: dict[str, Path]) -> None:
         """Move files into the target folder after checking their content."""
         for path in files.values():
-            check_content(path, self.release.json_lines)
-            if path.suffix == ".gz":  # the checksum is of the gzipped file
-                _verify_checksum(path, "md5", self.release.md5)
+            check_content(path)
         for name, path in files.items():
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             path.replace(self.folder / name)
@@ -239,23 +234,14 @@ def content_digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _verify_checksum(path: Path, algorithm: str, expected: str | None) -> None:
-    if expected is not None and (digest := digest_file(path, algorithm)) != expected:
-        raise UnusableFile(f"the {algorithm.upper()} of {path.name} is {digest}, expected {expected}")
-
-
-def check_content(path: Path, json_lines: bool = False) -> None:
+def check_content(path: Path) -> None:
     """Raise UnusableFile if a JSON file does not start as expected, or a checkpoint is damaged.
 
-    json_lines: the file has one object per line. PyTorch checkpoints are zip files with checksums, except in
-    the oldest format.
+    PyTorch checkpoints are zip files with checksums, except in the oldest format.
     """
     name = path.name.removesuffix(".gz")
     try:
-        if json_lines:
-            if next(read_objects(path), None) is None:
-                raise UnusableFile(f"{path.name} is empty")
-        elif name.endswith(".json"):
+        if name.endswith(".json"):
             top = list if name in ("train.json", "val.json", "test.json") else dict
             next(read_records(path, top), None)
         elif name.endswith(".pt"):
@@ -396,10 +382,10 @@ def open_published_papers(
 
 @dataclass(frozen=True, kw_only=True)
 class DownloadSettings(Settings):
-    """Download published data sets, lists of drafts, word vectors and checkpoints into the cache."""
+    """Download published data sets, word vectors and checkpoints into the cache."""
 
     positional: ClassVar[str] = "names"
-    names: tuple[str, ...] = setting(MISSING, choices=(*RELEASES, *DRAFTS))
+    names: tuple[str, ...] = setting(MISSING, choices=tuple(RELEASES))
     """what to download, listed below (e.g. acl200)"""
     cache_dir: str = ""
     """cache folder; empty: $CITATION_CACHE, or else that of the user"""
@@ -414,24 +400,16 @@ def download_releases(settings: DownloadSettings) -> None:
         raise InputError("address: give a single name with it")
     cache = cache_folder(settings.cache_dir)
     for name in settings.names:
-        if name in DRAFTS:
-            if settings.address:
-                raise InputError(f"address: not for {name}, whose drafts are in many repositories")
-            folder = draft_folder(f"{PREFIX}/{name}", cache)
-        else:
-            folder = ensure_release(name, cache, address=settings.address or None)
-        print(f"{name}: {folder}")
+        print(f"{name}: {ensure_release(name, cache, address=settings.address or None)}")
 
 
 def _releases_help() -> str:
     """Return the table of what can be downloaded."""
-    cache = cache_folder()
     rows = (
-        f"  {name:<18} {release.download_size:<14} {release.folder_in(cache)!s:<34} {release.description}"
+        f"  {name:<18} {release.download_size:<14} {release.folder_in()!s:<34} {release.description}"
         for name, release in RELEASES.items()
     )
-    drafts = (f"  {name:<18} {'':<14} {cache / 'published' / name!s:<34} drafts" for name in DRAFTS)
-    return "\n".join(["", "Names, download sizes and folders:", *rows, *drafts])
+    return "\n".join(["", "Names, download sizes and folders:", *rows])
 
 
 main = command("data download", DownloadSettings, download_releases, _releases_help)

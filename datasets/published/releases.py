@@ -6,9 +6,6 @@ whether it is the right one. Approximate sizes are from the authors' tutorial; o
 
 Data sets with `repositories` are built from these by a function of datasets.published.recipes; `digests` tell
 whether the result is that of the registry.
-
-Open Research, DBLP and PubMed (Ren et al. 2014) are distributed by Citeomatic (Bhagavatula et al. 2018): as
-single files in its bucket, which is tried first, and in one archive of about 75 GB. The MD5 is Anserini's.
 """
 
 from __future__ import annotations
@@ -48,10 +45,6 @@ class Release:
     approximate_size: int | None = None
     sha256: str | None = None
     """Checksum of the archive."""
-    md5: str | None = None
-    """Checksum of the gzipped file in the archive."""
-    json_lines: bool = False
-    """The files are JSON lines, whatever their names."""
     counts: dict[str, int] = field(default_factory=dict)
     """Published number of papers, and of contexts per split."""
     repositories: tuple[Repository, ...] = ()

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor
 
-from citerec.base.errors import InputError
+from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.dense import DenseModel
 from citerec.hatten.encoder import Encoder
 from citerec.hatten.settings import BiEncoderSettings, EncoderTraining
 from citerec.retrieval.encoders.article import ArticleRetriever
-from citerec.retrieval.encoders.article_text import ArticleReader, Texts
+from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.encoder import SETTINGS, ArticleEncoder, TextInputs, TextLayout
 from citerec.retrieval.settings import MINILM, ArticleConfig, IndexConfig
 from citerec.training.module import prepare_transformer
@@ -45,7 +45,7 @@ class TunedEncoder(Encoder):
         self.article.adapt(device, arithmetic, training=True)
         self.precision = self.article.precision
 
-    def encode(self, documents: Texts | TextInputs) -> Tensor:
+    def encode(self, documents: Ragged | TextInputs) -> Tensor:
         return self.article.encode(documents)
 
 
@@ -78,8 +78,6 @@ citerec evaluate benchmark=prefetch retriever=biencoder checkpoint={place} data=
         cls, corpus: Corpus, settings: BiEncoderSettings, pretrained: ArticleConfig
     ) -> tuple[Self, TunedEncoder, ArticleReader]:
         config = replace(pretrained, similarity="cosine")
-        if config.pooling == "aspire":
-            raise InputError("encoder.pooling=aspire gives many vectors per text; train with mean or cls")
         article = ArticleEncoder.pretrained(config)
         article.config = replace(article.config, similarity="cosine")  # as the loss compares vectors
         reader = ArticleReader(corpus, article.tokenizer, article.config)

@@ -37,7 +37,7 @@ from citerec.datasets.columns import (
 )
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.files.source_files import find_files as find_data
-from citerec.datasets.files.source_files import read_contexts, read_queries, reject_bad
+from citerec.datasets.files.source_files import read_contexts, read_queries
 from citerec.datasets.prepare import prepare_store
 from citerec.datasets.records import IN_TEXTS, TRAIN, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.datasets.tokenize import TOKENIZER
@@ -277,12 +277,12 @@ def _find_in_data(
     ids_here = {id: ids[row] for id, row in _library_rows(papers, identities).items()}
     cited = {
         query.context_id: dict.fromkeys(ids_here[paper] for paper in query.positive_ids if paper in ids_here)
-        for query in reject_bad(read_queries(train))
+        for query in read_queries(train)
     }
     queries = [QueryRecord(context, list(papers)) for context, papers in cited.items() if papers]
 
     def citing_contexts() -> Iterator[ContextRecord]:
-        for context in reject_bad(read_contexts(contexts)):
+        for context in read_contexts(contexts):
             if cited.get(context.id):
                 citing = ids_here.get(context.citing_id, context.citing_id)
                 outside = context.citing_id not in ids_here

@@ -25,7 +25,6 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from citerec.base.errors import InputError
 from citerec.base.files import BYTE_ORDER_MARK, read_limited
 from citerec.base.progress import read_progress
 from citerec.datasets.files.source_files import stream_json
@@ -34,7 +33,6 @@ from citerec.formats.bibliography.reading.csl import LISTS, is_csl, parse_csl
 from citerec.formats.bibliography.reading.dumps import parse_arxiv, parse_openalex, parse_own
 from citerec.formats.bibliography.reading.fields import Fields, parse_records
 from citerec.formats.bibliography.reading.recognise import recognise
-from citerec.formats.documents import Metadata
 from citerec.formats.drafts.inputs import MAX_FILE_BYTES
 from citerec.formats.json_lines import OnBadRecord, parse_object, read_objects
 from citerec.library.sources.zotero_places import is_zotero
@@ -122,8 +120,6 @@ def _parse_s2(fields: Fields) -> LibraryPaper | None:
     from citerec.datasets.citations.graph import PaperLine, read_record
 
     line = read_record(fields.record, fields.where)
-    if not isinstance(line, PaperLine | Metadata):
-        raise InputError(f"{fields.where}: is a citation, not a paper; give the files of papers")
     tags = line.fields if isinstance(line, PaperLine) else line.field
     external = (
         fields.child("externalids").record or fields.child("openaccessinfo").child("externalids").record

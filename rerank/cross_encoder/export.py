@@ -40,7 +40,7 @@ def write_networks(encoder: str | Path, reranker: str | Path | None, output: str
 
     folder, article = new_folder(output), BiEncoder.open(encoder).encoder
     config, ids = article.config, article.tokenizer.get_vocab()
-    if (config.layout, config.pooling, config.layers) != ("lengths", "mean", "last"):
+    if (config.layout, config.pooling) != ("lengths", "mean"):
         raise InputError(f"encoder={encoder}: was not trained with experiment=small_networks")
     graphs = {ENCODER: bert_graph(article.model, f"encoder={encoder}")}
     if reranker is not None:

@@ -280,10 +280,6 @@ class Ranker(Retriever):
         model = None if self.model is None else self.model.about.get("hash")
         return {**parts, "features": self.features, "model": model}
 
-    def cache_queries(self) -> None:
-        for part in self.all_parts.values():
-            part.cache_queries()
-
     @property
     def index_bytes(self) -> int:
         return self.statistics.nbytes + sum(part.index_bytes for part in self.parts.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
-from citerec.datasets.tokenize import sentence_starts
-from citerec.retrieval.arrays import Mask, Rows
+from citerec.retrieval.arrays import Mask
 from citerec.retrieval.networks.inputs import InputReader, Subwords
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import ArticleConfig
@@ -25,42 +24,26 @@ if TYPE_CHECKING:
 
 PRIORITY = ("title", "context", "abstract")
 """Fields by priority when space is short: a few title words say more than the ends of a context."""
-NO_SENTENCE = -1
-"""Sentence number of subwords outside sentences."""
-
-
-@dataclass(frozen=True)
-class Texts:
-    """B texts as subwords, including special tokens; texts without words are empty.
-
-    sentences: int32 [total], the sentence of each subword, numbered across texts, or NO_SENTENCE.
-    owners: int64 [S], the text of each sentence. Both only for aspire pooling.
-    """
-
-    tokens: Ragged
-    sentences: NDArray[np.int32] | None = None
-    owners: Rows | None = None
-
-    def __len__(self) -> int:
-        return len(self.tokens)
 
 
 @dataclass(frozen=True)
 class Field:
-    """Subwords of a title, abstract or context, their sentences, and the position of the marker."""
+    """Subwords of a title, abstract or context, and the position of the marker."""
 
     tokens: list[int]
-    sentences: list[int]
     mark: int = 0
 
-    def truncate(self, length: int) -> Field:
+    def truncate(self, length: int) -> list[int]:
         """Keep at most `length` subwords around the marker."""
         start = max(min(self.mark - length // 2, len(self.tokens) - length), 0)
-        return Field(self.tokens[start : start + length], self.sentences[start : start + length])
+        return self.tokens[start : start + length]
 
 
 class ArticleReader:
-    """Turns corpus rows into `Texts` with a subword tokeniser."""
+    """Turns corpus rows into texts with a subword tokeniser.
+
+    Texts [B] are rows of subwords, with special tokens; those without words are empty.
+    """
 
     def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerFast, config: ArticleConfig) -> None:
         self.corpus, self.config = corpus, config
@@ -82,7 +65,7 @@ class ArticleReader:
         if config.layout == "lengths":
             self._inputs = InputReader.of(self._backend, config.lengths, f"encoder {config.name}")
 
-    def papers(self, rows: NDArray[np.integer], abstracts: Mask | None = None) -> Texts:
+    def papers(self, rows: NDArray[np.integer], abstracts: Mask | None = None) -> Ragged:
         """Title and abstract of papers, rows [B], truncated at the end.
 
         abstracts: [B], False leaves it out.
@@ -97,7 +80,7 @@ class ArticleReader:
         fields = list(zip(titles, abstract_fields, strict=True))
         return self._join_all(("title", "abstract"), fields, self._paper_prompt)
 
-    def queries(self, queries: Queries | NDArray[np.integer], titles: Mask | None = None) -> Texts:
+    def queries(self, queries: Queries | NDArray[np.integer], titles: Mask | None = None) -> Ragged:
         """The configured fields of queries, or of rows of contexts, [B]. titles: [B], False leaves the citing
         title out.
 
@@ -126,78 +109,42 @@ class ArticleReader:
 
     def _paper_fields(self, column: Sequence[str], rows: list[int]) -> list[Field]:
         texts = [column[row] for row in rows]
-        if self.config.pooling == "aspire":
-            return self._tokenise(texts, [None] * len(texts))
         encodings = self._backend.encode_batch_fast(texts, add_special_tokens=False)
-        return [Field(encoding.ids, [NO_SENTENCE] * len(encoding.ids)) for encoding in encodings]
+        return [Field(encoding.ids) for encoding in encodings]
 
     def _context_fields(self, texts: list[str]) -> list[Field]:
         texts = [text.replace(OTHER_MARKER, " ") for text in texts]
         marks = [max(text.find(TARGET_MARKER), 0) for text in texts]
-        return self._tokenise([text.replace(TARGET_MARKER, " ") for text in texts], marks)
-
-    def _tokenise(self, texts: list[str], marks: Sequence[int | None]) -> list[Field]:
-        """Tokenise texts and split them into sentences; marks: character offsets of the marker, if any."""
-        fields = []
-        encodings = self._backend.encode_batch(texts, add_special_tokens=False)
-        for text, mark, encoding in zip(texts, marks, encodings, strict=True):
-            tokens, starts, position = encoding.ids, [start for start, _ in encoding.offsets], 0
-            if mark is not None:
-                position = bisect_left(starts, mark)
-                tokens = tokens[:position] + self._mask + tokens[position:]
-                starts[position:position] = [mark] * len(self._mask)
-            breaks = sentence_starts(text) if self.config.pooling == "aspire" else []
-            fields.append(Field(tokens, [bisect_right(breaks, start) for start in starts], position))
+        bare = [text.replace(TARGET_MARKER, " ") for text in texts]
+        encodings, fields = self._backend.encode_batch(bare, add_special_tokens=False), []
+        for mark, encoding in zip(marks, encodings, strict=True):
+            position = bisect_left([start for start, _ in encoding.offsets], mark)
+            fields.append(Field(encoding.ids[:position] + self._mask + encoding.ids[position:], position))
         return fields
 
-    def _join_all(self, names: Sequence[str], rows: Sequence[tuple[Field, ...]], prompt: list[int]) -> Texts:
-        joined = [self._join(names, fields, prompt) for fields in rows]
-        tokens = Ragged.from_rows([ids for ids, _ in joined])
-        if self.config.pooling != "aspire":
-            return Texts(tokens)
-        # Sentences are numbered within each text: number them across texts.
-        sentences = Ragged.from_rows([numbers for _, numbers in joined])
-        text = np.repeat(np.arange(len(sentences)), sentences.lengths)
-        within = sentences.values != NO_SENTENCE
-        pairs = np.stack([text[within], sentences.values[within]], axis=1)
-        unique, number = np.unique(pairs, axis=0, return_inverse=True)
-        numbered = np.full(len(within), NO_SENTENCE, np.int32)
-        numbered[within] = number.ravel()
-        return Texts(tokens, numbered, unique[:, 0])
+    def _join_all(self, names: Sequence[str], rows: Sequence[tuple[Field, ...]], prompt: list[int]) -> Ragged:
+        return Ragged.from_rows([self._join(names, fields, prompt) for fields in rows])
 
-    def _join(
-        self, names: Sequence[str], fields: tuple[Field, ...], prompt: list[int]
-    ) -> tuple[list[int], list[int]]:
-        """Join fields to one text: subwords and their sentences, which never span fields."""
+    def _join(self, names: Sequence[str], fields: tuple[Field, ...], prompt: list[int]) -> list[int]:
+        """Join fields to one text."""
         start = self._start + prompt
         room = self.config.max_tokens - len(start) - len(self._end)
-        parts: dict[int, Field] = {}
+        parts: dict[int, list[int]] = {}
         limits = {"title": room // 2} if "context" in names else {}
         for i in sorted(range(len(fields)), key=lambda i: PRIORITY.index(names[i])):
             left = room - (len(self._separator) if parts else 0)
             if fields[i].tokens and left > 0:
                 parts[i] = fields[i].truncate(min(left, limits.get(names[i], left)))
-                room = left - len(parts[i].tokens)
+                room = left - len(parts[i])
         if not parts:
-            return [], []
-        # Titles are context for the sentences of a text, and no sentences themselves (Mysore et al. 2022).
-        titles = {i for i in parts if names[i] == "title"}
-        skipped = titles if len(titles) < len(parts) else set()
-        tokens, sentences = list(start), [NO_SENTENCE] * len(start)
-        first = 0
-        for i in sorted(parts):
-            if len(tokens) > len(start):
-                tokens += self._separator
-                sentences += [NO_SENTENCE] * len(self._separator)
-            tokens += parts[i].tokens
-            sentences += [NO_SENTENCE if i in skipped else first + number for number in parts[i].sentences]
-            first += parts[i].sentences[-1] + 1
-        return tokens + self._end, sentences + [NO_SENTENCE] * len(self._end)
+            return []
+        first, *others = (parts[i] for i in sorted(parts))
+        return [*start, *first, *(token for part in others for token in self._separator + part), *self._end]
 
 
 def _shown(fields: list[Field], shown: list[bool]) -> list[Field]:
-    return [field if show else Field([], []) for field, show in zip(fields, shown, strict=True)]
+    return [field if show else Field([]) for field, show in zip(fields, shown, strict=True)]
 
 
-def _alone(reader: InputReader, texts: list[Subwords]) -> Texts:
-    return Texts(Ragged.from_rows([reader.alone(text) for text in texts]))
+def _alone(reader: InputReader, texts: list[Subwords]) -> Ragged:
+    return Ragged.from_rows([reader.alone(text) for text in texts])

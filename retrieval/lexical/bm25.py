@@ -22,9 +22,9 @@ from citerec.datasets.word_statistics import BM25_TERM
 from citerec.retrieval.arrays import Counts, Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings
 from citerec.retrieval.lexical.postings import METHODS, Formula, Postings, RankBM25
-from citerec.retrieval.lexical.terms import KEY_TERMS, PAPERS_PER_BATCH, KeyTerms, Terms, Tokenizer
+from citerec.retrieval.lexical.terms import PAPERS_PER_BATCH, Terms, Tokenizer
 from citerec.retrieval.queries import Queries
-from citerec.retrieval.settings import QUERY_FIELDS, check_fields
+from citerec.retrieval.settings import check_fields
 
 BACKENDS = ("numpy", "rank_bm25")
 
@@ -34,8 +34,8 @@ class BM25(Retriever):
 
     method: `lucene`, or `okapi`, the formula of Gu et al. 2022.
     stemmer: a language of PyStemmer; stopwords: one of terms.STOP_WORDS; None for neither.
-    query: any of `context`, `title` and `abstract` of the citing paper, and `key_terms`
-    (retrieval.lexical.terms); repeated fields and terms count repeatedly.
+    query: any of `context`, and `title` and `abstract` of the citing paper; repeated fields and terms count
+    repeatedly.
     contexts: maximum number of training contexts to index with the title and abstract of the paper they cite.
     Other splits are never indexed. (A training query then finds its own context.)
     backend: `numpy`; or `rank_bm25`, hundreds of times slower.
@@ -68,7 +68,7 @@ class BM25(Retriever):
         self._backend, self._contexts, self.threads = backend, contexts, threads
         self._formula = Formula(method, k1, b)
         self.set_parameters()
-        self.query = check_fields(query, (*QUERY_FIELDS, KEY_TERMS))
+        self.query = check_fields(query)
         self.tokenisation = {"stemmer": stemmer, "stopwords": stopwords}
         Tokenizer(**self.tokenisation)  # raises InputError for unknown values
         if contexts:
@@ -102,7 +102,7 @@ class BM25(Retriever):
     def with_query_fields(self, query: Sequence[str]) -> BM25:
         """Return this index with other query fields."""
         other = copy.copy(self)
-        other.query, other._key_terms = check_fields(query, (*QUERY_FIELDS, KEY_TERMS)), None
+        other.query = check_fields(query)
         return other
 
     def supports(self, corpus: Corpus) -> bool:
@@ -110,7 +110,6 @@ class BM25(Retriever):
 
     def _prepare(self, corpus: Corpus) -> None:
         self._rows = np.flatnonzero(corpus.is_candidate).astype(np.int32)
-        self._key_terms: KeyTerms | None = None
 
     def _index(self, corpus: Corpus) -> None:
         """Raises InputError if no candidate has a term, or contexts are to be indexed but cannot."""
@@ -201,12 +200,7 @@ class BM25(Retriever):
         terms = self._terms
         if queries.new_words:
             terms = terms.with_words(queries.new_words)
-        counts = terms.query_counts(queries, self.query)
-        if KEY_TERMS not in self.query:
-            return counts
-        if self._key_terms is None:
-            self._key_terms = KeyTerms(self._terms, self.corpus, self._rows)
-        return counts + self._key_terms.counts(queries, terms) * self.query.count(KEY_TERMS)
+        return terms.query_counts(queries, self.query)
 
     def _save(self, folder: Path) -> None:
         self._terms.save(folder)

@@ -1,4 +1,4 @@
-"""Maps the words of a corpus to terms for lexical search, and finds the key terms of citing papers."""
+"""Maps the words of a corpus to terms for lexical search."""
 
 from __future__ import annotations
 
@@ -230,56 +230,3 @@ def _without_markers(word: str) -> str:
     for marker in MARKER_WORDS:
         word = word.replace(marker, " ")
     return word
-
-
-KEY_TERMS = "key_terms"
-"""The query field of key terms."""
-TITLE_TERMS, ABSTRACT_TERMS = 3, 5
-"""Number of key terms from each field."""
-
-
-class KeyTerms:
-    """Finds the key terms of citing papers: the most informative words of title and abstract.
-
-    papers: rows whose titles and abstracts are counted. A term that none of them has is never a key term.
-    """
-
-    def __init__(self, terms: Terms, corpus: Corpus, papers: NDArray[np.int32]) -> None:
-        self._terms = terms
-        columns = (
-            ("title", corpus.title_tokens, TITLE_TERMS),
-            ("abstract", corpus.abstract_tokens, ABSTRACT_TERMS),
-        )
-        self._fields = [(field, self._mean_counts(words, papers), most) for field, words, most in columns]
-
-    def counts(self, queries: Queries, terms: Terms | None = None) -> Counts:
-        """The key terms of each query [Q], each counted once: float32 [Q, T].
-
-        terms: to read queries with new words.
-        """
-        terms, chosen = terms or self._terms, [np.empty(0, np.int32)] * len(queries)
-        for field, means, most in self._fields:
-            counts = terms.counts(np.arange(len(queries)), queries.words(field), len(queries))
-            for query in range(len(queries)):
-                part = slice(counts.indptr[query], counts.indptr[query + 1])
-                ids, frequency = counts.indices[part], counts.data[part]
-                listed = means[ids] > 0
-                ids, frequency = ids[listed], frequency[listed]
-                order = np.lexsort((ids, -bo1(frequency, means[ids])))
-                chosen[query] = np.union1d(chosen[query], ids[order[:most]])
-        rows = Ragged.from_rows(chosen)
-        ones = np.ones(len(rows.values), np.float32)
-        return Counts(rows.offsets, rows.values, ones, (len(queries), self._terms.size))
-
-    def _mean_counts(self, words: Ragged, papers: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Mean count of each term [T] in a field of the papers."""
-        total = np.zeros(self._terms.size, np.int64)
-        for start in range(0, len(papers), PAPERS_PER_BATCH):
-            block = words.take(papers[start : start + PAPERS_PER_BATCH])
-            total += np.bincount(self._terms.word_terms.take(block.values).values, minlength=len(total))
-        return total / max(len(papers), 1)
-
-
-def bo1(counts: NDArray[np.floating], means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Bo1 weights of terms [n], from their counts in a text and their mean counts in papers."""
-    return np.asarray(counts * np.log2((1 + means) / means) + np.log2(1 + means))

@@ -40,6 +40,15 @@ PAPERS: list[dict[str, Any]] = [
     {"paper_id": 7, "title": "", "abstract": "", "year": 1990, "fields": []},
     {"paper_id": "late", **ABOUT["late"], "year": 2009, "fields": ["Art", "Law", "Art"]},
 ]
+TITLED = {"title": "Mono-unsaturated fat", "abstract": "Part ::: two.", "year": 2019}
+S2ORC_2020 = {"paper_id": "18980380", **TITLED, "mag_field_of_study": ["Medicine", "Biology"]}
+S2ORC_2020 |= {"outbound_citations": ["11", "12"], "inbound_citations": ["13"]}
+CORPUS = {"id": "4cd223df", "title": "Preliminary study", "paperAbstract": "An abstract.", "year": 2014}
+CORPUS |= {"fieldsOfStudy": ["Art"], "outCitations": ["18980380"], "inCitations": []}
+# DBLP and PubMed of Ren et al. 2014 in Citeomatic's layout.
+CITEOMATIC = {"id": "13", "title": "mining top - k patterns", "abstract": "we mine .", "year": 2009}
+CITEOMATIC |= {"title_raw": "Mining Top-K Patterns", "abstract_raw": "We mine."}
+CITEOMATIC |= {"out_citations": ["12", "14"], "authors": ["A. B."], "key_phrases": ["mining"], "date": None}
 ALL_TRAIN = RandomSplitting(1.0, 0.0, 0.0, seed=0)
 SHARES = YearShares(0.6, 0.2, 0.2, None, 0)
 Write = Callable[..., Path]
@@ -58,21 +67,19 @@ def cited(graph: CitationGraph) -> dict[str, list[str]]:
 def test_the_graph_matches_the_files(write: Write, tmp_path: Path, name: str) -> None:
     path = write(PAPERS, name)
     extra = write([{"paper_id": "x", "title": "X", "abstract": "x" * 40}], "more.jsonl")
-    pairs = tmp_path / "pairs.tsv"
-    pairs.write_text("citing\tcited\nlate\tc\nd\ta\nnobody\ta\n")
     for _ in range(2):  # built, then cached
-        graph = open_graph(path, pairs, extra, tmp_path / "cache")
+        graph = open_graph(path, distractors=extra, cache_dir=tmp_path / "cache")
         assert list(graph.ids) == ["a", "b", "c", "d", "7", "late", "x"]
         assert cited(graph) == {
-            "a": [], "b": ["a"], "c": ["a", "b"], "d": ["a", "7", "late"], "7": [], "late": ["c"], "x": []
+            "a": [], "b": ["a"], "c": ["a", "b"], "d": ["a", "7", "late"], "7": [], "late": [], "x": []
         }  # fmt: skip
         assert graph.years.tolist() == [2000, 2001, 0, 2003, 1990, 2009, 0]
         assert graph.titled.tolist() == [True, True, False, True, False, True, True]
         assert graph.abstract_lengths.tolist() == [8, 0, 8, 8, 0, 9, 40]
         assert graph.is_distractor.tolist() == [False] * 6 + [True]
-        assert graph.unknown == 2  # c cites a missing paper, nobody cites a
-        assert graph.citations.tolist() == [3, 1, 1, 0, 1, 1, 0]
-        assert [found.tolist() for found in graph.cited_by] == [[1, 2, 3], [2], [5], [], [3], [3], []]
+        assert graph.unknown == 1  # c cites a missing paper
+        assert graph.citations.tolist() == [3, 1, 0, 0, 1, 1, 0]
+        assert [found.tolist() for found in graph.cited_by] == [[1, 2, 3], [2], [], [], [3], [3], []]
         assert np.flatnonzero(graph.in_field("Law")).tolist() == [1, 5]
     assert len(list((tmp_path / "cache" / "graphs").glob("*/graph.json"))) == 1
 
@@ -98,7 +105,15 @@ def test_citations_are_pairs_of_different_known_papers(references: list[list[str
     [
         ("{", r"malformed JSON"),
         ("[1]", r"must be an object, not a list"),
-        ({"title": "x"}, r"field 'paper_id': is missing"),
+        ({"title": "x"}, r"unknown layout; must be our own \(paper_id, references\), S2ORC metadata"),
+        ({"corpusid": 12, "title": "A second"}, r"is a part of a paper, without its references"),
+        (
+            {"citingcorpusid": 12, "citedcorpusid": 11},
+            r"is a citation, not a paper; give the files of papers",
+        ),
+        ({**CORPUS, "outCitations": [None]}, r"field 'outCitations\[0\]': must be a number or a"),
+        ({**S2ORC_2020, "year": 3.5}, r"field 'year': must be a whole number"),
+        ({**CITEOMATIC, "out_citations": "12"}, r"field 'out_citations': must be a list, not"),
         ({"paper_id": "a b"}, r"field 'paper_id': an id must not be empty or contain white space"),
         ({"paper_id": "x", "year": "soon"}, r"field 'year': must be a whole number"),
         ({"paper_id": "x", "fields": 3}, r"field 'fields': must be a string or a list, not a number"),
@@ -113,16 +128,14 @@ def test_an_invalid_record_is_named(write: Write, tmp_path: Path, line: Any, sai
 
 
 def test_inconsistent_files_are_named(write: Write, tmp_path: Path) -> None:
-    path, pairs = write(), tmp_path / "pairs.tsv"
-    pairs.write_text("a\tb\na\n")
-    for papers, citations, said in (
-        ([path, path], None, r"papers\.jsonl, .*papers\.jsonl: the paper 'a' appears twice \(and 5 more\)"),
-        (path, tmp_path / "nowhere", r"nowhere: no such file"),
-        (path, pairs, r"pairs\.tsv: lines must be CITING<tab>CITED"),
-        (write([], "empty.jsonl"), None, r"no papers"),
+    path = write()
+    for papers, said in (
+        ([path, path], r"papers\.jsonl, .*papers\.jsonl: the paper 'a' appears twice \(and 5 more\)"),
+        (tmp_path / "nowhere", r"nowhere: no such file"),
+        (write([], "empty.jsonl"), r"no papers"),
     ):
         with pytest.raises(InputError, match=said):
-            open_graph(papers, citations, cache_dir=tmp_path)
+            open_graph(papers, cache_dir=tmp_path)
     with pytest.raises(InputError, match=r"no paper has the field 'Physics'; known fields: 'Art', 'Law'"):
         open_graph(path, cache_dir=tmp_path).in_field("Physics")
     with pytest.raises(InputError, match=r"no paper cites 1 or more papers of the collection"):
@@ -133,6 +146,19 @@ def test_lines_in_our_own_layout_are_read_unchanged(write: Write) -> None:
     papers = list(read_paper_lines(write(["\ufeff" + json.dumps(PAPERS[0]), "", PAPERS[5]])))
     assert [paper.id for paper in papers] == ["a", "late"]
     assert papers[1].fields == ("Art", "Law")
+
+
+def test_dumps_are_read_as_they_are(write: Write) -> None:
+    older = {key: value for key, value in CITEOMATIC.items() if not key.endswith("_raw")} | {"id": 14}
+    undated = {"id": "9e9c", "title": "On open research", "paperAbstract": "", "outCitations": ["4cd223df"]}
+    papers = read_paper_lines(write([S2ORC_2020, CORPUS, CITEOMATIC, older, undated]))
+    assert [tuple(paper) for paper in papers] == [
+        ("18980380", "Mono-unsaturated fat", "Part   two.", 2019, ("Medicine", "Biology"), ("11", "12")),
+        ("4cd223df", "Preliminary study", "An abstract.", 2014, ("Art",), ("18980380",)),
+        ("13", "Mining Top-K Patterns", "We mine.", 2009, (), ("12", "14")),
+        ("14", "mining top - k patterns", "we mine .", 2009, (), ("12", "14")),
+        ("9e9c", "On open research", "", 0, (), ("4cd223df",)),
+    ]
 
 
 def test_a_papers_json_is_read_like_lines(write: Write, tmp_path: Path) -> None:
@@ -294,8 +320,7 @@ def test_near_duplicates_of_held_out_papers_are_dropped_from_training(
     assert rows(held.queries)["train"] == {3: [6], 5: [1], 7: [3]}
     assert held.papers.tolist() == plain.papers.tolist()
     assert "dropped 1 of 4 training queries whose title is a near-duplicate of a held-out one" in caplog.text
-    # Titles in batches; the result is cached.
-    monkeypatch.setattr("citerec.datasets.citations.queries.TITLE_BATCH", 2)
+    # The result is cached.
     assert find(near_duplicates=0.5).removed.tolist() == [6, 7]  # speech, sounds, on: and `of` in 4
     monkeypatch.setattr("citerec.datasets.citations.queries.TitleIndex", None)
     assert find(near_duplicates=0.5).removed.tolist() == [6, 7]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import logging
 import os
@@ -31,7 +30,6 @@ from hypothesis import strategies as st
 from citerec.base.archives import format_names, pick_files, unpack
 from citerec.base.errors import InputError, UnusableFile, one_line_errors
 from citerec.base.files import file_lock
-from citerec.datasets.files.convert import convert
 from citerec.datasets.published import downloads
 from citerec.datasets.published.downloads import ensure_release, fetch
 from citerec.datasets.published.releases import CORPUS_FILES, RELEASES
@@ -409,53 +407,6 @@ def test_a_separate_papers_file_and_one_split_are_enough(server: Any, tiny_sourc
         opened(*settings, address)
     with pytest.raises(Exception, match=r"data\.splits: must be a list"):
         opened(*settings, address, "data.splits=test")
-
-
-LINES = b'{"id": "1", "out_citations": []}\n{"id": "2", "out_citations": ["1"]}\n'
-
-
-@pytest.mark.parametrize("name", ["dblp", "pubmed"])
-@pytest.mark.parametrize("whole", [False, True])
-def test_citeomatic_files_come_individually_or_from_the_archive(
-    server: Any, at: Any, cache: Path, name: str, whole: bool
-) -> None:
-    root = "citeomatic-2018-02-12"
-    release = RELEASES[f"citeomatic-{name}"]
-    folder, archive = (address.partition("ai2-s2-research-public/")[2] for address in release.addresses)
-    assert (folder, archive) == (f"{root}/comparison/{name}/", f"{root}.tar.gz")
-    if whole:
-        paths = [f"comparison/{other}" for other in ("dblp", "pubmed")] + ["open_corpus"]
-        contents = {f"{root}/{p}/corpus.json": LINES if p.endswith(name) else b"{}" for p in paths}
-        server.put(archive, archive_of(contents, "tar.gz"))
-    else:
-        server.put(f"{folder}corpus.json", LINES)
-    at(f"citeomatic-{name}", f"{server.url}/{folder}", f"{server.url}/{archive}")
-    place = ensure_release(f"citeomatic-{name}", cache)
-    assert place == cache / "published" / f"citeomatic-{name}" and visible(place) == ["corpus.json"]
-    assert (place / "corpus.json").read_bytes() == LINES
-    assert convert(str(place / "corpus.json"), cache / "papers").endswith(": 2 papers")
-
-
-def test_open_research_is_extracted_and_its_checksum_verified(server: Any, at: Any, cache: Path) -> None:
-    data = gzip.compress(LINES)
-    archive = archive_of({"LICENSE.txt": b"...", "papers-2017-02-21.json.gz": data})
-    address = server.put("open-corpus-archive/papers-2017-02-21.zip", archive)
-    at("open-research", f"{server.url}/gone.zip", address)
-    said = r"the MD5 of papers-2017-02-21\.json\.gz is [0-9a-f]{32}, expected f35c"
-    with pytest.raises(InputError, match=said):
-        ensure_release("open-research", cache)
-    assert visible(cache / "published" / "open-research") == []
-    at("open-research", address, md5=hashlib.md5(data).hexdigest())
-    assert visible(ensure_release("open-research", cache)) == ["papers-2017-02-21.json.gz"]
-
-
-@pytest.mark.parametrize("content", [b"", b"\n", b"[1]\n", b"<html>Gone</html>", b'{"id": '])
-def test_wrong_json_lines_are_not_installed(server: Any, at: Any, cache: Path, content: bytes) -> None:
-    at("citeomatic-dblp", f"{server.url}/dblp/")
-    server.put("dblp/corpus.json", content)
-    with pytest.raises(InputError, match=r"put corpus\.json, or citeomatic-2018-02-12\.tar\.gz, into"):
-        ensure_release("citeomatic-dblp", cache)
-    assert visible(cache / "published" / "citeomatic-dblp") == []
 
 
 BODY = random.Random(0).randbytes(1_500_000)

@@ -1,7 +1,6 @@
 """When a store is prepared, reused or rebuilt; kills and full disks; records in memory and files at URLs."""
 
 import gzip
-import json
 import logging
 import os
 import shutil
@@ -13,11 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 
 from citerec.base.errors import InputError, one_line_errors
-from citerec.base.files import fetch_folder
 from citerec.datasets import prepare
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpora, open_corpus, open_records
@@ -129,13 +126,7 @@ def test_remains_of_a_killed_process_are_discarded(opened: Open, tmp_path: Path,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("on_error", "first"), [("raise", 1), ("skip", 2)])
-def test_a_kill_at_any_moment_does_not_change_the_next_store(
-    tiny_source: Path, tmp_path: Path, on_error: str, first: int
-) -> None:
-    if on_error == "skip":
-        papers = json.loads((tiny_source / "papers.json").read_text())
-        (tiny_source / "papers.json").write_text(json.dumps({"bad": {"title": 3}, **papers}))
+def test_a_kill_at_any_moment_does_not_change_the_next_store(tiny_source: Path, tmp_path: Path) -> None:
     moments = fatal = 0
 
     def at_each_moment(event: str, arguments: tuple[Any, ...]) -> None:
@@ -148,7 +139,7 @@ def test_a_kill_at_any_moment_does_not_change_the_next_store(
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def prepare_in(cache: Path) -> None:
-        open_corpus(tiny_source, cache_dir=cache, on_error=on_error, max_bad_share=1.0)
+        open_corpus(tiny_source, cache_dir=cache)
 
     def prepare_and_die(cache: Path, moment: int) -> None:
         nonlocal fatal
@@ -165,7 +156,7 @@ def test_a_kill_at_any_moment_does_not_change_the_next_store(
     last, expected = int((tmp_path / "moments").read_text()), content(tmp_path / "scratch")
     assert last > 40 and len(expected) > 20
     left = 0
-    for moment in range(first, last + 1, 3):
+    for moment in range(1, last + 1, 3):
         cache = tmp_path / "scratch" / str(moment)
         assert exit_code(partial(prepare_and_die, cache, moment)) == -signal.SIGKILL, moment
         left += any(path.suffix == ".part" for path in cache.glob("corpora/*"))
@@ -245,73 +236,6 @@ def test_records_need_no_files(opened: Open, tiny_source: Path, tmp_path: Path) 
     bad = contexts[0]._replace(text="no marker")
     with pytest.raises(InputError, match=r"^tiny/contexts, record 'c1', field 'masked_text': TARGETCIT"):
         of_records("3", [bad, *contexts[1:]])
-
-
-@pytest.fixture
-def bucket(tiny_source: Path) -> Iterator[str]:
-    """The files of `tiny_source` in an in-memory file system."""
-    system = fsspec.filesystem("memory")
-    for path in tiny_source.iterdir():
-        system.pipe(f"/bucket/data/{path.name}", path.read_bytes())
-    yield "memory://bucket/data"
-    system.rm("/bucket", recursive=True)
-
-
-def test_a_url_gives_the_same_store_as_local_files(bucket: str, tiny_source: Path, tmp_path: Path) -> None:
-    remote = open_corpus(bucket, cache_dir=tmp_path / "remote")
-    local = open_corpus(tiny_source, cache_dir=tmp_path / "local", name="data")
-    assert remote.name == "data"
-    assert remote.path.name == local.path.name
-    for path in local.path.iterdir():
-        assert path.read_bytes() == (remote.path / path.name).read_bytes()
-
-
-def test_remote_files_are_copied_again_only_if_they_change(bucket: str, tmp_path: Path) -> None:
-    stems = ["papers", "contexts", "train", "val", "test"]
-    first = fetch_folder(bucket, stems, tmp_path)
-    times = {path.name: path.stat().st_mtime_ns for path in first.iterdir()}
-    assert fetch_folder(bucket, stems, tmp_path) == first
-    assert times == {path.name: path.stat().st_mtime_ns for path in first.iterdir()}
-    fsspec.filesystem("memory").pipe("/bucket/data/val.json", b"[]")
-    again = fetch_folder(bucket, stems, tmp_path)
-    assert (again / "val.json").read_bytes() == b"[]"
-    assert (first / "val.json").read_bytes() != b"[]"
-
-
-def test_papers_may_be_at_a_url(bucket: str, tiny_source: Path, tmp_path: Path) -> None:
-    (tiny_source / "papers.json").rename(tmp_path / "moved.json")
-    corpus = open_corpus(tiny_source, papers=f"{bucket}/papers.json", cache_dir=tmp_path / "cache")
-    assert len(corpus.paper_ids) == 12
-
-
-def test_a_file_url_is_not_copied(tiny_source: Path, tmp_path: Path) -> None:
-    url = f"file://{tiny_source}"
-    assert fetch_folder(url, ["papers"], tmp_path) == tiny_source
-    assert len(open_corpus(url, cache_dir=tmp_path / "cache").paper_ids) == 12
-    assert not (tmp_path / "cache" / "remote").exists()
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("memory://bucket/nothing", "none of the files exists: papers.json, contexts.json, train.json"),
-        ("nosuch://bucket/data", "nosuch"),
-        ("http://127.0.0.1:9/data", "none of the files exists|cannot be read|install"),
-    ],
-)
-def test_an_unreadable_url_is_one_line(url: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=message) as caught:
-        open_corpus(url, cache_dir=tmp_path)
-    assert str(caught.value).startswith(url)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_truncated_copy_is_not_used(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    system = fsspec.filesystem("memory")
-    monkeypatch.setattr(type(system), "size", lambda self, path: 10**9)
-    with pytest.raises(InputError, match=r"of 1,000,000,000 bytes received; run again"):
-        fetch_folder(bucket, ["papers"], tmp_path / "cache")
-    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
 def test_several_folders_become_one_corpus(tiny_source: Path, tmp_path: Path) -> None:

@@ -668,7 +668,7 @@ def test_a_page_of_query_papers_in_two_stages(
     own = ["data=custom", f"data.dir={tiny_source}", "retriever=bm25", f"data.cache_dir={tmp_path / 'cache'}"]
     rerank = ["benchmark=global_rerank", f"reranker={tiny_reranker}", "candidates=4"]
     rerank += ["scoring.precision=float32"]
-    forms = {name: [f"retriever.query=[{name}]"] for name in ("key_terms", "context")}
+    forms = {name: [f"retriever.query=[{name}]"] for name in ("abstract", "context")}
     stages = {"alone": ["queries=null"], "fused": ["benchmark.fuse=rank", "benchmark.weight=0.5"]}
     data = {
         "forms": {
@@ -684,7 +684,7 @@ def test_a_page_of_query_papers_in_two_stages(
             "published": "rerankers",
         },
     }
-    compare = [["context", "key_terms"], ["fused", "alone"]]
+    compare = [["context", "abstract"], ["fused", "alone"]]
     plan = read_plan(write_plan(tmp_path, data=data, retrievers={}, training={}, compare=compare))
     assert run_all(plan.jobs) == {}
     measured = {str(job): json.loads((job.folder / METRICS).read_text()) for job in plan.jobs}
@@ -700,11 +700,11 @@ def test_a_page_of_query_papers_in_two_stages(
         assert f",{of['ceiling']:.3f},{of['gain/f1@20']:+.3f}," in row
         assert f",{format_p(of['gain/f1@20/p'])}," in row
     assert 'p,"p, Holm"' in files["reranked"]
-    terms = measured["forms/key_terms"]
-    assert f"| key_terms | {terms['f1@20']:.3f} | {terms['mrr']:.3f} |" in page.replace("*", "")
+    terms = measured["forms/abstract"]
+    assert f"| abstract | {terms['f1@20']:.3f} | {terms['mrr']:.3f} |" in page.replace("*", "")
     assert plan.page.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert "fused,alone,f1@20," in files["reranked-differences"]
-    assert "context,key_terms,mrr," in files["forms-differences"]
+    assert "context,abstract,mrr," in files["forms-differences"]
     assert {"published-query-forms", "published-rerankers-1"} & set(files)
 
 

@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
+from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpora, open_corpus
 from citerec.hatten.biencoder.batches import TextBatches
 from citerec.hatten.settings import BiEncoderBatchSettings
 from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY
 from citerec.hatten.training.mining import Miner, Mining
-from citerec.retrieval.encoders.article_text import ArticleReader, Texts
+from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.encoder import ArticleEncoder
 from citerec.retrieval.settings import ArticleConfig
 from citerec.training.queries import DataSets, Siblings, divide, training_split
@@ -132,11 +133,11 @@ def test_a_passage_of_several_queries_has_no_siblings_in_it(tiny_source: Path, t
 class Recorder(ArticleReader):
     """Keeps what it was last asked to leave out."""
 
-    def papers(self, rows, abstracts=None) -> Texts:  # type: ignore[no-untyped-def]
+    def papers(self, rows, abstracts=None) -> Ragged:  # type: ignore[no-untyped-def]
         self.abstracts = abstracts
         return super().papers(rows, abstracts)
 
-    def queries(self, queries, titles=None) -> Texts:  # type: ignore[no-untyped-def]
+    def queries(self, queries, titles=None) -> Ragged:  # type: ignore[no-untyped-def]
         self.titles = titles
         return super().queries(queries, titles)
 

@@ -465,7 +465,6 @@ NO_MEAN_PATH = "needs model=hatten_fast, or encoder.residual=mean"
         ({"model": "nnselect", "model.schedule.mean_only_rounds": 1}, f"mean_only_rounds=1: {NO_MEAN_PATH}"),
         ({"model.mining._target_": "mine.Mining"}, "model.mining._target_=mine.Mining: no such class"),
         ({"model.mining.deep": 1}, "model.mining: .*unexpected keyword argument 'deep'"),
-        ({"model": "biencoder", "encoder.pooling": "aspire"}, "encoder.pooling=aspire gives many vectors"),
         ({"model": "biencoder", "encoder.path": "nowhere"}, "nowhere: no such model folder"),
         (
             {**TWO, "model.batch.queries": 1},

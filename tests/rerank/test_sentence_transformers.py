@@ -85,8 +85,8 @@ def test_pooling_prompts_similarity_and_length_are_read(theirs: Path, tiny_corpu
     reader = ArticleReader(tiny_corpus, encoder.tokenizer, config)
     text = f"Speech: {tiny_corpus.titles[0]}. {tiny_corpus.abstracts[0]}"
     tokens = encoder.tokenizer(text)["input_ids"]
-    assert reader.papers(np.array([0])).tokens.values.tolist() == tokens
-    asked = reader.queries(np.array([0])).tokens.values.tolist()
+    assert reader.papers(np.array([0])).values.tolist() == tokens
+    asked = reader.queries(np.array([0])).values.tolist()
     assert str(encoder.tokenizer.decode(asked)).startswith("[CLS] graph [UNK] early transition")
     (theirs / "modules.json").unlink()
     assert auto(theirs, max_tokens=40).config.pooling == "mean"  # a transformer alone

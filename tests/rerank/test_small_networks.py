@@ -17,6 +17,7 @@ import torch
 from torch.nn import functional as F
 
 from citerec.base.errors import InputError
+from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpora
 from citerec.hatten.biencoder.model import BiEncoder
@@ -37,7 +38,7 @@ from citerec.rerank.settings import (
     RerankerSettings,
     StepSettings,
 )
-from citerec.retrieval.encoders.article_text import ArticleReader, Texts
+from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.encoder import ArticleEncoder
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.networks.encoder import NetworkRetriever
@@ -86,8 +87,8 @@ ENCODER = ArticleConfig(
 PAIRS = PairSettings(max_tokens=48, layout="lengths", lengths=LENGTHS)
 
 
-def listed(texts: Texts) -> list[list[int]]:
-    return [texts.tokens[row].tolist() for row in range(len(texts))]
+def listed(texts: Ragged) -> list[list[int]]:
+    return [text.tolist() for text in texts]
 
 
 def test_the_encoder_is_trained_on_what_it_reads_in_a_library(

@@ -80,7 +80,7 @@ def test_an_index_of_something_else_is_refused(
 
     refused(Bags(1, INDEXES["ivf"]), "the index was built with seed=0, not 1")
     refused(Bags(), "the index was built with index={'kind': 'ivf'.*, not {'kind': 'exact'}")
-    monkeypatch.setattr(dense, "NORMALISATION", "none")
+    monkeypatch.setattr(dense, "NORMALISATIONS", {})
     refused(Bags(index=INDEXES["ivf"]), "built with normalisation=unit, not none")
     monkeypatch.undo()
     Bags(index=IndexConfig("ivf", lists=3, probes=2)).load(folder, tiny_corpus)  # search settings may differ

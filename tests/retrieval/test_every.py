@@ -15,7 +15,7 @@ from citerec.hatten.model import HAttenRetriever
 from citerec.rerank.ranker.model import Ranker, RankingModel
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.citations import Citations
-from citerec.retrieval.encoders.article import article_retriever
+from citerec.retrieval.encoders.article import ArticleRetriever
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.fusion import Fusion
 from citerec.retrieval.lexical.bm25 import BM25
@@ -32,7 +32,7 @@ from citerec.tests.rerank.made import linear
 from citerec.tests.retrieval.made import assert_same, indexed, write_runs
 
 ALL = np.arange(12)
-FIELDS = ["title", "abstract", "context", "key_terms"]
+FIELDS = ["title", "abstract", "context"]
 Maker = Callable[[Corpus, Path, Path, Path], Retriever]
 
 
@@ -45,7 +45,7 @@ def hatten(corpus: Corpus, folder: Path, *_: Path) -> Retriever:
 def article(index: IndexConfig | None = None, **settings: Any) -> Maker:
     def make(_: Corpus, __: Path, bert: Path, ___: Path) -> Retriever:
         config = ArticleConfig("tiny", path=str(bert), max_tokens=64, **settings)
-        return article_retriever(config, "float32", index=index)
+        return ArticleRetriever(config, "float32", index=index)
 
     return make
 
@@ -75,7 +75,6 @@ MAKERS: dict[str, Maker] = {
     "hnsw": article(IndexConfig("hnsw", links=2)),
     "ivf": article(IndexConfig("ivf", lists=3, probes=1)),
     "l2": article(similarity="l2"),
-    "sentences": article(pooling="aspire"),
     "network": network,
     "fusion": lambda *_: Fusion({"bm25": BM25(), "popularity": Popularity()}),
     "rrf": lambda *_: Fusion({"bm25": BM25(), "popularity": Popularity()}, "rrf", weights="equal"),
@@ -171,7 +170,6 @@ def test_results_do_not_depend_on_k_or_caching(retriever: Retriever) -> None:
         fewer = retriever.search(ALL, k)
         np.testing.assert_array_equal(fewer.papers, found.papers[:, :k])
         np.testing.assert_allclose(fewer.scores, found.scores[:, :k], atol=1e-3)
-    retriever.cache_queries()
     for rows in ([4, 0, 4, 7], [7, 1], *([row] for row in range(12))):
         again = retriever.search(np.array(rows), 11)
         # By paper: rounding may swap two of nearly the same score.

@@ -134,9 +134,9 @@ def test_an_index_of_other_files_is_refused(tiny_corpus: Corpus, tmp_path: Path)
 
 def test_runs_fuse_as_their_retrievers_do(tiny_corpus: Corpus, tmp_path: Path) -> None:
     parts: dict[str, Retriever] = {"words": BM25(), "fame": Popularity()}
-    fusion = indexed(Fusion(parts, measure="recall@1"), tiny_corpus)
+    fusion = indexed(Fusion(parts), tiny_corpus)
     runs = {name: CachedRun(write_runs(part, tiny_corpus, tmp_path)) for name, part in parts.items()}
-    fused_runs = indexed(Fusion(runs, measure="recall@1"), tiny_corpus)
+    fused_runs = indexed(Fusion(runs), tiny_corpus)
     assert fused_runs.tuned == fusion.tuned
     assert_same(fused_runs.search(_queries(tiny_corpus), 8), fusion.search(_queries(tiny_corpus), 8))
 

@@ -1,9 +1,8 @@
-"""Texts and terms of queries against bm25s's tokeniser; key terms against plain counts."""
+"""Texts and terms of queries against bm25s's tokeniser."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from pathlib import Path
 
@@ -16,8 +15,7 @@ from hypothesis import strategies as st
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
-from citerec.retrieval.lexical.bm25 import BM25
-from citerec.retrieval.lexical.terms import KeyTerms, Terms, Tokenizer, _WordTerms, bo1, query_texts
+from citerec.retrieval.lexical.terms import Terms, Tokenizer, _WordTerms, query_texts
 from citerec.retrieval.queries import Queries
 from citerec.tests.retrieval.made import matrix
 
@@ -131,55 +129,3 @@ def corpus(tmp_path: Path) -> Corpus:
 def words_of(texts: list[str]) -> list[list[str]]:
     stem = Stemmer.Stemmer("english")
     return bm25s.tokenize(texts, stopwords="en", stemmer=stem, return_ids=False, show_progress=False)
-
-
-def plain_key_terms(corpus: Corpus, indexed: list[int]) -> list[set[str]]:
-    """Whoosh's key_terms_from_text with plain counters: 3 from each title, 5 from each abstract."""
-    found: list[set[str]] = [set() for _ in corpus.paper_ids]
-    for texts, most in ((list(corpus.titles), 3), (list(corpus.abstracts), 5)):
-        words = words_of(texts)
-        total = Counter(word for row in indexed for word in words[row])
-        for row, own in enumerate(words):
-            scores = {}
-            for word, times in Counter(own).items():
-                if word in total:
-                    f = total[word] / len(indexed)
-                    scores[word] = times * math.log2((1 + f) / f) + math.log2(1 + f)
-            best = sorted(scores.values(), reverse=True)[:most]
-            found[row] |= {word for word in scores if best and scores[word] >= best[-1]}
-    return found
-
-
-def test_key_terms_match_plain_counts(corpus: Corpus) -> None:
-    terms = Terms.from_words(corpus.words, "english", "en")
-    for indexed in (list(range(30)), [row for row in range(30) if row != 3]):
-        keyed = KeyTerms(terms, corpus, np.array(indexed, np.int32))
-        counts = matrix(keyed.counts(Queries.from_contexts(corpus, np.arange(30))))
-        expected = plain_key_terms(corpus, indexed)
-        equal = 0
-        for row in range(30):
-            found = {terms.names[term] for term in counts[row].indices.tolist()}
-            assert found <= expected[row], row  # which includes all ties for the last place
-            equal += found == expected[row]
-            assert (counts[row].data == 1).all() and 0 < len(found) <= 8
-        assert equal > 15
-        assert ("unheard" in expected[3]) == (3 in indexed)
-
-
-def test_rare_and_frequent_words_weigh_more() -> None:
-    shares = np.array([0.01, 0.1, 0.1, 2.0])
-    weights = bo1(np.array([1.0, 1.0, 3.0, 1.0]), shares)
-    assert weights[0] > weights[1] and weights[2] > weights[1]
-    assert weights[3] == pytest.approx(math.log2(1.5) + math.log2(3))
-
-
-def test_bm25_with_key_terms(corpus: Corpus) -> None:
-    asked = np.array([7])
-    scores = []
-    for query in (["key_terms"], ["title"], ["key_terms", "title"]):
-        bm25 = BM25(query=query)
-        bm25.index(corpus)
-        found = bm25.search(asked, 29).scores
-        scores.append(float(found[np.isfinite(found)].sum()))
-    keyed, titled, both = scores
-    assert keyed != titled and both == pytest.approx(keyed + titled, rel=1e-5)

@@ -34,11 +34,6 @@ def test_rows_are_those_of_the_concatenated_arrays(sizes: list[int], data: st.Da
     if len(whole):
         rows = np.array(data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=20)), np.int64)
         np.testing.assert_array_equal(halves[rows], whole[rows])
-        taken = halves.take(rows)
-        np.testing.assert_array_equal(taken[:], whole[rows])
-        if len(rows):
-            again = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=9)), np.int64)
-            np.testing.assert_array_equal(taken.take(again)[:], whole[rows[again]])
     np.testing.assert_array_equal(np.concatenate([*halves.blocks(), whole[:0]]), whole)
 
 
@@ -77,18 +72,6 @@ def test_a_mapped_index_finds_what_exact_search_finds(tmp_path: Path, allowed: f
     again = loaded.search(queries, 17, may)
     assert again.papers.tolist() == found.papers.tolist() and again.scores.tolist() == found.scores.tolist()
     assert np.load(tmp_path / "halves.npy").tobytes() == b"".join(array.tobytes() for array in arrays)
-
-
-def test_the_last_component_is_not_rounded(tmp_path: Path) -> None:
-    arrays, last = table([30, 20], 4), np.random.default_rng(3).standard_normal(50).astype(np.float32)
-    index = FlatIndex(VectorTable(arrays), last)
-    queries = np.random.default_rng(4).standard_normal((6, 5)).astype(np.float32)
-    whole = np.concatenate([np.concatenate(arrays).astype(np.float32), last[:, None]], axis=1)
-    expected = search_exact(queries, whole, 9)
-    index.save(tmp_path)
-    for one in (index, FlatIndex.load(tmp_path)):
-        assert one.search(queries, 9).papers.tolist() == expected.papers.tolist()
-        np.testing.assert_array_equal(np.concatenate(list(one.blocks())), whole)
 
 
 @pytest.mark.parametrize("config", [IndexConfig("half", device="cpu"), IndexConfig("ivf", lists=4)])

@@ -273,8 +273,6 @@ class MdcrSettings(Settings):
 
     papers: tuple[str, ...]
     """papers of the evaluations: a file or a list of files (e.g. papers.jsonl.gz)"""
-    citations: str | None = None
-    """file of additional citations, if the evaluations used one"""
     models: tuple[str, ...]
     """names of models and output folders of benchmark=field_level (e.g. [bm25:DIR,minilm:DIR,hatten:DIR])"""
     output: str
@@ -312,7 +310,6 @@ def build_mdcr(
     papers: str | Path | Sequence[str | Path],
     models: Mapping[str, str | Path],
     output: str | Path,
-    citations: str | Path | None = None,
     choose: int = 3,
     cited: int = 5,
     negatives: int = 10,
@@ -322,7 +319,7 @@ def build_mdcr(
 ) -> str:
     """Write mdcr.json, mdcr_data.jsonl (texts) and report.md into the new folder `output`; return the report.
 
-    papers, citations: as in the evaluations. models: {name: output folder of benchmark=field_level}.
+    papers: as in the evaluations. models: {name: output folder of benchmark=field_level}.
     choose: number of models, those whose lists overlap least. cited: relevant papers per query. negatives:
     papers of each other type. top: depth of the rankings to draw from, and number of most-cited papers per
     field. Raises InputError for unusable inputs, or if no query is left.
@@ -332,7 +329,7 @@ def build_mdcr(
     if own := {GRAPH, MOST_CITED, RANDOM, TRUE} & set(models):
         raise InputError(f"models: {min(own)} is the name of a candidate type; use another name")
     folder = new_folder(output)
-    graph = open_graph(papers, citations, cache_dir=cache_dir)
+    graph = open_graph(papers, cache_dir=cache_dir)
     sample = FieldSample.read(models, graph, top)
     built = build_pools(Sampler(graph, sample.rules, seed), sample, choose, cited, negatives, top)
     if not built.fields:

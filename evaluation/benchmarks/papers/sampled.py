@@ -100,7 +100,6 @@ class PoolRanker:
         """Yield a run per pool, with queries named GROUP/PAPER; index_dir: where to keep indexes."""
         if not retriever.per_pool:
             retriever.open(self.corpus, index_dir)
-            retriever.cache_queries()  # each query is searched in every pool
         with count_progress(
             f"{retriever.name}: searching", sum(len(pool.queries) for pool in pools)
         ) as advance:
@@ -295,7 +294,7 @@ class SampledBenchmark(PoolBenchmark):
         """Return a sampler of the files' citation graph."""
         settings = self.settings
         graph = open_graph(
-            settings.papers or [], settings.citations, settings.distractors, settings.cache_dir
+            settings.papers or [], distractors=settings.distractors, cache_dir=settings.cache_dir
         )
         return Sampler(graph, settings.rules, settings.seed)
 

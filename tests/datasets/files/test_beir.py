@@ -1,27 +1,20 @@
-"""The BEIR layout: exported corpora are restored unchanged, and other collections can be read."""
+"""Collections in the BEIR layout."""
 
 from __future__ import annotations
 
 import gzip
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 from citerec.base.errors import InputError
-from citerec.datasets.files.export import export
-from citerec.datasets.inspect.leaks import first_authors
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query
-from citerec.tests.conftest import Done
-from citerec.tests.datasets.conftest import content, write_corpus, write_lines
-from citerec.tests.datasets.test_store import Source, sources, write
+from citerec.tests.datasets.conftest import content, write_lines
 
 DOCUMENTS: list[dict[str, Any]] = [
     {"_id": "d1", "title": "Parsing", "text": "A parser for trees.", "metadata": {"authors": ["A. Lee"]}},
@@ -54,30 +47,6 @@ def beir(folder: Path, qrels: Sequence[str] = QRELS, **files: Sequence[Any]) -> 
     return folder
 
 
-@pytest.mark.slow
-@settings(max_examples=15)
-@given(source=sources())
-def test_an_exported_corpus_is_restored_unchanged(source: Source) -> None:
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        options: dict[str, Any] = {"splits": ["train", "val", "val_more", "test"], "field": "area"}
-        made = open_corpus(write(folder / "source", source), cache_dir=folder / "cache", **options)
-        export(lambda: made, folder / "beir")
-        again = open_corpus(folder / "beir", cache_dir=folder / "cache", **options)
-        assert content(again) == content(made) and list(again.words) == list(made.words)
-        assert list(again.context_ids) == list(made.context_ids)
-
-
-def test_a_field_that_is_the_year_comes_back(tmp_path: Path) -> None:
-    papers = {"a": {"year": "2001"}, "b": {"year": "2003"}}
-    source = write_corpus(tmp_path / "source", papers, {"c": ("test", "a", "b", "So it is TARGETCIT.")})
-    options: dict[str, Any] = {"cache_dir": tmp_path / "cache", "field": "year"}
-    made = open_corpus(source, **options)
-    export(lambda: made, tmp_path / "beir")
-    again = open_corpus(tmp_path / "beir", **options)
-    assert content(again) == content(made) and list(again.field_names) == ["2001", "2003"]
-
-
 @pytest.mark.parametrize("candidates", ["all", "abstract"])
 def test_queries_of_other_collections_get_an_implicit_citing_paper(tmp_path: Path, candidates: str) -> None:
     corpus = open_corpus(beir(tmp_path / "beir"), cache_dir=tmp_path, candidates=candidates, field="area")
@@ -98,9 +67,15 @@ def test_queries_of_other_collections_get_an_implicit_citing_paper(tmp_path: Pat
     retriever.index(corpus)
     found = retriever.search(test.contexts, 6).papers
     assert found[:, 0].tolist() == [0, 1] and not np.isin(found, [3, 4, 5]).any()
-    export(lambda: corpus, tmp_path / "again")
-    again = open_corpus(tmp_path / "again", cache_dir=tmp_path, candidates=candidates, field="area")
-    assert content(again) == content(corpus)
+
+
+def test_a_query_may_name_its_citing_paper_and_a_field_may_be_the_year(tmp_path: Path) -> None:
+    queries = [{"_id": "q1", "text": "So it is TARGETCIT.", "metadata": {"citing_id": "d1"}}, *QUERIES[1:]]
+    corpus = open_corpus(beir(tmp_path / "beir", queries=queries), cache_dir=tmp_path, field="area")
+    assert corpus.paper_ids[corpus.citing[0]] == "d1" and len(corpus.paper_ids) == 5
+    documents = [DOCUMENTS[0], {**DOCUMENTS[1], "metadata": {"year": "2001"}}, DOCUMENTS[2]]
+    corpus = open_corpus(beir(tmp_path / "dated", corpus=documents), cache_dir=tmp_path, field="year")
+    assert list(corpus.field_names) == ["2001"] and corpus.years[1] == 2001
 
 
 def test_a_document_with_the_querys_id_is_left_out_of_its_ranking_alone(tmp_path: Path) -> None:
@@ -116,7 +91,7 @@ def test_a_document_with_the_querys_id_is_left_out_of_its_ranking_alone(tmp_path
     assert own in retriever.search(np.array([2]), 9).papers[0], "other queries find it"
 
 
-def test_gzipped_files_and_the_authors_of_papers_are_read(tmp_path: Path) -> None:
+def test_gzipped_files_are_read(tmp_path: Path) -> None:
     folder = beir(tmp_path / "beir")
     before = open_corpus(folder, cache_dir=tmp_path / "one")
     for path in [*folder.glob("*.jsonl"), *folder.glob("qrels/*.tsv")]:
@@ -124,8 +99,6 @@ def test_gzipped_files_and_the_authors_of_papers_are_read(tmp_path: Path) -> Non
         path.unlink()
     corpus = open_corpus(folder, cache_dir=tmp_path / "two")
     assert content(corpus) == content(before)
-    assert corpus.papers_file is not None
-    assert first_authors(corpus, corpus.papers_file, "authors") == ["Lee", *[""] * 5]
 
 
 @pytest.mark.parametrize(
@@ -161,14 +134,6 @@ def test_invalid_files_are_a_one_line_error(tmp_path: Path, files: dict[str, Any
     assert "\n" not in str(raised.value)
 
 
-def test_bad_records_can_be_skipped(tmp_path: Path) -> None:
-    more = [*DOCUMENTS, {"_id": "d4", "title": "", "text": ""}]
-    folder = beir(tmp_path / "beir", [*QRELS, "q3\td4\t1"], corpus=more)
-    corpus = open_corpus(folder, cache_dir=tmp_path, on_error="skip", max_bad_share=0.5)
-    assert "d4" not in corpus.paper_ids and len(corpus.split("test")) == 2
-    assert corpus.dropped["split test"]["kinds"] == {"names a dropped record": 1}
-
-
 def test_missing_files_are_named(tmp_path: Path) -> None:
     folder = beir(tmp_path / "beir")
     with pytest.raises(InputError, match=r"qrels: none of train\.tsv, dev\.tsv \(or \.gz\)"):
@@ -176,32 +141,3 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     (folder / "queries.jsonl").unlink()
     with pytest.raises(InputError, match=r"no queries\.jsonl or queries\.jsonl\.gz next to corpus\.jsonl"):
         open_corpus(folder, cache_dir=tmp_path)
-
-
-def test_an_output_below_a_file_names_the_option(tiny_source: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"file: .*; set output to another folder"):
-        export(lambda: open_corpus(tiny_source, cache_dir=tmp_path), tmp_path / "file" / "beir")
-
-
-@pytest.mark.slow
-def test_the_command_exports_into_a_new_folder(
-    tiny_source: Path, tmp_path: Path, script: Callable[..., Done]
-) -> None:
-    options = [
-        "data=custom",
-        f"data.dir={tiny_source}",
-        f"data.cache_dir={tmp_path}",
-        f"output={tmp_path / 'beir'}",
-    ]
-    done = script("data", "export", *options)
-    assert done.code == 0, done.err
-    assert f"{tmp_path / 'beir'}: 12 papers, 12 queries (train 6, dev 2, test 4)" in done.out
-    assert (tmp_path / "beir" / "qrels" / "dev.tsv").read_text().splitlines()[:2] == [
-        "query-id\tcorpus-id\tscore",
-        "c7\tretrieval\t1",
-    ]
-    first = json.loads((tmp_path / "beir" / "queries.jsonl").read_text().splitlines()[0])
-    assert first["_id"] == "c1" and first["metadata"] == {"citing_id": "citing-train-1"}
-    failed = script("data", "export", *options)
-    assert failed.code == 2 and "already exists" in failed.err and failed.err.count("\n") == 1

@@ -1,26 +1,16 @@
-"""Bad records: a one-line error that names file, record and field, or counts with on_error=skip."""
+"""Bad records: a one-line error that names file, record and field."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
-from citerec.datasets.corpus import Corpus
-from citerec.datasets.inspect import report
-from citerec.datasets.prepare import open_corpus
-from citerec.datasets.records import MAX_EXAMPLES, TARGET_MARKER
-from citerec.tests.conftest import PAPERS
-from citerec.tests.datasets.building.fuzzing import fuzzed
 from citerec.tests.datasets.conftest import Open
 
 Change = Callable[[Any], object]
@@ -88,11 +78,6 @@ CASES: dict[str, list[tuple[Change, str]]] = {
         (lambda q: q.append("c1"), "record 2: must be an object, not a string"),
     ],
 }  # fmt: skip
-
-
-@pytest.fixture
-def skipping(opened: Open) -> Open:
-    return lambda share=1.0, **settings: opened(on_error="skip", max_bad_share=share, **settings)
 
 
 @pytest.fixture
@@ -190,10 +175,6 @@ def test_missing_files(opened: Open, tiny_source: Path, gone: list[str], message
         ({"splits": []}, "data.splits: must be a list of names"),
         ({"splits": ["../train"]}, "data.splits: '../train' is not a valid split name"),
         ({"splits": ["papers"]}, "data.splits: 'papers' is not a valid split name"),
-        ({"on_error": "ignore"}, "data.on_error=ignore: choose raise or skip"),
-        ({"max_bad_share": 1.5}, "data.max_bad_share=1.5: must be at least 0 and at most 1"),
-        ({"max_bad_share": float("nan")}, "data.max_bad_share=nan: must be at least 0"),
-        ({"max_bad_share": "1%"}, "data.max_bad_share=1%: must be a number"),
     ],
 )
 def test_invalid_settings(opened: Open, settings: dict[str, Any], message: str) -> None:
@@ -220,11 +201,9 @@ def test_no_candidate_is_left(opened: Open, edit: Any) -> None:
     assert opened(candidates="all").is_candidate.all()
 
 
-def test_a_huge_abstract_is_kept_whole(opened: Open, edit: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_huge_abstract_is_kept_whole(opened: Open, edit: Any) -> None:
     edit("papers", put("graph", "abstract", "wordy " * 20_000))
-    with caplog.at_level(logging.WARNING, "datasets"):
-        corpus = opened()
-    assert len(caplog.records) == 1 and "1 papers of 50000 characters or more" in caplog.text
+    corpus = opened()
     assert corpus.abstracts[1] == "wordy " * 20_000
     assert corpus.abstract_tokens.lengths[1] == 20_000 and corpus.words[0] == "wordy"
 
@@ -256,123 +235,7 @@ def test_years_as_published_files_have_them(opened: Open, edit: Any, year: objec
     assert opened().years[1] == (1999 if year else 0)
 
 
-def kinds(corpus: Corpus) -> dict[str, dict[str, int]]:
-    """Return the dropped records by kind for each part that lost any."""
-    return {part: counts["kinds"] for part, counts in corpus.dropped.items() if counts["kinds"]}
-
-
-def test_bad_records_and_records_that_refer_to_them_are_counted_by_kind(
-    skipping: Open, edit: Any, tiny_source: Path
-) -> None:
-    edit("papers", put("vision", "title", 3))
-    edit("papers", put("poetry", "year", "?"))
-    edit("contexts", drop("c1", "citing_id"))
-    edit("contexts", put("c2", "masked_text", "as TARGETCIT and TARGETCIT"))
-    edit("contexts", put("c7", "refid", "nobody"))
-    text = (tiny_source / "contexts.json").read_text()
-    again = json.dumps(json.loads(text)["c3"])
-    (tiny_source / "contexts.json").write_text(f'{text[:-1]}, "c3": {again}, "c 13": {again}}}')
-    val = [("c7", ["graph"]), ("c8", ["graph"]), ("c8", ["graph"]), ("c3", ["graph"]), ("c99", ["graph"])]
-    val += [("c9", ["graph", "vision"]), ("c9", ["graph", "nobody"]), ("c9", [])]
-    queries = [{"context_id": context, "positive_ids": cited} for context, cited in val]
-    (tiny_source / "val.json").write_text(json.dumps([*queries, "c9"]))
-    corpus = skipping()
-    # c5, c11 and c12 cite a dropped paper.
-    assert kinds(corpus) == {
-        "papers": {"wrong type": 1, "wrong value": 1},
-        "contexts": {
-            "names a dropped record": 3,
-            "missing field": 1,
-            "wrong number of markers": 1,
-            "unknown paper": 1,
-            "duplicate id": 1,
-            "unusable id": 1,
-        },
-        "split train": {"names a dropped record": 3},
-        "split val": {
-            "names a dropped record": 2,
-            "in two splits": 2,
-            "unknown context": 1,
-            "unknown paper": 1,
-            "empty": 1,
-            "wrong type": 1,
-        },
-        "split test": {"names a dropped record": 2},
-    }
-    assert {part: counts["records"] for part, counts in corpus.dropped.items()} == {
-        "papers": 12, "contexts": 14, "split train": 6, "split val": 9, "split test": 4,
-    }  # fmt: skip
-    assert list(corpus.paper_ids) == [paper for paper in PAPERS if paper not in ("vision", "poetry")]
-    assert list(corpus.context_ids) == ["c3", "c4", "c6", "c8", "c9", "c10"]
-    left = {name: [corpus.context_ids[row] for row in part.contexts] for name, part in corpus.splits.items()}
-    assert left == {"train": ["c3", "c4", "c6"], "val": ["c8"], "test": ["c9", "c10"]}
-
-
-def test_skipping_gives_the_corpus_without_the_bad_records(opened: Open, skipping: Open, edit: Any) -> None:
-    """The same store as for files without them, under another fingerprint."""
-    clean = opened()
-    lenient = skipping()
-    assert clean.dropped == {} == kinds(lenient) and lenient.fingerprint != clean.fingerprint
-    edit("papers", lambda papers: papers.update(extra={"title": []}))
-    edit("contexts", lambda contexts: contexts.update(extra={**contexts["c1"], "masked_text": None}))
-    corpus = skipping()
-    for file in sorted(clean.path.iterdir()):
-        if file.name != "store.json":
-            assert (corpus.path / file.name).read_bytes() == file.read_bytes(), file.name
-
-
-def test_examples_are_kept_with_the_store(
-    skipping: Open, edit: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    bad = {f"bad{number}": {"title": number} for number in range(MAX_EXAMPLES + 5)}
-    edit("papers", lambda papers: papers.update(**bad, empty={}))
-    with caplog.at_level(logging.WARNING, "datasets"):
-        corpus = skipping()
-    lines = [json.loads(line) for line in (corpus.path / "dropped.jsonl").read_text().splitlines()]
-    assert len(lines) == MAX_EXAMPLES + 1
-    first = {"file": "papers.json", "record": "bad0", "field": "title", "kind": "wrong type"}
-    assert lines[0] == first | {"reason": "must be a string, not a number"}
-    assert lines[-1]["record"] == "empty" and lines[-1]["field"] is None
-    table, later = caplog.messages
-    assert str(corpus.path / "dropped.jsonl") in table
-    assert [line.split() for line in table.splitlines()[2:]] == [
-        ["papers.json", "wrong", "type", "25", "65.79%"], ["papers.json", "empty", "1", "2.63%"],
-    ]  # fmt: skip
-    assert later == "corpus tiny: dropped bad records: 26 of 38 in papers.json"
-    caplog.clear()
-    with caplog.at_level(logging.WARNING, "datasets"):
-        assert skipping().dropped == corpus.dropped
-    assert caplog.messages == [later]
-
-
-def test_too_many_are_refused(
-    opened: Open, skipping: Open, edit: Any, tiny_source: Path, tmp_path: Path
-) -> None:
-    bad = {"a": {"title": 1}, "b": {"title": 2}, "c": {"title": "c", "year": "?"}}
-    edit("papers", lambda papers: papers.update(bad))
-    message = (
-        f"{tiny_source}/papers.json: 3 of 15 records (20.00%) are bad, more than data.max_bad_share=0.19 "
-        "allows; the most frequent kind is 'wrong type' (2)"
-    )
-    with pytest.raises(InputError) as error:
-        skipping(0.19)
-    assert str(error.value) == message and no_store(tmp_path)
-    assert len(skipping(0.2).paper_ids) == 12 and skipping(0.5).path == skipping(0.2).path
-    with pytest.raises(InputError) as error:  # the store exists
-        skipping(0.19)
-    assert str(error.value) == message
-    with pytest.raises(InputError, match=r"record 'a', field 'title': must be a string, not a number"):
-        opened()
-    # Records that refer to bad records count too.
-    edit("papers", lambda papers: papers.update({f"p{number}": {"title": "x"} for number in range(100)}))
-    edit("papers", put("parsing", "title", 1))
-    with pytest.raises(
-        InputError, match=r"contexts.json: 4 of 12 records \(33.33%\).*'names a dropped record' \(4\)"
-    ):
-        skipping(0.05)
-
-
-def test_malformed_json_cannot_be_skipped(skipping: Open, tiny_source: Path) -> None:
+def test_malformed_json_is_a_one_line_error(opened: Open, tiny_source: Path) -> None:
     text = (tiny_source / "papers.json").read_text()
     for broken in (
         text[:-1],
@@ -381,136 +244,5 @@ def test_malformed_json_cannot_be_skipped(skipping: Open, tiny_source: Path) -> 
     ):
         (tiny_source / "papers.json").write_text(broken)
         with pytest.raises(InputError, match=r"^\S+/papers.json: malformed JSON after") as error:
-            skipping()
+            opened()
         assert "\n" not in str(error.value)
-
-
-def test_an_inspection_counts_bad_records_and_continues(
-    skipping: Open, tiny_source: Path, tmp_path: Path
-) -> None:
-    text = (tiny_source / "papers.json").read_text()
-    bad = '"b": {"title": 3}, "c": {"title": 4, "authors": "x", "authors": "y"}, '
-    last = ', "last": {"title": "Last", "authors": ["x"], "authors": ["Zoe Last"]}}'
-    (tiny_source / "papers.json").write_text("{" + bad + text[1:-1] + last)
-    report.inspect_corpus(skipping, tmp_path / "out")
-    found = json.loads((tmp_path / "out" / "inspect.json").read_text())
-    assert found["dropped/wrong_type/papers.json"] == 2
-    assert found["dropped/wrong_type/papers.json/examples"] == ["b", "c"]
-    assert found["dropped/wrong_type/contexts.json"] == 0
-    assert found["papers/papers/all"] == 13 and found["papers/no_authors/all"] == 12  # the last one has
-
-
-PAPER_VALUES: dict[str, list[Any]] = {
-    "title": ["A title", "", None, 3],
-    "abstract": ["Text", " ", None, []],
-    "year": [2000, None, "x", 0.5],
-}
-CONTEXT_VALUES: dict[str, list[Any]] = {
-    "masked_text": ["as TARGETCIT", "as TARGETCIT", "none", "TARGETCIT", 7],
-    "citing_id": ["p0", "p1", "p2", "p3", None],
-    "refid": ["p0", "p1", "p4", None],
-}
-ABSENT = "absent"
-
-
-def records_of(values: dict[str, list[Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    fields = {name: st.sampled_from([*some, ABSENT]) for name, some in values.items()}
-    return st.fixed_dictionaries(fields).map(
-        lambda record: {name: value for name, value in record.items() if value != ABSENT}
-    )
-
-
-QUERIES = st.lists(
-    st.builds(
-        lambda context, positives: {"context_id": context, "positive_ids": positives},
-        st.sampled_from([f"c{number}" for number in range(8)]),
-        st.lists(st.sampled_from(["p0", "p1", "p2", "p5"]), max_size=2),
-    ),
-    max_size=6,
-)
-
-
-@pytest.mark.slow
-@fuzzed(30)
-@given(
-    st.lists(records_of(PAPER_VALUES), min_size=4, max_size=6),
-    st.lists(records_of(CONTEXT_VALUES), min_size=3, max_size=8),
-    QUERIES,
-    QUERIES,
-)
-def test_keeps_what_a_plain_reading_of_the_rules_keeps(
-    papers: list[Any], contexts: list[Any], train: list[Any], test: list[Any]
-) -> None:
-    papers = [{"title": "Kept", "abstract": "Kept"}, *papers]
-    source: dict[str, Any] = {
-        "papers": {f"p{number}": paper for number, paper in enumerate(papers)},
-        "contexts": {f"c{number}": context for number, context in enumerate(contexts)},
-        "train": [*train, {"context_id": "good", "positive_ids": ["p0"]}],
-        "test": [*test, {"context_id": "other", "positive_ids": ["p0"]}],
-    }
-    source["papers"] |= {"citing": {"title": "x"}, "tested": {"title": "y"}}
-    source["contexts"]["good"] = {"masked_text": "see TARGETCIT", "citing_id": "citing"}
-    source["contexts"]["other"] = {"masked_text": "see TARGETCIT", "citing_id": "tested"}
-    with TemporaryDirectory() as place:
-        folder = Path(place) / "source"
-        folder.mkdir()
-        for stem, content in source.items():
-            (folder / f"{stem}.json").write_text(json.dumps(content))
-        cache = Path(place) / "cache"
-        corpus = open_corpus(folder, cache_dir=cache, on_error="skip", max_bad_share=1.0)
-        kept_papers = [key for key, paper in source["papers"].items() if good_paper(paper)]
-        assert list(corpus.paper_ids) == kept_papers
-        kept = {key: c for key, c in source["contexts"].items() if good_context(c, kept_papers)}
-        assert list(corpus.context_ids) == list(kept)
-        splits = good_queries({"train": source["train"], "test": source["test"]}, kept, kept_papers)
-        for name, queries in splits.items():
-            split = corpus.splits[name]
-            assert [corpus.context_ids[row] for row in split.contexts] == [context for context, _ in queries]
-            found = [[corpus.paper_ids[row] for row in rows] for rows in split.positives]
-            assert found == [positives for _, positives in queries]
-        if not any(counts["kinds"] for counts in corpus.dropped.values()):
-            assert open_corpus(folder, cache_dir=cache)
-        else:
-            with pytest.raises(InputError, match=f"^{folder}/"):
-                open_corpus(folder, cache_dir=cache)
-        lost = Counter({part: sum(counts["kinds"].values()) for part, counts in corpus.dropped.items()})
-        assert +lost == +Counter(
-            {
-                "papers": len(source["papers"]) - len(kept_papers),
-                "contexts": len(source["contexts"]) - len(kept),
-                **{f"split {name}": len(source[name]) - len(queries) for name, queries in splits.items()},
-            }
-        )
-
-
-def good_paper(paper: dict[str, Any]) -> bool:
-    texts = [paper.get("title") or "", paper.get("abstract") or ""]
-    if paper.get("title") == 3 or paper.get("abstract") == []:
-        return False
-    return any(text.strip() for text in texts) and paper.get("year") in (None, 2000)
-
-
-def good_context(context: dict[str, Any], papers: list[str]) -> bool:
-    text = context.get("masked_text")
-    if not isinstance(text, str) or text.count(TARGET_MARKER) != 1 or text == TARGET_MARKER:
-        return False
-    return context.get("citing_id") in papers and context.get("refid") in (None, *papers)
-
-
-def good_queries(
-    splits: dict[str, list[Any]], contexts: dict[str, Any], papers: list[str]
-) -> dict[str, list[tuple[str, list[str]]]]:
-    split_of_paper: dict[str, str] = {}
-    used: set[str] = set()
-    found: dict[str, list[tuple[str, list[str]]]] = {name: [] for name in splits}
-    for name, queries in splits.items():
-        for query in queries:
-            context, positives = query["context_id"], query["positive_ids"]
-            if context not in contexts or context in used:
-                continue
-            if not positives or len(set(positives)) < len(positives) or not set(positives) <= set(papers):
-                continue
-            if split_of_paper.setdefault(contexts[context]["citing_id"], name) == name:
-                used.add(context)
-                found[name].append((context, positives))
-    return found

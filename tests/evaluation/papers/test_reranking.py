@@ -111,7 +111,8 @@ def test_both_stages_are_measured_by_f1(tiny_corpus: Corpus, tiny_reranker: Path
 
 
 def test_bm25_is_reported_next_to_the_published_query_forms(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    metrics = GlobalPrefetch(cutoffs=[10], f1=[20])(BM25(query=["key_terms"]), tiny_corpus, "test", tmp_path)
+    retriever = BM25(query=["title", "abstract"])
+    metrics = GlobalPrefetch(cutoffs=[10], f1=[20])(retriever, tiny_corpus, "test", tmp_path)
     assert metrics["f1@20"] > 0 and metrics["recall@20"] == 1
     report = (tmp_path / "report.md").read_text()
     assert published_tables("query-forms")[1] in report and "| f1@20 |" in report

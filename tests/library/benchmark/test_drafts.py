@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 import citerec
 from citerec.base.errors import InputError
-from citerec.datasets.published.downloads import DownloadSettings, download_releases
 from citerec.datasets.published.drafts import (
     LIST,
     LISTS,
@@ -548,27 +547,21 @@ def test_fetching(repository: tuple[Path, str], tmp_path: Path, capsys: pytest.C
 
 @needs_git
 def test_lists_have_names_and_ids(
-    repository: tuple[Path, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    repository: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, commit = repository
     listed = [{"repository": place.as_uri(), "commit": commit, "main": "paper.tex", "bib": ["refs.bib"]}]
     (tmp_path / "list.yaml").write_text(yaml.safe_dump(listed))
     monkeypatch.setitem(LISTS, "2026-12", str(tmp_path / "list.yaml"))
     cache = tmp_path / "cache"
-    download_releases(DownloadSettings(names=("drafts/2026-12",), cache_dir=str(cache)))
-    folder = cache / "published" / "drafts" / "2026-12"
-    assert capsys.readouterr().out == f"drafts/2026-12: {folder}\n"
+    folder = draft_folder("citerec/drafts/2026-12", cache)
+    assert folder == cache / "published" / "drafts" / "2026-12"
     assert (folder / "lee+paper" / "paper.tex").read_text() == PAPER
     shutil.rmtree(place)
     monkeypatch.setenv("PATH", "")  # git is needed no more
     monkeypatch.setenv("CITATION_CACHE", str(cache))
     assert draft_folder("citerec/drafts/2026-12") == folder
     assert draft_folder(str(tmp_path / "mine")) == tmp_path / "mine"
-    with pytest.raises(InputError, match="address: not for drafts/2026-12"):
-        download_releases(DownloadSettings(names=("drafts/2026-12",), address="http://a/"))
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
+from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.tokenize import sentence_starts
-from citerec.retrieval.encoders.article_text import ArticleReader, Field, Texts
+from citerec.retrieval.encoders.article_text import ArticleReader, Field
 from citerec.retrieval.settings import ArticleConfig
 
 CONFIG = ArticleConfig("tiny", max_tokens=64)
@@ -36,8 +37,8 @@ def reader(tiny_corpus: Corpus, tokenizer: Any) -> Readers:
     return lambda **settings: ArticleReader(tiny_corpus, tokenizer, replace(CONFIG, **settings))
 
 
-def plain(tokenizer: Any, texts: Texts) -> list[str]:
-    return [tokenizer.decode(row) for row in texts.tokens]
+def plain(tokenizer: Any, texts: Ragged) -> list[str]:
+    return [tokenizer.decode(row) for row in texts]
 
 
 @pytest.mark.parametrize("max_tokens", [64, 9])
@@ -49,9 +50,7 @@ def test_papers_match_the_tokenised_full_text(
     rows = np.array([5, 0, 3])
     whole = [tiny_corpus.titles[row] + between + tiny_corpus.abstracts[row] for row in rows]
     expected = tokenizer(whole, truncation=True, max_length=max_tokens)["input_ids"]
-    assert [
-        row.tolist() for row in reader(layout=layout, max_tokens=max_tokens).papers(rows).tokens
-    ] == expected
+    assert [row.tolist() for row in reader(layout=layout, max_tokens=max_tokens).papers(rows)] == expected
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,7 @@ def test_long_contexts_are_truncated_around_the_mark(
     tiny_corpus: Corpus, tokenizer: Any, reader: Readers
 ) -> None:
     texts = reader(query=["title", "context"], max_tokens=9, markers="mask").queries(np.arange(12))
-    for row, text in enumerate(texts.tokens):
+    for row, text in enumerate(texts):
         assert len(text) <= 9
         before, after = tiny_corpus.context_texts[row].replace("OTHERCIT", " ").split("TARGETCIT")
         left, right = (tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before, after))
@@ -92,7 +91,7 @@ def test_long_contexts_are_truncated_around_the_mark(
 @given(length=st.integers(0, 40), mark=st.integers(0, 40), room=st.integers(1, 45))
 def test_truncation_keeps_the_neighbours_of_the_mark(length: int, mark: int, room: int) -> None:
     mark = min(mark, length)
-    cut = Field(list(range(length)), list(range(length)), mark).truncate(room).tokens
+    cut = Field(list(range(length)), mark).truncate(room)
     assert len(cut) == min(length, room) and cut == cut[:1] + [a + 1 for a in cut[:-1]]
     if room >= 2:
         assert {i for i in (mark - 1, mark) if 0 <= i < length} <= set(cut)
@@ -130,7 +129,7 @@ def test_a_query_without_a_word_is_empty(tiny_corpus: Corpus, reader: Readers) -
     bare = tiny_corpus.paper_row("bare")
     tiny_corpus.citing = np.full_like(tiny_corpus.citing, bare)  # the only paper without an abstract
     texts = reader(query=["abstract"]).queries(np.array([0, 1]))
-    assert texts.tokens.lengths.tolist() == [0, 0]
+    assert texts.lengths.tolist() == [0, 0]
 
 
 def test_sentences_begin_after_full_stops_but_not_after_abbreviations() -> None:
@@ -143,34 +142,3 @@ def test_sentences_begin_after_full_stops_but_not_after_abbreviations() -> None:
         "We ask, e.g. Here.)",
         "The end",
     ]
-
-
-def test_sentences_of_abstracts_are_numbered_without_titles(demo_corpus: Corpus, tokenizer: Any) -> None:
-    config = replace(CONFIG, pooling="aspire", layout="sep", max_tokens=100_000)
-    reader, rows = ArticleReader(demo_corpus, tokenizer, config), np.arange(8)
-    texts = reader.papers(rows)
-    assert texts.sentences is not None and texts.owners is not None
-    number = 0
-    for row in rows.tolist():
-        abstract = demo_corpus.abstracts[row]
-        ends = [0, *sentence_starts(abstract), len(abstract)]
-        assert len(ends) > 2
-        title = tokenizer(demo_corpus.titles[row], add_special_tokens=False)["input_ids"]
-        tokens = [tokenizer.cls_token_id, *title, tokenizer.sep_token_id]
-        numbers = [-1] * len(tokens)
-        for start, end in pairwise(ends):
-            part = tokenizer(abstract[start:end], add_special_tokens=False)["input_ids"]
-            tokens += part
-            numbers += [number] * len(part)
-            assert texts.owners[number] == row
-            number += 1
-        bounds = slice(texts.tokens.offsets[row], texts.tokens.offsets[row + 1])
-        assert texts.tokens.values[bounds].tolist() == [*tokens, tokenizer.sep_token_id]
-        assert texts.sentences[bounds].tolist() == [*numbers, -1]
-    assert len(texts.owners) == number
-
-
-def test_a_title_alone_is_a_sentence(tiny_corpus: Corpus, tokenizer: Any, reader: Readers) -> None:
-    texts = reader(pooling="aspire").papers(np.array([tiny_corpus.paper_row("bare")]))
-    assert plain(tokenizer, texts) == ["[CLS] a title without abstract about parsing trees [SEP]"]
-    assert texts.owners is not None and texts.owners.tolist() == [0]

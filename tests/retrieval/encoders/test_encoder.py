@@ -348,40 +348,23 @@ def config(tiny_bert: Path) -> ArticleConfig:
 
 def alone(encoder: ArticleEncoder, text: NDArray[np.int32]) -> torch.Tensor:
     """The hidden states [L, D] of one text, by transformers."""
-    found = encoder.model(torch.tensor(text[None].astype(np.int64)), output_hidden_states=True)
-    if encoder.config.layers == "last":
-        return found.last_hidden_state[0]
-    return torch.stack(found.hidden_states).mean(0)[0]
+    return encoder.model(torch.tensor(text[None].astype(np.int64))).last_hidden_state[0]
 
 
 @pytest.mark.parametrize("chunk_tokens", [1, 40, 4096])
-@pytest.mark.parametrize("layers", ["last", "all"])
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_batches_match_single_texts(
-    tiny_corpus: Corpus, config: ArticleConfig, pooling: str, layers: str, chunk_tokens: int
+    tiny_corpus: Corpus, config: ArticleConfig, pooling: str, chunk_tokens: int
 ) -> None:
-    encoder = ArticleEncoder.pretrained(replace(config, pooling=pooling, layers=layers))
+    encoder = ArticleEncoder.pretrained(replace(config, pooling=pooling))
     encoder.chunk_tokens = chunk_tokens
     texts = ArticleReader(tiny_corpus, encoder.tokenizer, encoder.config).papers(np.arange(12))
-    assert len(set(texts.tokens.lengths)) > 3
+    assert len(set(texts.lengths)) > 3
     with torch.no_grad():
         found = encoder.encode(texts)
-        states = [alone(encoder, text) for text in texts.tokens]
+        states = [alone(encoder, text) for text in texts]
     expected = torch.stack([state.mean(0) if pooling == "mean" else state[0] for state in states])
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
-
-
-def test_sentences_are_the_means_of_their_subwords(demo_corpus: Corpus, config: ArticleConfig) -> None:
-    encoder = ArticleEncoder.pretrained(replace(config, pooling="aspire", layout="sep", max_tokens=60))
-    encoder.chunk_tokens = 128
-    texts = ArticleReader(demo_corpus, encoder.tokenizer, encoder.config).papers(np.arange(6))
-    assert texts.sentences is not None and texts.owners is not None
-    with torch.no_grad():
-        found = encoder.encode(texts)
-        states = torch.cat([alone(encoder, text) for text in texts.tokens])
-    assert len(found) == len(texts.owners) == texts.sentences.max() + 1
-    for number, vector in enumerate(found):
-        torch.testing.assert_close(vector, states[texts.sentences == number].mean(0), atol=1e-5, rtol=1e-4)
 
 
 def test_gradients_reach_the_weights_and_an_empty_text_gets_zeros(
@@ -445,7 +428,7 @@ def test_only_encoders_are_replaced_and_read(config: ArticleConfig, tmp_path: Pa
     with pytest.raises(InputError, match="something other than a bi-encoder"):
         BiEncoder(ArticleEncoder.pretrained(config)).save(tmp_path / "other")
     (tmp_path / "other" / "encoder.json").write_text(json.dumps({"name": "x", "pooling": "most"}))
-    with pytest.raises(InputError, match=r"damaged .*choose mean, cls, aspire or auto"):
+    with pytest.raises(InputError, match=r"damaged .*choose mean, cls or auto"):
         ArticleEncoder.load(tmp_path / "other")
 
 
@@ -454,12 +437,12 @@ def test_ranks_by_the_similarity_of_its_vectors(
     tiny_corpus: Corpus, config: ArticleConfig, tmp_path: Path, similarity: str, near: float
 ) -> None:
     given = replace(config, similarity=similarity)
-    retriever = ArticleRetriever(given, "float32", embeddings_dir=tmp_path / "e")
+    retriever = ArticleRetriever(given, "float32")
     retriever.open(tiny_corpus, tmp_path / "index")
     contexts = np.array([8, 2, 11, 0, 2])
     reader = ArticleReader(tiny_corpus, retriever.encoder.tokenizer, given)
     papers, queries = (
-        torch.stack([alone(retriever.encoder, text).mean(0) for text in texts.tokens])
+        torch.stack([alone(retriever.encoder, text).mean(0) for text in texts])
         for texts in (reader.papers(np.arange(12)), reader.queries(contexts))
     )
     if similarity == "cosine":
@@ -476,15 +459,9 @@ def test_ranks_by_the_similarity_of_its_vectors(
         other.load(tmp_path / "index", tiny_corpus)
 
 
-def test_l2_vectors_are_not_reused_for_cosine(
-    tiny_corpus: Corpus, config: ArticleConfig, tmp_path: Path
-) -> None:
-    given = replace(config, similarity="l2")
-    ArticleRetriever(given, "float32", embeddings_dir=tmp_path / "e").index(tiny_corpus)
-    with pytest.raises(InputError, match="the embeddings were made with similarity=l2"):
-        ArticleRetriever(config, "float32", embeddings_dir=tmp_path / "e").index(tiny_corpus)
+def test_distances_need_exact_search(config: ArticleConfig) -> None:
     with pytest.raises(InputError, match=r"needs exact search: set index\.kind=exact"):
-        ArticleRetriever(given, index=IndexConfig("half"))
+        ArticleRetriever(replace(config, similarity="l2"), index=IndexConfig("half"))
 
 
 def test_minilm_retrieves_similar_sentences(tiny_corpus: Corpus) -> None:
