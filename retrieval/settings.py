@@ -126,7 +126,7 @@ class Lengths(Settings):
 
 
 PROMPTS = ("query_prompt", "paper_prompt")
-SOURCE = ("name", "hub", "path")
+SOURCE = ("name", "hub", "path", "adapter")
 """Settings that locate an article encoder; the others decide how it encodes."""
 
 
@@ -142,6 +142,9 @@ class ArticleConfig(Settings):
     """model id on huggingface.co"""
     path: str | None = None
     """folder of the model, in place of hub"""
+    adapter: str | None = None
+    """adapter (retrieval.encoders.adapters): id on huggingface.co, or a folder; a model trained here includes
+    its own"""
     pooling: str = setting("mean", choices=("mean", "cls", "auto"))
     """mean (of the tokens) | cls (first token) | auto (pooling, prompts, similarity and, if lower, max_tokens
     as the model's modules.json says; without one: mean)"""

@@ -18,6 +18,7 @@ from citerec.datasets.columns import chunks
 from citerec.rerank.cross_encoder.network import CrossEncoder, is_bert
 from citerec.rerank.cross_encoder.pairs import TokenPairs
 from citerec.rerank.settings import ScoringSettings
+from citerec.retrieval.encoders.adapters import is_adapted
 from citerec.retrieval.encoders.nets import (
     find_device,
     fitting_tokens,
@@ -104,7 +105,7 @@ class TorchBackend:
 
 def has_graph(bert: PreTrainedModel) -> bool:
     """Whether the network can be written as a graph (retrieval.networks.graph)."""
-    return is_bert(bert) and bert.config.hidden_act == "gelu"
+    return is_bert(bert) and not is_adapted(bert) and bert.config.hidden_act == "gelu"
 
 
 def bert_graph(bert: PreTrainedModel, name: str, scored: CrossEncoder | None = None) -> Bert:

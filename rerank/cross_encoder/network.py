@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from citerec.base.errors import InputError
 from citerec.rerank.cross_encoder.pairs import CIT, EOS, SEP, Subwords
 from citerec.rerank.settings import PairSettings
+from citerec.retrieval.encoders.adapters import is_adapted
 from citerec.retrieval.encoders.encoder import load_pretrained, max_positions
 from citerec.retrieval.encoders.nets import computing_in, weights_to_numpy, weights_to_torch
 from citerec.retrieval.encoders.sentence_transformers import POOLING, TOKENIZER, pooling_config, write_modules
@@ -138,12 +139,13 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
 
     def write(self, folder: Path) -> None:
         """Save transformer and tokeniser in Hugging Face's format, and the head next to them; also as modules
-        of sentence-transformers."""
+        of sentence-transformers, unless the transformer has an adapter."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         hub.write_weights(folder / HEAD, weights_to_numpy(self.score))
         hub.write_json(folder / SETTINGS, {"head": self.head, "pairs": asdict(self.config)})
-        self._write_modules(folder)
+        if not is_adapted(self.model):
+            self._write_modules(folder)
 
     def _write_modules(self, folder: Path) -> None:
         """The head as layers Dense: linear, after relu where it has one, on the first token."""

@@ -59,7 +59,7 @@ class Classifier(CrossEncoder):
                 f"{folder}: neither a saved reranker (no {SETTINGS}) nor a cross-encoder of "
                 f"sentence-transformers ({CONFIG}: architectures {kinds})"
             )
-        model, tokenizer = load_transformer(folder, "AutoModelForSequenceClassification")
+        model, tokenizer, _ = load_transformer(folder, "AutoModelForSequenceClassification")
         if model.config.num_labels != 1:
             raise InputError(
                 f"{folder}: the model gives {model.config.num_labels} scores for a pair, not one"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import cache_folder
 from citerec.datasets.columns import Ragged, chunks, padded_length
+from citerec.retrieval.encoders import adapters
 from citerec.retrieval.encoders.embeddings import Advance
 from citerec.retrieval.encoders.nets import (
     computing_in,
@@ -216,13 +218,14 @@ class ArticleEncoder(nn.Module):
     def write(self, folder: Path) -> None:
         """Write the model in Hugging Face format, with its encoder settings, into a folder.
 
-        sentence-transformers opens it, too.
+        sentence-transformers opens it, too, unless it has an adapter.
         """
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         settings = {key: value for key, value in asdict(self.config).items() if key != "path"}
         (folder / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
-        write_encoder(folder, self.config, self.dim)
+        if not adapters.is_adapted(self.model):
+            write_encoder(folder, self.config, self.dim)
 
     @classmethod
     def load(cls, folder: str | Path) -> ArticleEncoder:
@@ -260,11 +263,14 @@ def model_folder(config: ArticleConfig) -> Path:
 
 def _load_folder(config: ArticleConfig, folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     check_folder(folder)
-    model, tokenizer = load_transformer(folder)
+    model, tokenizer, unused = load_transformer(folder)
     # BERT's pooler was trained for next-sentence prediction, and some models have none.
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
+    adapters.add_own_adapter(model, unused, folder)
     _check_compatible(config, model, tokenizer)
+    if config.adapter is not None and not adapters.is_adapted(model):
+        adapters.add_adapter(model, _adapter_folder(config, config.adapter))
     return model.eval(), tokenizer
 
 
@@ -287,12 +293,8 @@ def _cached(config: ArticleConfig) -> Path:
 
 def check_folder(folder: Path) -> None:
     """InputError naming what a model folder lacks."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such model folder")
     needed = {"configuration": ("config.json",), "weights": WEIGHTS, "tokeniser": TOKENIZERS}
-    for part, names in needed.items():
-        if not any((folder / name).is_file() for name in names):
-            raise InputError(f"{folder}: the model has no {part}; expected {' or '.join(names)} there")
+    adapters.check_files(folder, "model", needed)
 
 
 def download_encoder(config: ArticleConfig) -> Path:
@@ -316,6 +318,22 @@ def download_encoder(config: ArticleConfig) -> Path:
             check_modules(folder)
 
     return _download(config.hub, attempts, check, name, f"{alternative}put {files}", _cached(config))
+
+
+def _adapter_folder(config: ArticleConfig, adapter: str) -> Path:
+    if Path(adapter).is_dir():
+        return Path(adapter)
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", adapter):
+        raise InputError(f"encoder.adapter={adapter}: neither a folder nor an id on huggingface.co")
+    target = cache_folder() / "models" / adapter
+    if target.is_dir():
+        return target
+    patterns = [adapters.SETTINGS, *adapters.WEIGHTS]
+    name = f"the adapter of encoder={config.name}"
+    files = f"{adapters.SETTINGS} and {' or '.join(adapters.WEIGHTS)}"
+    return _download(
+        adapter, [(True, patterns), (False, patterns)], adapters.check_adapter, name, f"put {files}", target
+    )
 
 
 def _download(
@@ -353,8 +371,8 @@ def _download(
     return folder
 
 
-def load_transformer(folder: Path, kind: str = "AutoModel") -> tuple[Any, Any]:
-    """A model of one of transformers' classes, and its tokeniser.
+def load_transformer(folder: Path, kind: str = "AutoModel") -> tuple[Any, Any, list[str]]:
+    """A model of one of transformers' classes, its tokeniser, and the names of tensors that it does not use.
 
     InputError if files are damaged, or if the weights lack a tensor other than a bare model's pooler.
     """
@@ -374,7 +392,7 @@ def load_transformer(folder: Path, kind: str = "AutoModel") -> tuple[Any, Any]:
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(f"{folder}: the weights lack the tensor {missing[0]}{more}")
-    return model, tokenizer
+    return model, tokenizer, sorted(keys["unexpected_keys"])
 
 
 def check_fast(tokenizer: Any, where: str | Path) -> None:

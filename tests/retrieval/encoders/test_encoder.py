@@ -1,4 +1,4 @@
-"""Finding pretrained encoders, and their vectors against transformers."""
+"""Finding pretrained encoders, their adapters, and their vectors against transformers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ import torch
 from huggingface_hub import constants
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 from torch.nn import functional as F
 from transformers import (
     AutoTokenizer,
     BertConfig,
     BertModel,
+    DistilBertConfig,
+    DistilBertModel,
     RobertaConfig,
     RobertaModel,
 )
@@ -28,6 +31,7 @@ from transformers import (
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.biencoder.model import BiEncoder
+from citerec.retrieval.encoders.adapters import add_adapter, is_adapted
 from citerec.retrieval.encoders.article import ArticleRetriever
 from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.encoder import ArticleEncoder, find_folder, load_pretrained, max_positions
@@ -193,6 +197,148 @@ def test_roberta_reads_fewer_tokens_than_it_has_positions() -> None:
     model(torch.full((1, limit), 5))
     with pytest.raises((IndexError, RuntimeError)):
         model(torch.full((1, limit + 1), 5))
+
+
+GOLDEN = Path(__file__).parent / "golden" / "adapter"
+
+"""A tiny BERT with an adapter of normal weights, seed 0, and what the library adapters 1.3.0 with
+transformers 4.57.6 (SeqBnConfig(reduction_factor=4)) gave for IDS."""
+
+IDS = torch.tensor([[1, 5, 7, 9, 2, 0], [1, 8, 3, 12, 28, 2]])
+
+
+@pytest.fixture
+def adapter(tmp_path: Path) -> Path:
+    """A copy of the adapter that may be damaged."""
+    (tmp_path / "adapter").mkdir()
+    for name in ("adapter_config.json", "pytorch_adapter.bin"):
+        shutil.copy(GOLDEN / name, tmp_path / "adapter" / name)
+    return tmp_path / "adapter"
+
+
+def hidden(model: BertModel) -> Tensor:
+    with torch.inference_mode():
+        found: Tensor = model(input_ids=IDS, attention_mask=(IDS != 0).long()).last_hidden_state
+    return found
+
+
+def base() -> BertModel:
+    return BertModel.from_pretrained(GOLDEN, add_pooling_layer=False).eval()
+
+
+def test_matches_the_adapters_library(adapter: Path) -> None:
+    model = base()
+    plain = hidden(model)
+    add_adapter(model, adapter)
+    expected = torch.from_numpy(np.load(GOLDEN / "expected.npy"))
+    there = IDS != 0  # padding is ignored
+    torch.testing.assert_close(hidden(model)[there], expected[there], rtol=1e-5, atol=1e-5)
+    assert (plain - expected)[there].abs().max() > 1
+
+
+def test_prefixes_and_file_formats_make_no_difference(adapter: Path) -> None:
+    model, other = base(), base()
+    add_adapter(model, adapter)
+    weights = torch.load(adapter / "pytorch_adapter.bin", weights_only=True)
+    save_file({f"bert.{key}": value for key, value in weights.items()}, adapter / "adapter.safetensors")
+    (adapter / "pytorch_adapter.bin").unlink()
+    (adapter / "adapter_config.json").write_text('{"config": "pfeiffer", "hidden_size": 16}')
+    add_adapter(other, adapter)
+    assert weights_hash(other) == weights_hash(model) != weights_hash(base())
+
+
+def test_adapters_are_saved_with_their_encoder(tiny_bert: Path, adapter: Path, tmp_path: Path) -> None:
+    config = ArticleConfig("tiny", path=str(tiny_bert), adapter=str(adapter), max_tokens=32)
+    encoder = ArticleEncoder.pretrained(config)
+    assert is_adapted(encoder)
+    assert weights_hash(encoder) != weights_hash(ArticleEncoder.pretrained(replace(config, adapter=None)))
+    with torch.no_grad():  # as training would
+        trained: Any = encoder.model
+        trained.encoder.layer[0].output.adapter_up.bias += 1
+    BiEncoder(encoder).save(tmp_path / "saved")
+    again = ArticleEncoder.load(tmp_path / "saved")
+    assert is_adapted(again) and weights_hash(again) == weights_hash(encoder)
+    local = ArticleConfig("local", path=str(tmp_path / "saved"), max_tokens=32)
+    assert weights_hash(ArticleEncoder.pretrained(local)) == weights_hash(encoder)
+
+
+def configured(**settings: Any) -> Callable[[Path], object]:
+    """The adapter's configuration with other settings."""
+
+    def change(adapter: Path) -> None:
+        path = adapter / "adapter_config.json"
+        content = json.loads(path.read_text())
+        size = {"hidden_size": settings.pop("hidden_size", 16)}
+        path.write_text(json.dumps(content | size | {"config": content["config"] | settings}))
+
+    return change
+
+
+def renamed(old: str, new: str) -> Callable[[Path], object]:
+    """The adapter's weights under other names."""
+
+    def change(adapter: Path) -> None:
+        path = adapter / "pytorch_adapter.bin"
+        weights = torch.load(path, weights_only=True)
+        torch.save({key.replace(old, new): value for key, value in weights.items()}, path)
+
+    return change
+
+
+def written(file: str, content: bytes) -> Callable[[Path], object]:
+    return lambda adapter: (adapter / file).write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (configured(mh_adapter=True), "mh_adapter is true, must be false; only the adapter configuration"),
+        (configured(non_linearity="gelu"), 'non_linearity is "gelu", must be "relu"'),
+        (configured(leave_out=[0]), r"leave_out is \[0\]"),
+        (configured(hidden_size=768), "needs a model of hidden size 768, this one has 16"),
+        (
+            renamed("layer.1.", "layer.5."),
+            r"belongs to another model \(encoder.layer.1.output.adapter_down",
+        ),
+        (renamed(".output.", ".attention.output."), "not a weight of an adapter after a layer's feed"),
+        (written("pytorch_adapter.bin", b""), r"pytorch_adapter\.bin: cannot read the weights"),
+        (written("pytorch_adapter.bin", pickle.dumps(Payload(), 2)), "cannot read the weights"),
+        (written("adapter_config.json", b"{"), "not an adapter configuration"),
+        (written("adapter_config.json", b'{"config": 3}'), "not an adapter configuration"),
+        (without("adapter_config.json"), r"no configuration; expected adapter_config\.json there"),
+    ],
+)
+def test_an_unusable_adapter_raises_one_clear_line(
+    adapter: Path, damage: Callable[[Path], object], message: str
+) -> None:
+    damage(adapter)
+    with pytest.raises(InputError, match=message) as error:
+        add_adapter(base(), adapter)
+    assert "\n" not in str(error.value) and not hasattr(__import__("builtins"), "payload_ran")
+
+
+def test_a_model_of_another_kind_is_refused(adapter: Path) -> None:
+    model = DistilBertModel(DistilBertConfig(vocab_size=9, dim=16, hidden_dim=8, n_layers=1, n_heads=1))
+    with pytest.raises(InputError, match=r"belongs to another model .*DistilBertModel"):
+        add_adapter(model, adapter)
+
+
+def test_adapters_are_searched_in_the_cache_then_on_the_hub(
+    tiny_bert: Path, adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    config = ArticleConfig("specter2", path=str(tiny_bert), adapter="allenai/specter2", max_tokens=32)
+    with pytest.raises(InputError) as error:
+        load_pretrained(config)
+    line, put = str(error.value), tmp_path / "cache" / "models" / "allenai" / "specter2"
+    assert "https://huggingface.co/allenai/specter2 into" in line and str(put) in line and "\n" not in line
+    assert "adapter_config.json and adapter.safetensors or pytorch_adapter.bin" in line
+    shutil.copytree(adapter, put)
+    assert is_adapted(load_pretrained(config)[0])
+    with pytest.raises(InputError, match=r"encoder\.adapter=nowhere: neither a folder nor an id"):
+        load_pretrained(replace(config, adapter="nowhere"))
 
 
 @pytest.fixture
