@@ -145,9 +145,11 @@ class ArticleConfig(Settings):
     adapter: str | None = None
     """adapter (retrieval.encoders.adapters): id on huggingface.co, or a folder; a model trained here includes
     its own"""
-    pooling: str = setting("mean", choices=("mean", "cls", "auto"))
-    """mean (of the tokens) | cls (first token) | auto (pooling, prompts, similarity and, if lower, max_tokens
-    as the model's modules.json says; without one: mean)"""
+    pooling: str = setting("mean", choices=("mean", "cls", "aspire", "auto"))
+    """mean (of the tokens) | cls (first token) | aspire (one mean per sentence) | auto (pooling, prompts,
+    similarity and, if lower, max_tokens as the model's modules.json says; without one: mean)"""
+    layers: str = setting("last", choices=("last", "all"))
+    """hidden states to pool: last | all (their mean)"""
     max_tokens: int = setting(256, least=8)
     """maximum tokens of a text, including special tokens"""
     layout: str = setting("sentence", choices=("sentence", "sep", "lengths"))
@@ -156,7 +158,7 @@ class ArticleConfig(Settings):
     lengths: Lengths = field(default_factory=Lengths)
     """layout=lengths: most subwords of each field"""
     similarity: str = setting("cosine", choices=("cosine", "l2", "dot"))
-    """cosine | l2 (negative Euclidean distance; requires index.kind=exact) | dot"""
+    """cosine | l2 (negative Euclidean distance; requires index.kind=exact); aspire always uses l2 | dot"""
     query: tuple[str, ...] = ("title", "context")
     """fields of a query, in order: context; title and abstract of the citing paper"""
     markers: str = setting("drop", choices=("drop", "mask"))
@@ -178,7 +180,7 @@ class ArticleConfig(Settings):
     def _check_lengths(self) -> None:
         prompts = self.query_prompt or self.paper_prompt
         others = set(self.query) - {"context", "title"} or prompts
-        if self.markers != "mask" or others:
+        if self.pooling == "aspire" or self.markers != "mask" or others:
             raise InputError(
                 "encoder.layout=lengths: needs encoder.markers=mask, encoder.query=[context,title], "
                 "encoder.pooling=mean or cls, and no prompts"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor
 
+from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.dense import DenseModel
@@ -78,6 +79,8 @@ citerec evaluate benchmark=prefetch retriever=biencoder checkpoint={place} data=
         cls, corpus: Corpus, settings: BiEncoderSettings, pretrained: ArticleConfig
     ) -> tuple[Self, TunedEncoder, ArticleReader]:
         config = replace(pretrained, similarity="cosine")
+        if config.pooling == "aspire":
+            raise InputError("encoder.pooling=aspire gives many vectors per text; train with mean or cls")
         article = ArticleEncoder.pretrained(config)
         article.config = replace(article.config, similarity="cosine")  # as the loss compares vectors
         reader = ArticleReader(corpus, article.tokenizer, article.config)

@@ -1,4 +1,4 @@
-"""Retriever with an article encoder: one vector per paper."""
+"""Retrievers with an article encoder: one vector per paper, or one per sentence (Aspire)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.embeddings import Advance, load_or_encode
 from citerec.retrieval.encoders.encoder import ArticleEncoder
-from citerec.retrieval.encoders.nets import as_numpy, precision
+from citerec.retrieval.encoders.nets import as_numpy
+from citerec.retrieval.encoders.sentences import SentenceRetriever
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import ArticleConfig, IndexConfig
 from citerec.retrieval.vectors import VectorTable, encode_queries, to_unit_length
@@ -34,9 +35,7 @@ class ArticleRetriever(DenseRetriever):
     ) -> None:
         """arithmetic: auto, float32 or bfloat16. Raises InputError if the encoder cannot be loaded."""
         super().__init__(index)
-        precision(arithmetic)  # checked before the model is loaded
-        loaded = ArticleEncoder.pretrained(encoder) if isinstance(encoder, ArticleConfig) else encoder
-        self.encoder = loaded.freeze(arithmetic)
+        self.encoder = ArticleEncoder.frozen(encoder, arithmetic)
         self.similarity = self.encoder.config.similarity
         if self.similarity == "l2" and self.index_config.kind != "exact":
             raise InputError("encoder.similarity=l2 needs exact search: set index.kind=exact")
@@ -76,3 +75,9 @@ class ArticleRetriever(DenseRetriever):
     def _encode_raw(self, rows: Rows, advance: Advance | None) -> Floats:
         with torch.inference_mode():
             return self.encoder.encode(self._reader.papers(rows), advance).cpu().numpy()
+
+
+def article_retriever(encoder: ArticleConfig, **options: Any) -> ArticleRetriever | SentenceRetriever:
+    """The retriever for an encoder's pooling; options: arguments of either class."""
+    kind = SentenceRetriever if encoder.pooling == "aspire" else ArticleRetriever
+    return kind(encoder, **options)

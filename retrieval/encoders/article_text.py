@@ -6,7 +6,7 @@ import copy
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,8 +75,8 @@ class ArticleReader:
         if self._inputs is not None:
             read = self._inputs.papers(self.corpus, rows, abstracts)
             return _alone(self._inputs, [paper.subwords for paper in read])
-        titles = self._paper_fields(self.corpus.titles, papers)
-        abstract_fields = _shown(self._paper_fields(self.corpus.abstracts, papers), shown)
+        titles = self._paper_fields("title", self.corpus.titles, papers)
+        abstract_fields = _shown(self._paper_fields("abstract", self.corpus.abstracts, papers), shown)
         fields = list(zip(titles, abstract_fields, strict=True))
         return self._join_all(("title", "abstract"), fields, self._paper_prompt)
 
@@ -100,26 +100,35 @@ class ArticleReader:
                 continue
             field = queries.fields[name]
             rows, inverse = np.unique(field.rows, return_inverse=True)  # each citing paper is read once
-            unique = self._paper_fields(field.texts, rows.tolist())
+            unique = self._paper_fields(name, field.texts, rows.tolist())
             fields[name] = [unique[i] for i in inverse.tolist()]
             if name == "title":
                 fields[name] = _shown(fields[name], shown)
         rows_of = list(zip(*(fields[name] for name in names), strict=True))
         return self._join_all(names, rows_of, self._query_prompt)
 
-    def _paper_fields(self, column: Sequence[str], rows: list[int]) -> list[Field]:
+    def _paper_fields(self, name: str, column: Sequence[str], rows: list[int]) -> list[Field]:
         texts = [column[row] for row in rows]
-        encodings = self._backend.encode_batch_fast(texts, add_special_tokens=False)
-        return [Field(encoding.ids) for encoding in encodings]
+        encoded = zip(texts, self._encode(texts), strict=True)
+        return [Field(self._subwords(name, text, encoding)) for text, encoding in encoded]
+
+    def _encode(self, texts: list[str]) -> list[Any]:
+        return list(self._backend.encode_batch_fast(texts, add_special_tokens=False))
+
+    def _subwords(self, name: str, text: str, encoding: Any) -> list[int]:
+        """The subwords of a field's text; retrieval.encoders.sentences numbers their sentences."""
+        ids: list[int] = encoding.ids
+        return ids
 
     def _context_fields(self, texts: list[str]) -> list[Field]:
         texts = [text.replace(OTHER_MARKER, " ") for text in texts]
         marks = [max(text.find(TARGET_MARKER), 0) for text in texts]
         bare = [text.replace(TARGET_MARKER, " ") for text in texts]
         encodings, fields = self._backend.encode_batch(bare, add_special_tokens=False), []
-        for mark, encoding in zip(marks, encodings, strict=True):
+        for text, mark, encoding in zip(bare, marks, encodings, strict=True):
             position = bisect_left([start for start, _ in encoding.offsets], mark)
-            fields.append(Field(encoding.ids[:position] + self._mask + encoding.ids[position:], position))
+            ids = self._subwords("context", text, encoding)
+            fields.append(Field(ids[:position] + self._mask + ids[position:], position))
         return fields
 
     def _join_all(self, names: Sequence[str], rows: Sequence[tuple[Field, ...]], prompt: list[int]) -> Ragged:

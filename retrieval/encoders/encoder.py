@@ -146,6 +146,13 @@ class ArticleEncoder(nn.Module):
         config = as_saved(config, folder)
         return cls(*_load_folder(config, folder), config)
 
+    @classmethod
+    def frozen(cls, encoder: ArticleConfig | ArticleEncoder, arithmetic: str) -> ArticleEncoder:
+        """An encoder prepared for inference, loaded if given its settings; InputError if it cannot be."""
+        precision(arithmetic)  # checked before the model is loaded
+        loaded = cls.pretrained(encoder) if isinstance(encoder, ArticleConfig) else encoder
+        return loaded.freeze(arithmetic)
+
     @property
     def dim(self) -> int:
         """D"""
@@ -180,6 +187,20 @@ class ArticleEncoder(nn.Module):
         out = torch.zeros(len(texts), self.dim, device=self.model.device)
         return out.index_copy(0, torch.cat(rows), torch.cat(parts)) if parts else out
 
+    def encode_parts(self, texts: Ragged, parts: Ragged, count: int) -> Tensor:
+        """The means of the tokens of `count` parts of texts [count, D].
+
+        parts: the part of each token, -1 for none, in rows like those of texts.
+        """
+        sums = torch.zeros(count, self.dim, device=self.model.device)
+        for chunk in self._batches(texts, None):
+            hidden = self._hidden_states(chunk.ids, chunk.mask)
+            tokens = hidden.flatten(0, 1) if chunk.mask is None else hidden[chunk.mask]
+            part = torch.from_numpy(parts.take(chunk.rows.cpu().numpy()).values).to(self.model.device)
+            sums = sums.index_add(0, part[part >= 0], tokens[part >= 0].float())
+        lengths = np.bincount(parts.values[parts.values >= 0], minlength=count)
+        return sums / torch.from_numpy(lengths).to(self.model.device)[:, None]
+
     def _batches(self, texts: Ragged, advance: Advance | None) -> Iterator[TextChunk]:
         """The chunks of texts, on the device, each prepared when it is needed."""
         for chunk in self.layout.chunks(texts):
@@ -188,14 +209,16 @@ class ArticleEncoder(nn.Module):
                 advance(int(texts.lengths[chunk.rows].sum()) / len(texts.values))
 
     def _hidden_states(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        """[n, L] -> [n, L, D], the last layer."""
+        """[n, L] -> [n, L, D], the last layer or the mean of all layers."""
+        all_layers = self.config.layers == "all"
         attention_mask = None if mask is None else mask.long()
         if mask is not None and mask.device.type != "cpu":
             # transformers would wait for whether it is all ones
             attention_mask = mask[:, None, None, :].expand(-1, 1, mask.shape[1], -1)
         with computing_in(self.precision, next(self.model.parameters())):
-            hidden: Tensor = self.model(input_ids=ids, attention_mask=attention_mask).last_hidden_state
-        return hidden
+            output = self.model(input_ids=ids, attention_mask=attention_mask, output_hidden_states=all_layers)
+        hidden: Tensor = output.last_hidden_state
+        return torch.stack(output.hidden_states).mean(0, dtype=torch.float32) if all_layers else hidden
 
     def freeze(self, arithmetic: str) -> ArticleEncoder:
         """Prepare for inference with weights in a precision (auto, float32 or bfloat16)."""

@@ -15,7 +15,7 @@ from citerec.hatten.model import HAttenRetriever
 from citerec.rerank.ranker.model import Ranker, RankingModel
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.citations import Citations
-from citerec.retrieval.encoders.article import ArticleRetriever
+from citerec.retrieval.encoders.article import article_retriever
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.fusion import Fusion
 from citerec.retrieval.lexical.bm25 import BM25
@@ -45,7 +45,7 @@ def hatten(corpus: Corpus, folder: Path, *_: Path) -> Retriever:
 def article(index: IndexConfig | None = None, **settings: Any) -> Maker:
     def make(_: Corpus, __: Path, bert: Path, ___: Path) -> Retriever:
         config = ArticleConfig("tiny", path=str(bert), max_tokens=64, **settings)
-        return ArticleRetriever(config, "float32", index=index)
+        return article_retriever(config, arithmetic="float32", index=index)
 
     return make
 
@@ -75,6 +75,7 @@ MAKERS: dict[str, Maker] = {
     "hnsw": article(IndexConfig("hnsw", links=2)),
     "ivf": article(IndexConfig("ivf", lists=3, probes=1)),
     "l2": article(similarity="l2"),
+    "sentences": article(pooling="aspire"),
     "network": network,
     "fusion": lambda *_: Fusion({"bm25": BM25(), "popularity": Popularity()}),
     "rrf": lambda *_: Fusion({"bm25": BM25(), "popularity": Popularity()}, "rrf", weights="equal"),
