@@ -428,7 +428,7 @@ def test_only_encoders_are_replaced_and_read(config: ArticleConfig, tmp_path: Pa
     with pytest.raises(InputError, match="something other than a bi-encoder"):
         BiEncoder(ArticleEncoder.pretrained(config)).save(tmp_path / "other")
     (tmp_path / "other" / "encoder.json").write_text(json.dumps({"name": "x", "pooling": "most"}))
-    with pytest.raises(InputError, match=r"damaged .*choose mean, cls or auto"):
+    with pytest.raises(InputError, match=r"damaged .*choose mean, cls, aspire or auto"):
         ArticleEncoder.load(tmp_path / "other")
 
 
