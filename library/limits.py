@@ -34,17 +34,7 @@ MAX_NAME = 500
 """Characters of an id, key, author, collection or venue."""
 MAX_PAPERS = 100
 """Papers in an answer."""
-MAX_QUESTIONS = 64
-"""Questions of a batch."""
 MAX_EXCLUDED, MAX_ONLY = 1_000, 10_000
 """Papers that a filter names."""
 MAX_COLLECTIONS_SHOWN = 1_000
 """Collections that the description of a library lists."""
-
-# New papers (422).
-MAX_NEW_PAPERS = 10_000
-"""Papers added by a request."""
-MAX_AUTHORS, MAX_COLLECTIONS, MAX_TAGS = 5_000, 100, 1_000
-"""Items of a paper."""
-MAX_VENUE, MAX_URL = 1_000, 2_000
-"""Characters."""

@@ -365,7 +365,7 @@ class ReportSettings(DraftReferences):
 
 @dataclass(frozen=True, kw_only=True)
 class ServeSettings(RankingSettings):
-    """Serve a library over HTTP: a page for people, JSON for programs, MCP for writing assistants."""
+    """Serve a library over HTTP: a page for people, JSON for programs."""
 
     host: str = "127.0.0.1"
     """address to listen on; 0.0.0.0: all addresses, for access from other machines"""
@@ -373,12 +373,8 @@ class ServeSettings(RankingSettings):
     """port to listen on; 0: any free port"""
     allowed_hosts: tuple[str, ...] = ()
     """host names of the server, or *.DOMAIN; requests for other names are refused (e.g. [papers.lab])"""
-    token: str = ""
-    """token required to change the library; empty: generated and printed"""
     watch: bool = False
     """reread the library's sources whenever they change: files, folders, Zotero"""
-    mcp: bool = True
-    """serve MCP tools for writing assistants at /mcp"""
     threads: int = setting(limits.THREADS, least=1)
     """worker threads"""
     queue: int = setting(limits.QUEUE, least=1)
@@ -395,8 +391,6 @@ class ServeSettings(RankingSettings):
                 raise InputError(f"allowed_hosts={host}: give whole names, or *.DOMAIN for all of a domain")
         if not self.host.strip():  # sockets take it for all addresses
             raise InputError("host is empty; give an address, or 0.0.0.0 for all")
-        if not self.token.isprintable():  # it is sent in a header, which a line break would end
-            raise InputError("token: may have no line breaks or control codes")
 
 
 @dataclass(frozen=True, kw_only=True)

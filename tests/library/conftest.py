@@ -78,13 +78,10 @@ class RecommenderSpy(Recommender):
         return [papers[::-1] for papers in found] if rerank else found
 
 
-TOKEN = "a token of the tests"
-
-
 @contextmanager
 def serving(recommender: Any, **options: Any) -> Iterator[str]:
     """Run a real server over a recommender; yields its URL."""
-    settings = ServeSettings(library="my/papers", port=0, token=TOKEN, **options)
+    settings = ServeSettings(library="my/papers", port=0, **options)
     listening = listen(settings.host, settings.port)
     server = make_uvicorn(recommender, settings)
     thread = threading.Thread(target=server.run, args=([listening],))
@@ -104,5 +101,5 @@ def recommender(tmp_path_factory: pytest.TempPathFactory) -> RecommenderSpy:
 
 @pytest.fixture(scope="module")
 def url(recommender: RecommenderSpy) -> Iterator[str]:
-    with serving(recommender, mcp=False) as url:
+    with serving(recommender) as url:
         yield url
