@@ -212,8 +212,6 @@ class AskSettings(RankingSettings):
     only: tuple[str, ...] = ()
     """paper ids or citation keys to restrict to"""
     format: str = setting("table", choices=FORMATS)
-    save: str = ""
-    """collection of Zotero that the papers are saved in (e.g. "zotero://collection/To read")"""
     explain: bool = False
     """show the features behind the scores"""
 
@@ -229,8 +227,6 @@ class SearchSettings(QuestionSettings):
     k: int = setting(10, least=1)
     """maximum number of papers"""
     format: str = setting("table", choices=FORMATS)
-    save: str = ""
-    """collection of Zotero that the papers are saved in (e.g. "zotero://collection/To read")"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,8 +34,7 @@ from citerec.library.papers.models import NETWORKS, NO_ENCODER, open_model
 from citerec.library.papers.storage import MODEL
 from citerec.library.papers.writer import current_contexts
 from citerec.library.settings import NEEDS_TEXTS
-from citerec.library.sources.zotero import zotero_database
-from citerec.library.sources.zotero_database import read_annotations
+from citerec.library.sources.zotero_database import read_annotations, zotero_database
 from citerec.library.sources.zotero_places import is_zotero
 
 log = logging.getLogger(__name__)
