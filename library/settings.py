@@ -12,7 +12,6 @@ from citerec.base.settings import Settings, setting
 from citerec.library import limits
 
 SERVICES = ("openalex", "semanticscholar", "crossref", "arxiv")
-NEEDS_TEXTS = "encode_texts needs fulltext=true"
 FORMATS = ("table", "json", "bibtex", "ris", "csl", "cite", "markdown")
 
 
@@ -64,9 +63,6 @@ class AddSettings(ChangeSettings):
     longer"""
     pdfs: tuple[str, ...] = ()
     """folders of further PDFs of any of the papers, with fulltext"""
-    encode_texts: bool | None = None
-    """let the encoder of the model read the passages of full texts, too, after the papers: about 60 a second;
-    false: no longer"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,8 +98,6 @@ class BuildSettings(AddSettings):
         if self.storage not in ("memory", "lance"):
             ways = "memory, for up to some two million papers, or lance, for more (extra `large`)"
             raise InputError(f"storage={self.storage}: a library is kept in {ways}")
-        if self.encode_texts and self.source and not self.fulltext:
-            raise InputError(NEEDS_TEXTS)
         if not self.source and not self.overwrite:
             raise InputError("source is required, as in source=papers.bib: files of papers")
 

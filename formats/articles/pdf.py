@@ -59,6 +59,8 @@ class PdfText(NamedTuple):
 
 
 _LINE = re.compile(r"[^\r\n\ufffe]+")
+_LABEL = re.compile(r"[\[(]?\d{1,3}[\])]?\.?|[^\w\s]")
+"""A number or dot before an item of a list; the space after it is no gutter."""
 _BROKEN = "\ufffe"
 """What PDFium writes for a hyphen at the end of a line."""
 _LEADS = re.compile(r"\d{1,5}(?!\S)")
@@ -304,7 +306,9 @@ class _Letters:
             before, after = start + match.start(), start + match.end()
             left, right = self._box(before).right, self._box(after).left
             height = height or self._size(before)
-            if right - left > _NARROW * height:
+            label = self._text[gaps[-1].after if gaps else start : before + 1]
+            least = _GAP if _LABEL.fullmatch(label) else _NARROW
+            if right - left > least * height:
                 gaps.append(_Gap(before + 1, after, left, right, (right - left) / height))
         return gaps
 

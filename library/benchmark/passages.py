@@ -35,11 +35,8 @@ from citerec.library.evidence.evidence import FullTexts, WordsEncoder
 from citerec.library.evidence.index import update_index
 from citerec.library.evidence.reading import ReadText, TextPart
 from citerec.library.evidence.store import TextStore
-from citerec.library.evidence.vectors import PassageVectors
-from citerec.library.papers.models import BUILT_IN, NETWORKS
+from citerec.library.papers.models import BUILT_IN
 from citerec.retrieval.arrays import Floats
-from citerec.retrieval.networks.encoder import NetworkRetriever
-from citerec.retrieval.networks.networks import Networks
 from citerec.retrieval.queries import cut_around_mark
 
 _MARK = re.compile(r"\[(\d+)\]")
@@ -107,8 +104,7 @@ def bm25(passages: list[str], texts: list[str]) -> Floats:
     return np.stack([index.get_scores(query) for query in words])
 
 
-def ours(passages: list[str], asked: list[str], encodes: bool = False) -> Floats:
-    """encodes: with the vectors of the encoder, too."""
+def ours(passages: list[str], asked: list[str]) -> Floats:
     model = StaticModel.open(BUILT_IN / "static").retriever()
     assert isinstance(model, WordsRetriever)
     encoder = WordsEncoder(model)
@@ -119,12 +115,8 @@ def ours(passages: list[str], asked: list[str], encodes: bool = False) -> Floats
         store.set_papers({f"{number:06}": str(number) for number in range(len(passages))}, {})
         index = update_index(Path(folder), store, encoder)
         assert index is not None
-        every, vectors = np.arange(len(passages)), None
-        if encodes:
-            networks = NetworkRetriever(Networks.open(BUILT_IN / NETWORKS))
-            vectors = PassageVectors(Path(folder), store, index, networks)
-            vectors.encode(every)
-        texts = FullTexts(store, index, encoder, every, every, vectors)
+        every = np.arange(len(passages))
+        texts = FullTexts(store, index, encoder, every, every)
         best = [index.best(texts.fit(text, every)) for text in asked]
         store.close()
     return np.stack(best)
@@ -180,7 +172,6 @@ def main() -> None:
         print("MiniLM is not installed: make minilm")
     for around, asked in (("", sentences), (", around", [mark.context for mark in marks])):
         report(f"ours{around}", ours(passages, asked), marks)
-        report(f"encoder{around}", ours(passages, asked, encodes=True), marks)
 
 
 if __name__ == "__main__":

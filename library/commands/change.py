@@ -68,18 +68,15 @@ def add(settings: AddSettings) -> None:
     """Add the papers in files to a library."""
     check_folders(settings.pdfs)
     files, named = find_sources(settings.source), absolute_names(settings.source)
-    changes_texts = (settings.fulltext, settings.encode_texts) != (None, None)
-    if changes_texts:
-        from citerec.library.papers.fulltexts import check_full_texts, set_full_texts
-
-        check_full_texts(expand_user(settings.library), settings.fulltext, settings.encode_texts)
     with Library.edit(settings.library, settings.wait) as library:
         records = (paper._replace(source=0) for paper in chain.from_iterable(map(read_papers, files)))
         done = library.add(records, files, named, settings.separate)
     happened = f"{done.added:,} added, {done.completed:,} completed" if any(done[:2]) else "nothing new"
     print(f"{library.path}: {happened}; {count_noun(done.papers)}")
-    if changes_texts:
-        set_full_texts(library.path, settings.fulltext, settings.pdfs, settings.encode_texts)
+    if settings.fulltext is not None:
+        from citerec.library.papers.fulltexts import set_full_texts
+
+        set_full_texts(library.path, settings.fulltext, settings.pdfs)
     tell_texts(library.path)
     if settings.encode:
         encode_and_tell(Library.open(settings.library))

@@ -23,21 +23,18 @@ from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.index import PassageIndex, TextEncoder, open_index
 from citerec.library.evidence.passages import Passage, TextPlace
 from citerec.library.evidence.store import TextStore
-from citerec.library.evidence.vectors import PassageVectors
 from citerec.rerank.ranker.features import first_dense
 from citerec.rerank.ranker.model import Ranker
 from citerec.rerank.ranker.texts import NEAR, nearness
 from citerec.retrieval.arrays import Floats, Rows
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.lexical.terms import FUNCTION_WORDS
-from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.queries import Queries, marked_sentence
 
-COSINE, ENCODER, REACH, AROUND = 0.25, 0.3, 40.0, 0.5
-"""Of the score of a passage: weights of the cosines by the model of words and by the encoder, which reads the
-marked sentence alone, beside the share of the words' idf; distance from the mark at which a word has half the
-weight; and weight of the words around what the mark stands for. docs/write/fulltexts.md says where each was
-chosen."""
+COSINE, REACH, AROUND = 0.25, 40.0, 0.5
+"""Of the score of a passage: weight of the cosine by the model of words, beside the share of the words' idf;
+distance from the mark at which a word has half the weight; and weight of the words around what the mark
+stands for."""
 
 LITERAL, LEAST_SHARE, LEAST_WORDS, LOOKED_AT = 0.8, 0.5, 6, 5
 """Of a sentence that a text has nearly word for word: share of its words that are there, and of the words
@@ -46,7 +43,7 @@ _WORD = re.compile(r"\w")
 
 
 class FoundPassage(NamedTuple):
-    """A passage of a paper's full text. score: how well it fits, at most about 1 + COSINE + ENCODER."""
+    """A passage of a paper's full text. score: how well it fits, at most about 1 + COSINE."""
 
     passage: Passage
     file: str
@@ -107,20 +104,10 @@ class FullTexts:
     encoder: TextEncoder | None
     rows: NDArray[np.int64]
     place: NDArray[np.int64]
-    vectors: PassageVectors | None = None
 
     @classmethod
-    def open(
-        cls,
-        library: Path,
-        corpus: Corpus,
-        encoder: TextEncoder | None,
-        networks: NetworkRetriever | None = None,
-    ) -> Self | None:
-        """Open the full texts of a library; None if it has none. networks: of its ranker.
-
-        Raises InputError if they are damaged.
-        """
+    def open(cls, library: Path, corpus: Corpus, encoder: TextEncoder | None) -> Self | None:
+        """Open the full texts of a library; None if it has none. Raises InputError if they are damaged."""
         folder = library / FOLDER
         if not (folder / DATABASE).is_file():
             return None
@@ -135,8 +122,7 @@ class FullTexts:
         if index is None:
             return None
         none = np.empty(0, np.int64)
-        vectors = None if networks is None else PassageVectors(folder, store, index, networks)
-        return cls(store, index, encoder, none, none, vectors).among(corpus)
+        return cls(store, index, encoder, none, none).among(corpus)
 
     def among(self, corpus: Corpus) -> Self:
         """Return the same texts for a corpus that may have other papers."""
@@ -215,9 +201,6 @@ class FullTexts:
         if self.encoder is not None:
             [vector] = self.encoder.encode_queries([text])
             scores += COSINE * np.maximum(np.nan_to_num(index.cosines(vector, passages)), 0)
-        if self.vectors is not None:
-            sentence = marked_sentence(text) if TARGET_MARKER in text else text
-            scores += ENCODER * np.maximum(np.nan_to_num(self.vectors.cosines(sentence, places)), 0)
         return scores
 
     def passages(self, text: str, papers: Iterable[int], k: int) -> dict[int, list[FoundPassage]]:

@@ -17,7 +17,7 @@ from citerec.base.files import disk_errors, expand_user
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.library.papers.folder import GENERATIONS, Manifest, ReadFile, check_target, read_manifest
 from citerec.library.papers.library import Library
-from citerec.library.papers.models import NETWORKS, NO_ENCODER, model_files
+from citerec.library.papers.models import model_files
 from citerec.library.papers.storage import Storage
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.finding import absolute_names, find_sources
@@ -83,9 +83,7 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
     generations = path.resolve() / GENERATIONS
     if inside := [file for file in files if Path(file).is_relative_to(generations)]:
         raise InputError(f"source={inside[0]}: is a file of the library that it replaces; copy it elsewhere")
-    installed, _ = model_files(model, ranker)  # to report errors before the papers are read
-    if settings.encode_texts and not any(name.startswith(NETWORKS) for name in installed):
-        raise InputError(NO_ENCODER)
+    model_files(model, ranker)  # to report errors before the papers are read
     check_folders(settings.pdfs)
     separate = [*settings.separate] or (old.separate if old else [])
     with (
@@ -102,9 +100,6 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
         fulltext, pdfs = settings.fulltext, absolute_names(settings.pdfs)
         if fulltext is None:
             fulltext, pdfs = (False, []) if old is None else (old.fulltext, old.pdfs)
-        encode_texts = settings.encode_texts
-        if encode_texts is None:
-            encode_texts = fulltext and old is not None and old.encode_texts
         library = Library.create(
             path,
             (paper for paper in records.papers_with_progress() if paper.id not in away),
@@ -120,7 +115,6 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
             separate=separate,
             fulltext=fulltext,
             pdfs=pdfs,
-            encode_texts=encode_texts,
         )
         return library, MergedRecords.of(records)
 

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import disk_errors, file_lock
@@ -24,12 +23,9 @@ from citerec.library.papers.library import Library
 from citerec.library.papers.models import MOST_ENCODED
 from citerec.retrieval.networks.encoder import PART, NetworkRetriever
 
-if TYPE_CHECKING:
-    from citerec.library.evidence.vectors import PassageVectors
-
 log = logging.getLogger(__name__)
 
-TEXTS, IN_LANGUAGES = "full texts", "papers for other languages"
+IN_LANGUAGES = "papers for other languages"
 LOCK, WORK = "encoding.lock", "lets the networks read this library"
 LONG = 60.0
 """Seconds from which it is said beforehand how long reading will take."""
@@ -48,30 +44,19 @@ class Reading:
     new: int = 0
     seconds: float = 0.0
     what: str = "papers"
-    texts: Reading | None = None
-    """of their full texts, if the library wants that"""
     languages: Reading | None = None
     """by the encoder of passages that are not in English, if it is installed"""
 
     @property
-    def parts(self) -> list[Reading]:
-        return [part for part in (self.languages, self.texts) if part is not None]
-
-    @property
     def complete(self) -> bool:
-        return self.read == self.papers and all(part.complete for part in self.parts)
+        return self.read == self.papers and (self.languages is None or self.languages.complete)
 
     def __str__(self) -> str:
         """Describe it in one line, for people."""
         state = f"all {self.papers:,}" if self.read == self.papers else f"{self.read:,} of {self.papers:,}"
         rate = f", {self.new:,} now in {self.seconds:.1f} s" if self.new else ""
-        return "; ".join([f"{state} {self.what} read by the encoder{rate}", *map(str, self.parts)])
-
-
-def texts_of(library: Library) -> PassageVectors | None:
-    """Return the vectors of its full texts, if a library wants them."""
-    texts = library.full_texts if library.manifest.encode_texts else None
-    return texts.vectors if texts else None
+        read = f"{state} {self.what} read by the encoder{rate}"
+        return f"{read}; {self.languages}" if self.languages else read
 
 
 def state(library: Library) -> Reading | None:
@@ -84,10 +69,6 @@ def state(library: Library) -> Reading | None:
         others.refresh()
         in_others = Reading(len(library), len(library) - len(others.missing()), what=IN_LANGUAGES)
         reading = replace(reading, languages=in_others)
-    if (texts := texts_of(library)) is not None:
-        texts.refresh()
-        of_texts = Reading(len(texts), len(texts) - len(texts.missing()), what=TEXTS)
-        reading = replace(reading, texts=of_texts)
     return reading
 
 
@@ -98,8 +79,7 @@ def encode(
     pool: Executor | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Reading | None:
-    """Let the networks read the papers that they have not read, and then full texts if the library wants
-    that; None as for `Library.networks`.
+    """Let the networks read the papers that they have not read; None as for `Library.networks`.
 
     What is done is kept if this is stopped at any time. wait: for another process that does the same. most:
     papers to read. pool: threads, by default those of answers. tell: is told how long it will take, if that
@@ -109,27 +89,24 @@ def encode(
     if (networks := library.networks) is None:
         return None
     with file_lock(library.path / LOCK, WORK, wait):
-        done = _encode(library, networks, len(library), "papers", most, pool, tell)
+        done = _encode(library, networks, "papers", most, pool, tell)
         networks.search_known()
         if (others := library.languages) is not None:
-            read = _encode(library, others, len(library), IN_LANGUAGES, most, pool, tell)
+            read = _encode(library, others, IN_LANGUAGES, most, pool, tell)
             done = replace(done, languages=read)
             others.search_known()
-        if (texts := texts_of(library)) is not None:
-            done = replace(done, texts=_encode(library, texts, len(texts), TEXTS, most, pool, tell))
     return done
 
 
 def _encode(
     library: Library,
-    networks: NetworkRetriever | PassageVectors,
-    papers: int,
+    networks: NetworkRetriever,
     what: str,
     most: int,
     pool: Executor | None,
     tell: Callable[[str], None],
 ) -> Reading:
-    """Encode the papers, or their full texts; the rest as for `encode`."""
+    """Encode the papers by one encoder; the rest as for `encode`."""
     networks.refresh()
     before, started = networks.missing(), time.perf_counter()
     missing = before[:most]
@@ -145,7 +122,8 @@ def _encode(
     seconds = time.perf_counter() - started
     if read_manifest(library.path).generation == library.manifest.generation:
         networks.store.keep(networks.keys.tolist())
-    return Reading(papers, papers - len(before) + len(missing), len(missing), seconds, what)
+    read = len(library) - len(before) + len(missing)
+    return Reading(len(library), read, len(missing), seconds, what)
 
 
 def encode_and_tell(library: Library) -> None:
@@ -156,7 +134,7 @@ def encode_and_tell(library: Library) -> None:
     except KeyboardInterrupt:
         print(f"{state(library)}; {library.encodes} goes on")
         raise
-    if done is not None and any(part.new for part in (done, *done.parts)):
+    if done is not None and (done.new or (done.languages and done.languages.new)):
         print(done)
 
 

@@ -79,8 +79,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Ids and keys of records that are not merged with others; "all": none are."""
     fulltext: bool = False
     """Whether the PDFs of papers are read (library.evidence)."""
-    encode_texts: bool = False
-    """Whether the model's encoder reads their passages."""
     pdfs: list[str] = []
     """Folders of PDFs of any papers, absolute."""
     lance: int = 0

@@ -20,20 +20,16 @@ from citerec.library.evidence.evidence import text_encoder
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.refresh import TextReport, drop_texts, refresh_texts
 from citerec.library.evidence.store import TextStore
-from citerec.library.evidence.vectors import ENCODED
 from citerec.library.papers.folder import (
-    Manifest,
-    generation_folder,
     lock_folder,
     now,
     read_manifest,
     write_manifest,
 )
 from citerec.library.papers.library import CITED, Library
-from citerec.library.papers.models import NETWORKS, NO_ENCODER, open_model
+from citerec.library.papers.models import open_model
 from citerec.library.papers.storage import MODEL
 from citerec.library.papers.writer import current_contexts
-from citerec.library.settings import NEEDS_TEXTS
 from citerec.library.sources.zotero_database import read_annotations, zotero_database
 from citerec.library.sources.zotero_places import is_zotero
 
@@ -43,34 +39,14 @@ SOURCE = "pdf"
 """Source of what is filled in from PDFs."""
 
 
-def set_full_texts(
-    path: Path, fulltext: bool | None = None, pdfs: Sequence[str] = (), encode_texts: bool | None = None
-) -> None:
-    """Say whether a library reads the PDFs of its papers, and its encoder their passages; None: as before.
-
-    pdfs: folders in which there are more.
-    """
+def set_full_texts(path: Path, fulltext: bool, pdfs: Sequence[str] = ()) -> None:
+    """Say whether a library reads the PDFs of its papers. pdfs: folders in which there are more."""
     with lock_folder(path, wait=True):
-        manifest = check_full_texts(path, fulltext, encode_texts)
-        fulltext = manifest.fulltext if fulltext is None else fulltext
-        if encode_texts is None:
-            encode_texts = manifest.encode_texts and fulltext
+        manifest = read_manifest(path)
         folders = list(dict.fromkeys([*manifest.pdfs, *(str(expand_user(name).resolve()) for name in pdfs)]))
-        wanted = msgspec.structs.replace(
-            manifest, fulltext=fulltext, pdfs=folders if fulltext else [], encode_texts=encode_texts
-        )
+        wanted = msgspec.structs.replace(manifest, fulltext=fulltext, pdfs=folders if fulltext else [])
         if wanted != manifest:
             write_manifest(path, wanted)
-
-
-def check_full_texts(path: Path, fulltext: bool | None, encode_texts: bool | None) -> Manifest:
-    """Raise InputError if a library cannot have what `set_full_texts` is told. Returns its manifest."""
-    manifest = read_manifest(path)
-    if encode_texts and not (manifest.fulltext if fulltext is None else fulltext):
-        raise InputError(NEEDS_TEXTS)
-    if encode_texts and not (generation_folder(path, manifest) / MODEL / NETWORKS).is_dir():
-        raise InputError(NO_ENCODER)
-    return manifest
 
 
 def update_full_texts(path: Path) -> TextReport | None:
@@ -82,8 +58,6 @@ def update_full_texts(path: Path) -> TextReport | None:
     if not library.manifest.fulltext:
         shutil.rmtree(path / FOLDER, ignore_errors=True)
         return None
-    if not library.manifest.encode_texts:
-        shutil.rmtree(path / FOLDER / ENCODED, ignore_errors=True)
     report = refresh_texts(
         path,
         library.papers,

@@ -417,7 +417,7 @@ class LanceStorage:
     def full_texts(self) -> FullTexts | None:
         """The full texts of the papers, if there are any."""
         empty = SomePapers([], self.words, self.library.name)
-        return FullTexts.open(self.library, empty, text_encoder(self.retriever), encoder_of(self.retriever))
+        return FullTexts.open(self.library, empty, text_encoder(self.retriever))
 
     # Papers.
 

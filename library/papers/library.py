@@ -382,7 +382,6 @@ class Library:
         """Read every file, and raise InputError if one is damaged."""
         from citerec.library.evidence import DATABASE, FOLDER
         from citerec.library.evidence.index import check_texts
-        from citerec.library.evidence.vectors import ENCODED as OF_TEXTS
         from citerec.retrieval.networks.store import check_encoded
 
         try:
@@ -390,7 +389,7 @@ class Library:
         except InputError as error:
             raise damaged(self.path, error) from None
         try:
-            for folder in (ENCODED, ENCODED_LANGUAGES, f"{FOLDER}/{OF_TEXTS}"):
+            for folder in (ENCODED, ENCODED_LANGUAGES):
                 check_encoded(self.path / folder)
         except DamagedFile as error:
             raise DamagedFile(f"{error}; {self.encodes} encodes its papers again") from None

@@ -33,7 +33,7 @@ from citerec.library.evidence.explanation import Explainer
 from citerec.library.papers.folder import damaged, outdated
 from citerec.library.papers.models import ENCODED, open_languages, open_model
 from citerec.library.papers.search import SearchIndex
-from citerec.rerank.ranker.model import Ranker, encoder_of
+from citerec.rerank.ranker.model import Ranker
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import OtherIndex, Retriever
 from citerec.retrieval.lexical.bm25 import BM25
@@ -196,8 +196,7 @@ class Storage:
         if (self.library / FOLDER / DATABASE).is_file():
             from citerec.library.evidence.evidence import FullTexts, text_encoder
 
-            words, networks = text_encoder(retriever), encoder_of(retriever)
-            self._full_texts = FullTexts.open(self.library, self.corpus, words, networks)
+            self._full_texts = FullTexts.open(self.library, self.corpus, text_encoder(retriever))
         if isinstance(retriever, Ranker):
             retriever.passages = self._full_texts
             if IN_TEXTS in self.corpus.splits:

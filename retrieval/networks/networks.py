@@ -40,8 +40,6 @@ ENCODER, CROSS_ENCODER, MEANS = "encoder.onnx", "cross-encoder.onnx", "means.saf
 FORMAT = 1
 ENCODED = 3
 """Version of what is kept of papers (store.Encoded)."""
-PASSAGE = 130
-"""Subwords of a passage that are read."""
 _opened: WeakValueDictionary[str, Network] = WeakValueDictionary()
 """Those in use, by the hash of their file."""
 
@@ -208,16 +206,6 @@ class Networks:
             _bytes([word for _, _, title in encoded for word in title], dim),
             np.array([paper.title for paper in papers], np.int32),
         )
-
-    def encode_texts(self, keys: Keys, texts: list[list[str]], pool: Executor | None = None) -> Encoded:
-        """Encode full texts [n] of one passage or more: the beginning of each, as a sentence of Encoded."""
-        counts = np.array([len(passages) for passages in texts], np.int32)
-        read = self.reader.subwords([passage for passages in texts for passage in passages], PASSAGE)
-        vectors = self.vectors(read, pool, PAPER)
-        means = [_unit(part.mean(axis=0)) for part in np.split(vectors, np.cumsum(counts)[:-1])]
-        sentences, none = _bytes(vectors, self.dim), np.zeros_like(counts)
-        empty = np.empty(0, np.int32), none, sentences, counts, _bytes([], self.dim), none
-        return Encoded(keys, np.array(means, np.float16), *empty)
 
     def scores(self, pairs: list[tuple[Subwords, list[int]]]) -> Floats:
         """Scores [n] of pairs."""

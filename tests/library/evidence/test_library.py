@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import shutil
-import signal
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import httpx2 as httpx
@@ -21,17 +18,12 @@ import pytest
 from citerec.base.errors import InputError
 from citerec.formats.articles.pdf import read_pdf
 from citerec.library.ask.recommender import SAID, Recommender
-from citerec.library.evidence import vectors
-from citerec.library.evidence.evidence import ENCODER
-from citerec.library.papers.encoding import BackgroundEncoding, state, texts_of
 from citerec.library.papers.library import Library
 from citerec.library.serve.mcp import make_server
 from citerec.library.serve.messages import Claim, find_passages
 from citerec.recommend import run
 from citerec.rerank.ranker.model import Ranker
-from citerec.retrieval.networks.networks import PASSAGE, Networks
 from citerec.tests.conftest import Run
-from citerec.tests.forked import exit_code
 from citerec.tests.library.conftest import serving
 from citerec.tests.library.evidence.made import paper_made, write_papers
 from citerec.tests.library.serve.test_mcp import call_tools
@@ -266,73 +258,12 @@ def test_a_damaged_index_is_one_line_and_update_mends_it() -> None:
     [
         (["source=papers.bib", "pdfs=pdfs"], "pdfs needs fulltext=true"),
         (["source=papers.bib", "fulltext=true", "pdfs=nowhere"], "pdfs=.*nowhere: no such folder"),
-        (["source=papers.bib", "encode_texts=true"], "encode_texts needs fulltext=true"),
-        (["source=papers.bib", "fulltext=true", "encode_texts=true", "model=static"], "with an encoder"),
     ],
 )
 def test_options(bibliography: Path, options: list[str], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         run(["build", "library=new", *options])
     assert not Path("new").exists()
-
-
-@pytest.mark.slow
-def test_the_encoder_reads_passages_for_those_who_want_it(
-    output: Output, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = Recommender.open("mine").passages(SENTENCE, "made1")[1]
-    monkeypatch.setattr(vectors, "PART", 1)
-    encode_texts, calls = Networks.encode_texts, list[object]()
-
-    def dies(self: Networks, *given: object) -> object:
-        calls.append(given)
-        if len(calls) == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return encode_texts(self, *given)  # type: ignore[arg-type]
-
-    def killed() -> None:
-        monkeypatch.setattr(Networks, "encode_texts", dies)
-        run(["add", "library=mine", "source=papers.bib", "encode_texts=true"])
-
-    assert exit_code(killed) == -signal.SIGKILL
-    half = state(Library.open("mine"))
-    assert half is not None and half.texts is not None and (half.texts.read, half.texts.papers) == (1, 2)
-    output()
-    run(["update", "library=mine"])
-    assert "all 2 full texts read by the encoder, 1 now" in output()
-    library = Library.open("mine")
-    texts = library.full_texts
-    assert texts is not None and texts.vectors is not None and isinstance(library.retriever, Ranker)
-    assert library.retriever.encoder is not None
-    networks = library.retriever.encoder.networks
-    reader, row = networks.reader, texts.index.papers.index("doi:10.5555/made.1")
-    passages = [passage.text for passage in texts.store.text("doi:10.5555/made.1")[1]]
-    [query] = networks.vectors(reader.passages([SENTENCE], [""]))
-    expected = networks.vectors(reader.subwords(passages, PASSAGE)) @ query
-    np.testing.assert_allclose(texts.vectors.cosines(SENTENCE, np.array([row])), expected, atol=0.01)
-    marked, rows = f"{SENTENCE} TARGETCIT. ", np.array([row])
-    around = f"Of other things. {marked}And more."
-    by_encoder = texts.fit(around, rows) - replace(texts, vectors=None).fit(around, rows)
-    np.testing.assert_allclose(by_encoder, ENCODER * texts.vectors.cosines(marked, rows).clip(0), atol=1e-5)
-    assert abs(texts.vectors.cosines(marked, rows) - texts.vectors.cosines(around, rows)).max() > 0.01
-    one = library.corpus.paper_row("doi:10.5555/made.1")
-    found = texts.passages(SENTENCE, [one], 1)[one][0]
-    plain = replace(texts, vectors=None).passages(SENTENCE, [one], 1)[one][0]
-    assert found.score == pytest.approx(plain.score + ENCODER * expected.max(), abs=0.01)
-    assert Recommender.open("mine").passages(SENTENCE, "made1")[1][0] == before[0]
-    library.verify()
-    run(["remove", "library=mine", "id=made1"])
-    run(["update", "library=mine"])
-    left = texts_of(Library.open("mine"))
-    assert left is not None and len(left.store) == 1
-    run(["add", "library=mine", "source=papers.bib", "encode_texts=false"])
-    assert not Path("mine/fulltexts/encoded").exists()
-    run(["add", "library=mine", "source=papers.bib", "encode_texts=true", "encode=false"])
-    background = BackgroundEncoding()
-    background.start(Library.open("mine"))
-    background.join()
-    read = state(Library.open("mine"))
-    assert read is not None and read.texts is not None and read.texts.read == read.texts.papers > 0
 
 
 def test_claims_without_a_mark_are_not_cut(mine: Recommender) -> None:
