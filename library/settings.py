@@ -76,11 +76,7 @@ class BuildSettings(AddSettings):
 
     source: tuple[str, ...] = ()
     """files of papers, folders or patterns: BibTeX, RIS, NBIB, EndNote, CSL JSON, papers.json or JSON lines,
-    plain or .gz (e.g. papers.bib); empty, with overwrite: the library's own, with contexts and model"""
-    contexts: str = ""
-    """where the papers are cited: a draft or an earlier paper (.tex, .md, .Rmd, .qmd), a folder of them, or a
-    folder with papers.json, contexts.json and train.json; the built-in model
-    then also ranks by them"""
+    plain or .gz (e.g. papers.bib); empty, with overwrite: the library's own, with its model"""
     model: str = ""
     """ranking model: folder written by citerec train or save, or hub id, of a static model or
     HAtten; or bm25; static: the built-in model without its networks; empty: the built-in model"""
@@ -150,7 +146,7 @@ class EnrichSettings(ServiceSettings, ChangeSettings):
 
     from_: str = ""
     """instead of services: a file, folder or pattern as for source, another library, or Retraction Watch's
-    CSV; adds no papers; or pdf: abstracts of the papers' PDFs (e.g. works.jsonl.gz)"""
+    CSV; adds no papers (e.g. works.jsonl.gz)"""
     retractions: bool = False
     """ask OpenAlex and Crossref also about papers that lack nothing, whether they were retracted"""
     format: str = setting("table", choices=("table", "json"))

@@ -40,11 +40,8 @@ from citerec.library.enrich.files import DumpFinder, read_works
 from citerec.library.enrich.matching import FIELDS, Outcome, complete, lookups_of
 from citerec.library.enrich.services import LONGEST, SERVICES, TITLE, Lookup, Service
 from citerec.library.papers.encoding import encode
-from citerec.library.papers.fulltexts import SOURCE as PDF
-from citerec.library.papers.fulltexts import PdfAbstracts
 from citerec.library.papers.library import Library
 from citerec.library.papers.merging import KeyIndex
-from citerec.library.papers.writer import current_contexts
 from citerec.library.settings import EnrichSettings, ReferencesSettings, ServiceSettings
 from citerec.retrieval.arrays import Rows
 
@@ -64,14 +61,7 @@ class Finder(Protocol):
 def enrich(settings: EnrichSettings) -> None:
     """Complete a library from files, or from services after consent."""
     library = Library.open(settings.library)
-    current_contexts(library.manifest)  # to report missing files before anything is asked
-    if settings.from_ == PDF:
-        with (
-            Library.edit(settings.library, settings.wait) as edited,
-            closing(PdfAbstracts(library.path)) as abstracts,
-        ):
-            _complete_library(settings, edited, lacking_rows(edited), PdfFinder(abstracts))
-    elif settings.from_:
+    if settings.from_:
         _use_files(settings)
     else:
         with closing(AnswerCache(library.path / FILE, settings.max_age)) as cache:
@@ -79,19 +69,6 @@ def enrich(settings: EnrichSettings) -> None:
     changed = Library.open(settings.library)
     if changed.manifest.generation != library.manifest.generation:
         encode(changed)
-
-
-@dataclass(frozen=True)
-class PdfFinder:
-    """Finds the abstracts of papers in their PDFs."""
-
-    abstracts: PdfAbstracts
-
-    def find(self, row: int, paper: LibraryPaper) -> Outcome:
-        whole = self.abstracts.fill(paper)
-        filled = {"abstract": PDF} if whole is not paper else {}
-        asked = self.abstracts.has_text(paper)
-        return Outcome(whole, known=bool(whole.abstract), asked=asked, filled=filled)
 
 
 def _use_files(settings: EnrichSettings) -> None:
@@ -391,11 +368,8 @@ def _complete_library(
         if outcome.filled:
             changed.append(row)
     if changed:
-        library.write(
-            np.delete(np.arange(len(library)), changed),
-            (outcome.paper for _, outcome in _findings(library, np.array(changed), finder)),
-            reread=current_contexts(library.manifest),
-        )
+        found = _findings(library, np.array(changed), finder)
+        library.change(changed, (outcome.paper for _, outcome in found))
     if settings.format == "json":
         _print_json(settings, report, (outcome for _, outcome in _findings(library, rows, finder)))
     else:
@@ -449,8 +423,7 @@ def _print_report(settings: EnrichSettings, report: Report, papers: int) -> None
     for status, meaning in _STATUSES.items():
         if not (count := report.statuses[status]):
             continue
-        reason = ": no full text" if (status, settings.from_) == ("not asked", PDF) else meaning
-        console.print(f"{status} {count:,}{reason}", markup=False)
+        console.print(f"{status} {count:,}{meaning}", markup=False)
         if status == "known":
             continue
         for outcome in report.examples[status]:

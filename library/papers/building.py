@@ -57,29 +57,23 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
     """Build a library. Returns it, and what was merged."""
     from citerec.library.evidence.files import check_folders  # as all that reads sources, not to ask
     from citerec.library.papers.merging import Deduplicator
-    from citerec.library.papers.writer import context_files, current_contexts
 
     path = expand_user(settings.library)
     check_target(path, settings.overwrite)
     old, model, ranker = None, absolute(settings.model), absolute(settings.ranker)
     if settings.source:
         files, named = find_sources(settings.source), absolute_names(settings.source)
-        cited = context_files(settings.contexts) if settings.contexts else []
     else:
         old = read_manifest(path)
-        cited = [Path(file.path) for file in old.contexts]
         model, ranker = model or old.model, ranker or old.ranker
         if not old.named:
             raise InputError(f"{path}: was not built from files; give source=...")
         files, named = _find_again(old.named), old.named
-        current_contexts(old)  # to report a missing one before the papers are read
     lance = settings.storage == "lance" or bool(old and old.lance)
     if lance:
         from citerec.library.papers.lance import lancedb
 
         lancedb()  # to report that it is missing before the papers are read
-        if cited:
-            raise InputError("contexts: a library in LanceDB does not rank by contexts; leave them out")
     generations = path.resolve() / GENERATIONS
     if inside := [file for file in files if Path(file).is_relative_to(generations)]:
         raise InputError(f"source={inside[0]}: is a file of the library that it replaces; copy it elsewhere")
@@ -105,7 +99,6 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
             (paper for paper in records.papers_with_progress() if paper.id not in away),
             model=model,
             ranker=ranker,
-            contexts=cited,
             lance=lance,
             overwrite=settings.overwrite,
             wait=settings.wait,
@@ -162,7 +155,7 @@ def _refuse_loss(
 
 
 class Change(NamedTuple):
-    """The library after an update, and what it did; all zero if only contexts have changed, or nothing."""
+    """The library after an update, and what it did."""
 
     library: Library
     added: int = 0
@@ -188,12 +181,7 @@ def refresh(path: str | Path, wait: bool = True, force: bool = False) -> Change:
         if not manifest.named:
             raise InputError(f"{library.path}: has no source files; add some with citerec add")
         files = _find_again(manifest.named)
-        read, contexts = [ReadFile.of(file) for file in files], list[ReadFile]()
-        if manifest.contexts:
-            from citerec.library.papers.writer import current_contexts
-
-            contexts = current_contexts(manifest)
-        if (read, contexts) == (manifest.sources, manifest.contexts) and not any(map(is_zotero, files)):
+        if [*map(ReadFile.of, files)] == manifest.sources and not any(map(is_zotero, files)):
             return Change(library)
         return _reread(library, manifest.named, force)
 
@@ -252,31 +240,29 @@ def _reread(library: Library, named: list[str], force: bool, dropped: Container[
     force: without `_refuse_loss`, which knows `dropped`.
     """
     from citerec.library.papers.merging import Deduplicator
-    from citerec.library.papers.writer import current_contexts
 
     with Deduplicator(library.path, former=library.mapped, separate=library.manifest.separate) as records:
         sources = _read_sources(_find_again(named), records)
         for row in library.storage.without_source:
             records.add(library.paper(row))
         records.finish()
-        kept, new, removed = _compare(library, records)
+        gone, new, removed = _compare(library, records)
         if not new.any():
             library.check_some_left(removed)
         if not force:
             _refuse_loss(library.path, library.manifest, removed, sources, dropped)
-        cited = current_contexts(library.manifest)
-        replaced = len(library) - len(kept) - removed
-        if not (new.any() or removed or replaced) and cited == library.manifest.contexts:
+        replaced = len(gone) - removed
+        if not (new.any() or len(gone)):
             library.update_manifest(sources=sources, named=named)
             return Change(library)
-        papers = compress(records.papers(), new)
-        changed = library.write(kept, papers, reread=cited, sources=sources, named=named)
+        changed = library.change(gone, compress(records.papers(), new), sources=sources, named=named)
     return Change(changed, int(new.sum()) - replaced, removed, replaced, True)
 
 
 def _compare(library: Library, records: Deduplicator) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return rows of unchanged papers, a mask of new or changed papers [N], and how many were removed."""
-    kept, new, seen = [], np.zeros(records.count, np.bool_), 0
+    """Return rows of removed and changed papers, a mask of new and changed ones [N], and how many were
+    removed."""
+    gone, new, seen = np.ones(len(library), np.bool_), np.zeros(records.count, np.bool_), 0
     removed = set(library.manifest.removed)
     for number, paper in enumerate(records.papers()):
         if paper.id in removed:
@@ -284,10 +270,10 @@ def _compare(library: Library, records: Deduplicator) -> tuple[np.ndarray, np.nd
         row = library.corpus.paper_row(paper.id) if library.corpus.has_paper(paper.id) else None
         seen += row is not None
         if row is not None and library.paper(row) == paper:
-            kept.append(row)
+            gone[row] = False
         else:
             new[number] = True
-    return np.sort(np.array(kept, np.int64)), new, len(library) - seen
+    return np.flatnonzero(gone), new, len(library) - seen
 
 
 def _read_sources(files: Iterable[str], records: Deduplicator) -> list[ReadFile]:

@@ -27,7 +27,7 @@ from citerec.base.files import digest_file, disk_errors, file_lock, write_text
 from citerec.library import MANIFEST
 from citerec.library.sources.zotero_places import is_zotero
 
-VERSION = 4
+VERSION = 5
 """Version of the folder layout: increment it when the files change."""
 LOCK, GENERATIONS = "library.lock", "generations"
 _UNFINISHED = f".{MANIFEST}."
@@ -71,8 +71,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Sources by the names that the user gave, absolute: files, folders, patterns, places in Zotero."""
     sources: list[ReadFile] = []
     """What these were when they were read."""
-    contexts: list[ReadFile] = []
-    """Files that citing contexts were read from."""
     removed: list[str] = []
     """Ids of papers that the user removed; `update` does not add them again."""
     separate: list[str] = []

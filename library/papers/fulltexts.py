@@ -9,12 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
-from citerec.base.errors import InputError
 from citerec.base.files import expand_user
 from citerec.formats.bibliography.paper import SHORTEST_ABSTRACT, LibraryPaper
-from citerec.library.evidence import DATABASE, FOLDER
+from citerec.library.evidence import FOLDER
 from citerec.library.evidence.citations import LINKED, link_texts
 from citerec.library.evidence.evidence import text_encoder
 from citerec.library.evidence.passages import Passage
@@ -29,14 +27,13 @@ from citerec.library.papers.folder import (
 from citerec.library.papers.library import CITED, Library
 from citerec.library.papers.models import open_model
 from citerec.library.papers.storage import MODEL
-from citerec.library.papers.writer import current_contexts
 from citerec.library.sources.zotero_database import read_annotations, zotero_database
 from citerec.library.sources.zotero_places import is_zotero
 
 log = logging.getLogger(__name__)
 
-SOURCE = "pdf"
-"""Source of what is filled in from PDFs."""
+FILLED = "abstract:pdf"
+"""Mark of an abstract from a PDF."""
 
 
 def set_full_texts(path: Path, fulltext: bool, pdfs: Sequence[str] = ()) -> None:
@@ -82,8 +79,7 @@ def rank_citations(path: Path, linked: int) -> bool:
     with Library.edit(path) as library:
         if library.manifest.lance or library.manifest.counts.get(CITED, 0) == linked:
             return False
-        rows, reread = np.arange(len(library)), current_contexts(library.manifest)
-        library.write(rows, (), reread, linked)
+        library.change([], (), linked)
         return True
 
 
@@ -106,39 +102,13 @@ def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
 
 def fill_abstracts(path: Path) -> int:
     """Give papers without an abstract that of their PDF, marked as filled in. Returns how many got one."""
-    with Library.edit(path) as library, closing(PdfAbstracts(path)) as abstracts:
-        papers = {row: abstracts.fill(paper) for row, paper in library.without_abstract()}
-        filled = {row: paper for row, paper in papers.items() if paper.abstract}
+    filled: dict[int, LibraryPaper] = {}
+    with Library.edit(path) as library, closing(TextStore(path / FOLDER)) as store:
+        files = {stored.paper: stored.file for stored in store.papers()}
+        for row, paper in library.without_abstract():
+            read = store.about(files[paper.id]) if paper.id in files else None
+            if read is not None and len(read.abstract) >= SHORTEST_ABSTRACT:
+                filled[row] = paper._replace(abstract=read.abstract, filled=(*paper.filled, FILLED))
         if filled:
-            rows, reread = np.array([*filled], np.int64), current_contexts(library.manifest)
-            library.change(rows, filled.values(), reread)
-        return len(filled)
-
-
-class PdfAbstracts:
-    """The abstracts of papers in their PDFs."""
-
-    def __init__(self, library: Path) -> None:
-        """Raises InputError if the library has no full texts."""
-        if not (library / FOLDER / DATABASE).is_file():
-            raise InputError(
-                f"from={SOURCE}: {library} has no full texts; read them: citerec build ... fulltext=true"
-            )
-        self._store = TextStore(library / FOLDER)
-        self._files = {stored.paper: stored.file for stored in self._store.papers()}
-
-    def has_text(self, paper: LibraryPaper) -> bool:
-        """True if the PDF of a paper was read."""
-        return paper.id in self._files
-
-    def fill(self, paper: LibraryPaper) -> LibraryPaper:
-        """Give a paper without an abstract that of its PDF, marked as filled in."""
-        if paper.abstract or not (file := self._files.get(paper.id)):
-            return paper
-        read = self._store.about(file)
-        if read is None or len(read.abstract) < SHORTEST_ABSTRACT:
-            return paper
-        return paper._replace(abstract=read.abstract, filled=(*paper.filled, f"abstract:{SOURCE}"))
-
-    def close(self) -> None:
-        self._store.close()
+            library.change([*filled], filled.values())
+    return len(filled)

@@ -6,10 +6,9 @@ million papers or so. More are kept in LanceDB (`lance`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -112,7 +111,6 @@ class Library:
         *,
         model: str = "",
         ranker: str = "",
-        contexts: Sequence[Path] = (),
         lance: bool = False,
         overwrite: bool = False,
         wait: bool = True,
@@ -120,27 +118,23 @@ class Library:
     ) -> Library:
         """Create a library. Ids must be unique, and each paper needs a title or an abstract.
 
-        model, ranker: as for `install_model`. contexts: of `context_files`. lance: keep it in LanceDB.
-        overwrite: replace an existing library. wait: for another process that changes it. fields: sources and
-        names of the manifest.
+        model, ranker: as for `install_model`. lance: keep it in LanceDB. overwrite: replace an existing
+        library. wait: for another process that changes it. fields: of the manifest.
         Raises InputError if the folder contains other files, or a library that must not be overwritten.
         """
-        from citerec.library.papers.writer import describe_contexts  # as all that writes, not to ask
-
         path = expand_user(path)
         with lock_target(path, overwrite, wait):
             told: dict[str, Any] = {"model": model, "ranker": ranker, "created": now(), "changed": now()}
-            manifest = Manifest(**told, contexts=describe_contexts(contexts), **fields)
-            if lance:
-                from citerec.library.papers.lance import write_generation
+            manifest, none = Manifest(**told, **fields), np.empty(0, np.int64)
+            if not lance:
+                return cls._write(path, manifest, None, none, papers)
+            from citerec.library.papers.lance import write_generation
 
-                with new_generation(path) as (number, folder):
-                    version, counts = write_generation(folder, papers, model, ranker)
-                    written = {"generation": number, "lance": version, "counts": counts}
-                    write_manifest(path, msgspec.structs.replace(manifest, **written))
-                return cls.open(path)
-            kept = np.empty(0, np.int64)
-            return cls._write(path, manifest, kept, papers, None, contexts or None)
+            with new_generation(path) as (number, folder):
+                version, counts = write_generation(folder, papers, model, ranker)
+                written = {"generation": number, "lance": version, "counts": counts}
+                write_manifest(path, msgspec.structs.replace(manifest, **written))
+            return cls.open(path)
 
     def refresh(self) -> Library:
         """Return the library as it is now: this one, or another if it has changed on disk."""
@@ -289,8 +283,6 @@ class Library:
             if self.manifest.removed:
                 added = {paper.id for paper in merged.papers()}
                 fields["removed"] = [id for id in self.manifest.removed if id not in added]
-            # Without hashes, the next update reads the contexts again: they may cite the new papers.
-            fields["contexts"] = [ReadFile(file.path, file.size, "") for file in self.manifest.contexts]
             replaced = merged.replaced if related is self.storage else related.places[merged.replaced]
             new = self.change(replaced, merged.papers_with_progress(), **fields)
             return Added(len(new) - len(self), len(merged.replaced), len(new))
@@ -308,11 +300,15 @@ class Library:
         return len(rows)
 
     def change(
-        self, gone: Rows, papers: Iterable[LibraryPaper], reread: Sequence[ReadFile] = (), **fields: Any
+        self, gone: Sequence[int] | Rows, papers: Iterable[LibraryPaper], cited: int = 0, **fields: Any
     ) -> Library:
-        """Leave out rows and add papers. reread, fields: as for `write`."""
+        """Leave out rows and add papers. cited: a hash of the full texts' citations, if all are ranked by.
+        fields: of the manifest."""
+        gone = np.asarray(gone, np.int64)
         if isinstance(self.storage, Storage):
-            return self.write(np.delete(np.arange(len(self)), gone), papers, reread, **fields)
+            manifest = msgspec.structs.replace(self.manifest, **fields)
+            kept = np.delete(np.arange(len(self)), gone)
+            return self._write(self.path, manifest, self.storage, kept, papers, cited)
         version, counts = self.storage.write(gone, papers)
         self.update_manifest(lance=version, counts=counts, changed=now(), **fields)
         return Library.open(self.path)
@@ -322,49 +318,28 @@ class Library:
         if removed == len(self):
             raise InputError(f"{self.path}: no paper would be left; delete the folder instead")
 
-    def write(
-        self,
-        kept: Rows,
-        papers: Iterable[LibraryPaper],
-        reread: Sequence[ReadFile] = (),
-        cited: int | None = None,
-        **fields: Any,
-    ) -> Library:
-        """Write the next generation: rows `kept`, ascending, then `papers`.
-
-        reread: contexts to read again; without any, those of the kept papers are kept. cited: a hash of
-        what full texts cite, which is then read again, too. fields: as for `update_manifest`.
-        """
-        manifest = msgspec.structs.replace(self.manifest, **fields)
-        files: list[Path] | None = None if cited is None else []
-        if reread:
-            manifest = msgspec.structs.replace(manifest, contexts=list(reread))
-            files = [Path(file.path) for file in reread]
-        return self._write(self.path, manifest, kept, papers, self.mapped, files, {CITED: cited or 0})
-
     @classmethod
     def _write(
         cls,
         path: Path,
         manifest: Manifest,
+        old: Storage | None,
         kept: Rows,
         papers: Iterable[LibraryPaper],
-        old: Storage | None,
-        contexts: Sequence[Path] | None,
-        told: Mapping[str, int] = MappingProxyType({}),
+        cited: int = 0,
     ) -> Library:
-        """Write a new generation and make it the current one. told: further counts of the manifest."""
-        from citerec.library.papers.writer import GenerationWriter
+        """Write a generation in memory, of rows `kept` and papers, and make it the current one."""
+        from citerec.library.papers.writer import write_generation  # as all that writes, not to ask
 
         with new_generation(path) as (number, folder):
-            writer = GenerationWriter(folder, old, manifest.model, manifest.ranker, contexts)
-            counts = {**writer.write(kept, papers), **told}
+            counts = write_generation(folder, old, kept, papers, manifest.model, manifest.ranker)
+            counts[CITED] = cited
             new = msgspec.structs.replace(manifest, generation=number, changed=now(), counts=counts)
             write_manifest(path, new)
         return cls.open(path)
 
     def update_manifest(self, **fields: Any) -> None:
-        """Change sources, contexts or removed in library.json."""
+        """Change fields of library.json."""
         write_manifest(self.path, msgspec.structs.replace(self.manifest, **fields))
 
     # Information.
@@ -406,7 +381,7 @@ class Library:
             lines = {
                 "papers": f"{len(self):,}, {abstracts:,} with an abstract",
                 "years": f"{years.min()} to {years.max()}" if len(years) else "unknown",
-                "contexts": f"{contexts:,}" if contexts else "",
+                "contexts": f"{contexts:,} of its PDFs" if contexts else "",
                 "collections": ", ".join(collections[:SHOWN]) + (" ..." if len(collections) > SHOWN else ""),
             }
         return lines | {

@@ -100,7 +100,7 @@ def _describe(change: Change) -> str:
     numbers = {"added": change.added, "removed": change.removed, "changed": change.replaced}
     counts = [(number, what) for what, number in numbers.items() if number]
     first = [f"{count_noun(number)} {what}" for number, what in counts[:1]]
-    return ", ".join(first + [f"{number:,} {what}" for number, what in counts[1:]]) or "new contexts"
+    return ", ".join(first + [f"{number:,} {what}" for number, what in counts[1:]])
 
 
 def _state(named: list[str], pdfs: list[str]) -> list[object]:

@@ -29,14 +29,13 @@ QUESTIONS = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["static, with contexts", "bm25"])
+@pytest.fixture(scope="module", params=["static", "bm25"])
 def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library of 150 papers."""
     source = tmp_path_factory.mktemp("base") / "source"
     generate_corpus(150, 300, source, seed=0)
     path, file = source.parent / "mine", str(source / "papers.json")
-    model, contexts = ("bm25", "") if request.param == "bm25" else ("static", str(source))
-    build(BuildSettings(library=str(path), source=(file,), model=model, contexts=contexts))
+    build(BuildSettings(library=str(path), source=(file,), model=request.param))
     return path
 
 

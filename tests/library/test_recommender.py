@@ -287,7 +287,7 @@ def test_a_library_with_a_ranker_of_before_is_one_line(ranked: str, tmp_path: Pa
     with pytest.raises(InputError, match=line):
         Recommender.open(mine)
     with pytest.raises(InputError, match=line), Library.edit(mine) as library:
-        library.write(np.arange(len(library)), [SHELF[0]._replace(id="new")])
+        library.change([], [SHELF[0]._replace(id="new")])
 
 
 def test_a_changed_library_answers_like_a_new_one(library: Path, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -222,23 +221,6 @@ def test_other_machines_get_no_paths(mine: Recommender) -> None:
         answer = httpx.post(f"{url}/recommend", json=asked)
         assert str(Path.cwd()) not in answer.text
         assert httpx.get(f"{url}/pdf?id=made1").status_code == 403
-
-
-def test_abstracts_of_pdfs_by_enrich(output: Output) -> None:
-    run(["add", "library=mine", "source=papers.bib", "fulltext=true", "pdfs=pdfs"])
-    run(["build", "library=mine", "overwrite=true"])
-    output()
-    run(["enrich", "library=mine", "from=pdf", "format=json"])
-    told = json.loads(output())
-    assert told["statuses"] == {"known": 3} and told["sent"] is False
-    (Path.cwd() / "bare.bib").write_text("@book{bare, title={A book without a PDF at all}}")
-    run(["add", "library=mine", "source=bare.bib"])
-    output()
-    run(["enrich", "library=mine", "from=pdf"])
-    assert "not asked 1: no full text" in output()
-    run(["build", "library=other", "source=papers.bib", "model=bm25"])
-    with pytest.raises(InputError, match="from=pdf: other has no full texts"):
-        run(["enrich", "library=other", "from=pdf"])
 
 
 @pytest.mark.usefixtures("copied")
