@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import re
 import threading
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.base.errors import InputError, error_text
+from citerec.base.errors import InputError
 from citerec.base.progress import spinner
 from citerec.base.settings import check_count, listed
 from citerec.formats.bibliography.paper import LibraryPaper
@@ -45,7 +44,6 @@ from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings
 from citerec.retrieval.fusion import fuse_scores
 from citerec.retrieval.queries import Queries, Query
-from citerec.training.hub import is_hub_id
 
 if TYPE_CHECKING:
     from citerec.library.evidence.evidence import FullTexts
@@ -54,9 +52,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_KINDS = ("arrow", "npy", "json", "txt", "safetensors", "onnx", "sqlite")
-HUB_PATTERNS = [f"*.{kind}" for kind in _KINDS]
-"""Files of a library to download from the hub."""
 RERANK_DEPTH = 30
 """Number of top papers that a cross-encoder reranks."""
 CITED, CITED_SHARE = 3, 0.3
@@ -76,7 +71,7 @@ class Recommender:
     def __init__(self, library: Library, reranker: Reranker | None = None) -> None:
         """reranker: a cross-encoder that reranks the top papers."""
         self.library, self.reranker = library, reranker
-        """The library as of the last query or change."""
+        """The library as of the last query."""
         self._reranker_lock, self._reload_lock = threading.Lock(), threading.Lock()
         self._background: BackgroundEncoding | None = None
         library.load()
@@ -110,23 +105,6 @@ class Recommender:
         if isinstance(library.storage, Storage):
             cross_encoder.prepare(library.corpus)  # now rather than at the first query
         return cls(library, cross_encoder)
-
-    @classmethod
-    def from_pretrained(cls, path: str | Path) -> Recommender:
-        """Open a library by its folder or hub id. Raises InputError if it cannot be downloaded."""
-        if os.path.exists(Path(path)) or not is_hub_id(path):
-            return cls.open(path)
-        from huggingface_hub import snapshot_download
-
-        try:
-            return cls.open(snapshot_download(str(path), allow_patterns=HUB_PATTERNS))
-        except InputError:
-            raise
-        except Exception as error:  # the network raises nearly anything
-            raise InputError(
-                f"{path}: neither a folder nor available on the hub ({error_text(error)}); copy the library "
-                "to this machine and give its folder"
-            ) from None
 
     @property
     def calibrated(self) -> bool:
@@ -302,24 +280,6 @@ class Recommender:
         if not texts.has_text(row):
             raise InputError(f"key={name}: has no full text: no PDF of it was found that can be read")
         return papers, texts, row
-
-    def add(self, papers: Sequence[LibraryPaper]) -> None:
-        """Add papers to the library; records of existing papers complete them (library.papers.merging)."""
-        with Library.edit(self.library.path) as library:
-            library.add(papers)
-        library = self.refresh()
-        if self._background is None:
-            encode(library)
-
-    def remove(self, names: Sequence[str]) -> None:
-        """Remove papers by id or key. Raises InputError for an unknown one."""
-        with Library.edit(self.library.path) as library:
-            library.remove(listed(names, "names"))
-        if library.manifest.fulltext:
-            from citerec.library.papers.fulltexts import forget_texts
-
-            forget_texts(self.library.path)
-        self.refresh()
 
     def refresh(self) -> Library:
         """Return the library, reloaded if it has changed on disk."""

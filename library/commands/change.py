@@ -69,7 +69,7 @@ def add(settings: AddSettings) -> None:
     check_folders(settings.pdfs)
     files, named = find_sources(settings.source), absolute_names(settings.source)
     with Library.edit(settings.library, settings.wait) as library:
-        records = (paper._replace(source=0) for paper in chain.from_iterable(map(read_papers, files)))
+        records = chain.from_iterable(map(read_papers, files))
         done = library.add(records, files, named, settings.separate)
     happened = f"{done.added:,} added, {done.completed:,} completed" if any(done[:2]) else "nothing new"
     print(f"{library.path}: {happened}; {count_noun(done.papers)}")

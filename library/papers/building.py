@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import compress, islice
 from pathlib import Path
@@ -18,7 +19,6 @@ from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.library.papers.folder import GENERATIONS, Manifest, ReadFile, check_target, read_manifest
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import model_files
-from citerec.library.papers.storage import Storage
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.finding import absolute_names, find_sources
 from citerec.library.sources.zotero_places import is_zotero
@@ -85,12 +85,14 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
         Deduplicator(path.absolute().parent, separate=separate) as records,
     ):
         sources = _read_sources(files, records)
-        gone = 0 if old is None else _keep_papers_without_source(path, old, records)
+        if old is not None:
+            with suppress(InputError):  # it is damaged: what was filled in is lost
+                records.former = Library.open(path).mapped
         records.finish()
         away = frozenset(old.removed if old else ())
         if old is not None and not settings.force:
             left = records.count - (sum(record.id in away for record in records.papers()) if away else 0)
-            _refuse_loss(path, old, old.counts.get("papers", 0) - gone - left, sources)
+            _refuse_loss(path, old, old.counts.get("papers", 0) - left, sources)
         fulltext, pdfs = settings.fulltext, absolute_names(settings.pdfs)
         if fulltext is None:
             fulltext, pdfs = (False, []) if old is None else (old.fulltext, old.pdfs)
@@ -116,21 +118,6 @@ def absolute(model: str) -> str:
     """Return the absolute path of a model that is a path, so that it is found again from anywhere."""
     path = expand_user(model)
     return str(path.resolve()) if model and os.path.exists(path) else model
-
-
-def _keep_papers_without_source(path: Path, old: Manifest, records: Deduplicator) -> int:
-    """Add the papers that came over HTTP or from Python. Return how many a damaged library has lost."""
-    try:
-        library = Library.open(path)
-    except InputError:
-        if lost := old.counts.get("without_source", 0):
-            log.warning("%s: %s added without a file cannot be restored", path, count_noun(lost))
-        return lost
-    if isinstance(library.storage, Storage):
-        records.former = library.storage
-    for row in library.storage.without_source:
-        records.add(library.paper(row))
-    return 0
 
 
 def _refuse_loss(
@@ -235,16 +222,12 @@ def _remaining(library: Library, names: Sequence[str]) -> list[str]:
 
 
 def _reread(library: Library, named: list[str], force: bool, dropped: Container[str] = ()) -> Change:
-    """Write a generation with the current papers of these sources and those added without a source.
-
-    force: without `_refuse_loss`, which knows `dropped`.
-    """
+    """Write a generation with the current papers of these sources. force: without `_refuse_loss`, which knows
+    `dropped`."""
     from citerec.library.papers.merging import Deduplicator
 
     with Deduplicator(library.path, former=library.mapped, separate=library.manifest.separate) as records:
         sources = _read_sources(_find_again(named), records)
-        for row in library.storage.without_source:
-            records.add(library.paper(row))
         records.finish()
         gone, new, removed = _compare(library, records)
         if not new.any():
@@ -285,7 +268,7 @@ def _read_sources(files: Iterable[str], records: Deduplicator) -> list[ReadFile]
     for file in files:
         source, digest, number = ReadFile.of(file), blake2b(digest_size=16), len(records)
         for paper in read_papers(file):
-            records.add(paper._replace(source=0))
+            records.add(paper)
             digest.update(repr(paper).encode())
         if is_zotero(file):  # which has no file that tells whether its papers have changed
             source = ReadFile(file, len(records) - number, digest.hexdigest())

@@ -16,7 +16,7 @@ from citerec.library.evidence import FOLDER
 from citerec.library.evidence.citations import LINKED, link_texts
 from citerec.library.evidence.evidence import text_encoder
 from citerec.library.evidence.passages import Passage
-from citerec.library.evidence.refresh import TextReport, drop_texts, refresh_texts
+from citerec.library.evidence.refresh import TextReport, refresh_texts
 from citerec.library.evidence.store import TextStore
 from citerec.library.papers.folder import (
     lock_folder,
@@ -81,13 +81,6 @@ def rank_citations(path: Path, linked: int) -> bool:
             return False
         library.change([], (), linked)
         return True
-
-
-def forget_texts(path: Path) -> None:
-    """Remove the texts of papers that a library has no longer."""
-    library = Library.open(path)
-    encoder = text_encoder(open_model(library.folder / MODEL))
-    drop_texts(path, encoder, lambda paper: library.row(paper) is None)
 
 
 def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:

@@ -479,11 +479,6 @@ class LanceStorage:
             return sorted(set().union(*parts))
 
     @property
-    def without_source(self) -> list[int]:
-        """Rows of the papers that came over HTTP or from Python."""
-        return [row for row, paper in self.papers() if paper.source < 0]
-
-    @property
     def merged(self) -> list[int]:
         """Rows of the papers that other records may have been merged into."""
         return [row for row, paper in self.papers() if paper.aliases]

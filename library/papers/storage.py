@@ -46,7 +46,7 @@ MODEL, RANKING = "model", "index/ranking"
 _IN_CORPUS = ("id", "title", "abstract", "year")
 _LISTS = ("authors", "collections", "tags", "aliases", "filled", "files", "names")
 _COLUMNS = {name: pa.string() for name in LibraryPaper._fields if name not in _IN_CORPUS}
-_COLUMNS |= dict.fromkeys(_LISTS, pa.list_(pa.string())) | {"source": pa.int32()}
+_COLUMNS |= dict.fromkeys(_LISTS, pa.list_(pa.string()))
 SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
 """The fields of LibraryPaper that are not in the corpus."""
 
@@ -163,11 +163,6 @@ class Storage:
     def has_filled(self) -> bool:
         """True if `citerec enrich` has filled in anything."""
         return any(pc.sum(batch["filled"].value_lengths()).as_py() for batch in self._batches)
-
-    @property
-    def without_source(self) -> list[int]:
-        """Rows of the papers that came over HTTP or from Python."""
-        return np.flatnonzero(self.metadata["source"].to_numpy() < 0).tolist()
 
     @property
     def without_abstract(self) -> int:

@@ -11,7 +11,6 @@ from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from citerec.base.checksums import write_checksums
@@ -72,11 +71,7 @@ def write_generation(
     _, batches = table_batches(folder / METADATA)
     SearchIndex.write(folder, corpus, batches)
     write_checksums(folder)
-    source = pa.Table.from_batches(batches, SCHEMA)["source"]
-    return {
-        "papers": len(corpus.paper_ids),
-        "without_source": int(np.count_nonzero(source.to_numpy() < 0)),
-    }
+    return {"papers": len(corpus.paper_ids)}
 
 
 def _write_papers(folder: Path, old: Storage | None, kept: Rows, papers: Iterable[LibraryPaper]) -> None:

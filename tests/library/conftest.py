@@ -94,6 +94,17 @@ def serving(recommender: Any, **options: Any) -> Iterator[str]:
         assert not thread.is_alive()
 
 
+def change(recommender: Recommender, added: Sequence[LibraryPaper] = (), removed: Sequence[str] = ()) -> None:
+    """Change the library of a recommender, as another process does."""
+    if added:
+        with Library.edit(recommender.library.path) as library:
+            library.add(added)
+    if removed:
+        with Library.edit(recommender.library.path) as library:
+            library.remove(removed)
+    recommender.refresh()
+
+
 @pytest.fixture(scope="module")
 def recommender(tmp_path_factory: pytest.TempPathFactory) -> RecommenderSpy:
     return RecommenderSpy.create(tmp_path_factory.mktemp("library"))

@@ -35,6 +35,7 @@ from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.queries import Queries, Query
 from citerec.tests.conftest import PAPERS, Hub, Run
 from citerec.tests.hatten.made import random_model
+from citerec.tests.library.conftest import change
 from citerec.tests.rerank.made import linear
 
 SHELF = [
@@ -297,8 +298,7 @@ def test_a_changed_library_answers_like_a_new_one(library: Path, tmp_path: Path)
         SHELF[1]._replace(abstract="Messages pass along the edges of a graph, and so are graphs parsed."),
     ]
     other = Recommender.open(library)
-    mine.add(more)
-    mine.remove(["speech"])
+    change(mine, more, ["speech"])
     papers = [paper for paper in SHELF if paper.key not in ("graph", "speech")] + more
     assert ids(other.recommend(QUESTION, k=20)) == ids(mine.recommend(QUESTION, k=20)), "it follows changes"
     Library.create(tmp_path / "other", papers, model=model)
