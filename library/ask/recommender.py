@@ -162,7 +162,9 @@ class Recommender:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
         reranks = self.reranker is not None and rerank is not False
         depth = max(depth, RERANK_DEPTH) if reranks else depth
-        papers, query = self._candidates(self.refresh(), request, depth), mark_query(request.query)
+        query, filters = mark_query(request.query), request.filters
+        named = [*query.known, *filters.only, named_key(query.context)]
+        papers = self.refresh().storage.candidates(query, depth, filters.condition(), named)
         if query.passages is None:
             passages, place = cited_near(request.query.context, papers.id_of)
             query = replace(query, passages=passages, place=place)
@@ -170,8 +172,7 @@ class Recommender:
         if own := papers.titled(query.title):  # the paper being written, and versions of it
             names = [corpus.paper_ids[row] for row in own]
             query = replace(query, own=names[0])
-            filters = replace(request.filters, exclude=[*request.filters.exclude, *names[1:]])
-            request = replace(request, filters=filters)
+            filters = replace(filters, exclude=[*filters.exclude, *names[1:]])
         queries = Queries.from_list(corpus, [replace(query, known=tuple(id for id in ids if id is not None))])
         if not len(papers):
             return Ranked(papers, queries, Ranking(*empty_rankings(1, 0)), {}, 0)
@@ -179,32 +180,24 @@ class Recommender:
         if quick and isinstance(retriever, Ranker):
             retriever = retriever.without_networks()
         with papers.lock if not quick else nullcontext():
-            allowed = request.filters.mask(papers)
+            allowed = filters.mask(papers)
             languages = None if quick or is_english(query.context) else papers.languages
             retriever = languages or retriever
             ranking = retriever.search_allowed(queries, _depth(depth, len(queries.known[0])), allowed)
         with papers.search_lock:
             rows, name = named_papers(papers, query.context)
-        named = {row: name for row in rows if allowed is None or allowed[row]}
-        first = list(named)
-        if not named and papers.full_texts is not None:
+        named_rows = {row: name for row in rows if allowed is None or allowed[row]}
+        first = list(named_rows)
+        if not first and papers.full_texts is not None:
             said = papers.full_texts.literal(query.context)
             first = [row for row in said if row != queries.citing[0] and (allowed is None or allowed[row])]
         if reranks:
             ranking = self._rerank(queries, ranking)
         own = np.exp(ranking.scores[0][np.isin(ranking.papers[0], first)]).sum()
-        share = NAMED if named else max(SAID, min(float(own), NAMED))
+        share = NAMED if named_rows else max(SAID, min(float(own), NAMED))
         ranking = _named_first(ranking, first, share if retriever.log_probabilities else None)
         count = corpus.total_papers if allowed is None else int(np.count_nonzero(allowed))
-        return Ranked(papers, queries, ranking, named, count, languages, quick)
-
-    def _candidates(self, library: Library, request: Request, depth: int) -> Storage:
-        """Return papers in memory to rank for a request: all, or nearly all of the best among them."""
-        if isinstance(library.storage, Storage):
-            return library.storage
-        query, filters = mark_query(request.query), request.filters
-        named = [*query.known, *filters.only, named_key(query.context)]
-        return library.storage.candidates(query, depth, filters.condition(), named)
+        return Ranked(papers, queries, ranking, named_rows, count, languages, quick)
 
     def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
         """Return at most k papers with the words of a query, or their beginnings, best first by BM25.
@@ -219,14 +212,9 @@ class Recommender:
             return self._search(query, k)
 
     def _search(self, query: str, k: int) -> list[LibraryPaper]:
-        library = self.refresh()
-        if not len(library):
+        papers = self.refresh().storage.search_candidates(query)
+        if not len(papers):
             return []
-        papers = library.storage
-        if not isinstance(papers, Storage):
-            papers = papers.search_candidates(query)
-            if not len(papers):
-                return []
         with papers.search_lock:
             rows, has_all = papers.search_index.search(query, max(k, IN_PART))
         if has_all:
@@ -239,13 +227,11 @@ class Recommender:
 
     def lacking(self, query: str, papers: Sequence[LibraryPaper]) -> list[str]:
         """Return a line for each word of a query that none of the papers found for it has."""
-        lines, storage = [], self.library.storage
+        lines, some = [], self.library.storage.search_candidates(query)
         words = [word for word in query_words(query) if not any(count_words([word], one) for one in papers)]
         for word in words if papers else ():
-            near = ""
-            if isinstance(storage, Storage):
-                with storage.search_lock:
-                    near = storage.search_index.near(word)
+            with some.search_lock:
+                near = some.search_index.near(word)
             lines.append(f"nothing has “{word}”" + (f"; did you mean {near}?" if near else ""))
         return lines
 
@@ -273,7 +259,7 @@ class Recommender:
 
     def _full_text(self, name: str) -> tuple[Storage, FullTexts, int]:
         library = self.refresh()
-        papers = library.storage if isinstance(library.storage, Storage) else library.storage.named([name])
+        papers = library.storage.named([name])
         [row] = papers.rows([name], "key").tolist()
         if (texts := papers.full_texts) is None:
             raise InputError(f"{library.path}: has no full texts; read PDFs: citerec build ... fulltext=true")

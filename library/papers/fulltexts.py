@@ -97,11 +97,12 @@ def fill_abstracts(path: Path) -> int:
     """Give papers without an abstract that of their PDF, marked as filled in. Returns how many got one."""
     filled: dict[int, LibraryPaper] = {}
     with Library.edit(path) as library, closing(TextStore(path / FOLDER)) as store:
-        files = {stored.paper: stored.file for stored in store.papers()}
-        for row, paper in library.without_abstract():
-            read = store.about(files[paper.id]) if paper.id in files else None
+        for id, file in {stored.paper: stored.file for stored in store.papers()}.items():
+            if (row := library.row(id)) is None or (paper := library.paper(row)).abstract:
+                continue
+            read = store.about(file)
             if read is not None and len(read.abstract) >= SHORTEST_ABSTRACT:
                 filled[row] = paper._replace(abstract=read.abstract, filled=(*paper.filled, FILLED))
         if filled:
-            library.change([*filled], filled.values())
+            library.change([*filled], [filled[row] for row in sorted(filled)])
     return len(filled)

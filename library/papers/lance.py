@@ -45,7 +45,7 @@ from citerec.library.papers.folder import damaged
 from citerec.library.papers.merging import Identities
 from citerec.library.papers.models import ENCODED, PLAIN, install_model, model_files, open_model
 from citerec.library.papers.search import IN_PART, SearchIndex, query_words, spellings
-from citerec.library.papers.storage import MODEL, SCHEMA, Storage
+from citerec.library.papers.storage import MODEL, SCHEMA, Papers, Storage
 from citerec.library.papers.writer import record_of
 from citerec.rerank.ranker.author_names import AUTHOR, hash_authors, longest_part, names_beside
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
@@ -377,7 +377,7 @@ class FoundPapers(Storage):
         return SearchIndex.make(self.corpus, self._batches)
 
 
-class LanceStorage:
+class LanceStorage(Papers):
     """The papers of a generation in LanceDB. A paper's row is a number that it keeps; some are not taken."""
 
     def __init__(self, library: Path, folder: Path, version: int, counts: Mapping[str, int]) -> None:
@@ -444,7 +444,6 @@ class LanceStorage:
         return self._read(lambda table: table.search(match, query_type="fts").limit(most))
 
     def paper(self, row: int) -> LibraryPaper:
-        """Return the paper of a row. Raises IndexError if the row does not exist."""
         papers = self._read(lambda table: table.search().where(f"row = {int(row)}").limit(1))
         if not papers:
             raise IndexError(f"row {row}")
@@ -459,7 +458,6 @@ class LanceStorage:
                 yield from ((row, self._decoded(row, record)) for row, record in pairs)
 
     def row(self, name: str) -> int | None:
-        """Return the row of the paper with this id, citation key or alias; None if there is none."""
         papers = self._named(called([name]), BY_NAME)
         for names in (
             lambda paper: (paper.id,),
@@ -495,10 +493,6 @@ class LanceStorage:
             names = [name for paper in some for name in (*shared_names(paper), *called([paper.id]))]
             papers |= self._named(names, BY_NAME * len(some))
         return FoundPapers(self, papers)
-
-    def id_of(self, name: str) -> str | None:
-        """Return the id of the paper with this id, citation key or alias; None if there is none."""
-        return None if (row := self.row(name)) is None else self.paper(row).id
 
     def candidates(self, query: Query, depth: int, where: str = "", named: Sequence[str] = ()) -> FoundPapers:
         """Return papers to rank for a query with a mark, nearly all of the `depth` best among them.

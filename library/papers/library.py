@@ -35,7 +35,7 @@ from citerec.library.papers.folder import (
     write_manifest,
 )
 from citerec.library.papers.models import ENCODED, ENCODED_LANGUAGES, MOST_ENCODED
-from citerec.library.papers.storage import Storage, known_row
+from citerec.library.papers.storage import Storage
 from citerec.rerank.ranker.model import encoder_of
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Retriever, folder_bytes
@@ -175,9 +175,9 @@ class Library:
         return self.mapped.identities
 
     def related(self, records: Iterable[LibraryPaper]) -> Storage:
-        """Return papers in memory, among them all that the records may describe: all, or those that share an
-        identifier with one. Their rows are others than those of the library."""
-        return self.storage if isinstance(self.storage, Storage) else self.storage.related([*records])
+        """Return papers in memory, among them all that the records may describe. Their rows may be other ones
+        than those of the library (`places`)."""
+        return self.storage.related([*records])
 
     @property
     def collections(self) -> list[str]:
@@ -190,8 +190,6 @@ class Library:
 
     def papers(self) -> Iterator[LibraryPaper]:
         """Yield all papers, in the order of their rows."""
-        if isinstance(self.storage, Storage):
-            return map(self.storage.paper, range(len(self)))
         return (paper for _, paper in self.storage.papers())
 
     def row(self, name: str) -> int | None:
@@ -200,23 +198,15 @@ class Library:
 
     def rows(self, names: Iterable[str], option: str = "id") -> Rows:
         """Return the rows of papers, ascending and unique. Raises InputError for an unknown one."""
-        rows = [known_row(self.storage, name, option) for name in names]
-        return np.unique(np.array(rows, np.int64))
+        return self.storage.rows(names, option)
 
     def by_id(self, id: str) -> LibraryPaper:
         """Return the paper of an id. Raises InputError if there is none."""
-        return self.paper(known_row(self.storage, id, "id"))
+        return self.paper(self.storage.known_row(id))
 
     def id_of(self, name: str) -> str | None:
         """Return the id of the paper with this id, citation key or alias; None if there is none."""
-        return None if (row := self.row(name)) is None else self.paper(row).id
-
-    def without_abstract(self) -> Iterator[tuple[int, LibraryPaper]]:
-        """Yield the rows and papers that have no abstract."""
-        if isinstance(self.storage, Storage):
-            rows = np.flatnonzero(self.corpus.abstract_tokens.lengths == 0).tolist()
-            return ((row, self.paper(row)) for row in rows)
-        return ((row, paper) for row, paper in self.storage.papers() if not paper.abstract)
+        return self.storage.id_of(name)
 
     # Asking.
 
@@ -266,8 +256,7 @@ class Library:
 
         sources = {source.path: source for source in self.manifest.sources}
         apart = list(dict.fromkeys([*self.manifest.separate, *separate]))
-        if not isinstance(self.storage, Storage):
-            records = [*records]
+        records = [*records]
         related = self.related(records)
         with Deduplicator(self.path, related, separate=apart) as merged:
             sources |= {file: ReadFile.of(file) for file in files}
@@ -283,8 +272,7 @@ class Library:
             if self.manifest.removed:
                 added = {paper.id for paper in merged.papers()}
                 fields["removed"] = [id for id in self.manifest.removed if id not in added]
-            replaced = merged.replaced if related is self.storage else related.places[merged.replaced]
-            new = self.change(replaced, merged.papers_with_progress(), **fields)
+            new = self.change(related.places[merged.replaced], merged.papers_with_progress(), **fields)
             return Added(len(new) - len(self), len(merged.replaced), len(new))
 
     def remove(self, names: Iterable[str]) -> int:

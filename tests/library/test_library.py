@@ -33,7 +33,7 @@ SHELF = [
         abstract=f"It is about word{row} and others." if row % 3 else "",
         authors=("Ann Lee", f"Bo {row}")[: row % 3], year=2000 + row if row % 2 else 0, venue="ICML",
         doi=f"10.1/{row}", collections=("odd",) if row % 2 else (), bibtex=f"@article{{key{row}}}",
-        aliases=(f"old{row}",), source=row % 2,
+        aliases=(f"old{row}",),
     )
     for row in range(9)
 ]  # fmt: skip
