@@ -1,15 +1,12 @@
-"""The limits of a server: sizes, counts and times. `citerec serve` has options for the first four.
+"""The limits of a server: sizes, counts and times.
 
 Programs on this machine that use Python or the command line are trusted; only MAX_TEXT holds there too.
 """
 
 from __future__ import annotations
 
-# Options of `citerec serve` (library.settings).
 THREADS = 4
-"""Requests answered at a time."""
-QUEUE = 64
-"""Requests that wait; further ones are refused (503)."""
+"""Requests answered at a time; `citerec serve` has an option for it."""
 LONGEST_WAIT = 10.0
 """Seconds that a request waits for its answer; one that would wait longer is refused (503)."""
 MAX_BODY = 4_000_000

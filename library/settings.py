@@ -40,15 +40,7 @@ class VerifySettings(LibrarySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChangeSettings(LibrarySettings):
-    """Shared by the commands that change a library."""
-
-    wait: bool = True
-    """wait while another process changes the library; false: fail at once"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AddSettings(ChangeSettings):
+class AddSettings(LibrarySettings):
     """Add papers to a library."""
 
     source: tuple[str, ...]
@@ -80,8 +72,6 @@ class BuildSettings(AddSettings):
     model: str = ""
     """ranking model: folder written by citerec train or save, or hub id, of a static model or
     HAtten; or bm25; static: the built-in model without its networks; empty: the built-in model"""
-    ranker: str = ""
-    """learned ranker, if it is not in the model's folder: folder or hub id"""
     overwrite: bool = False
     """replace an existing library"""
     force: bool = False
@@ -99,7 +89,7 @@ class BuildSettings(AddSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RemoveSettings(ChangeSettings):
+class RemoveSettings(LibrarySettings):
     """Remove papers from a library for good, or files with their papers."""
 
     id: tuple[str, ...] = ()
@@ -111,7 +101,7 @@ class RemoveSettings(ChangeSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpdateSettings(ChangeSettings):
+class UpdateSettings(LibrarySettings):
     """Reread a library's source files: add new papers, replace changed ones, remove deleted ones."""
 
     force: bool = False
@@ -141,7 +131,7 @@ class ServiceSettings(LibrarySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnrichSettings(ServiceSettings, ChangeSettings):
+class EnrichSettings(ServiceSettings):
     """Fill in abstracts, DOIs, years and venues that a library lacks, from services or files."""
 
     from_: str = ""
@@ -363,12 +353,6 @@ class ServeSettings(RankingSettings):
     """reread the library's sources whenever they change: files, folders, Zotero"""
     threads: int = setting(limits.THREADS, least=1)
     """worker threads"""
-    queue: int = setting(limits.QUEUE, least=1)
-    """maximum queued requests; more are refused with a retry hint"""
-    max_body: int = setting(limits.MAX_BODY, least=1000)
-    """maximum bytes of a request body"""
-    timeout: float = setting(limits.TIMEOUT, above=0)
-    """seconds in which a request's head, and then its body, must arrive"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

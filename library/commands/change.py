@@ -68,7 +68,7 @@ def add(settings: AddSettings) -> None:
     """Add the papers in files to a library."""
     check_folders(settings.pdfs)
     files, named = find_sources(settings.source), absolute_names(settings.source)
-    with Library.edit(settings.library, settings.wait) as library:
+    with Library.edit(settings.library) as library:
         records = chain.from_iterable(map(read_papers, files))
         done = library.add(records, files, named, settings.separate)
     happened = f"{done.added:,} added, {done.completed:,} completed" if any(done[:2]) else "nothing new"
@@ -87,11 +87,11 @@ def remove(settings: RemoveSettings) -> None:
     if bool(settings.id) == bool(settings.source):
         raise InputError("remove: give either id=[...] (papers) or source=[...] (files with their papers)")
     if settings.source:
-        change = remove_sources(settings.library, settings.source, settings.wait, settings.force)
+        change = remove_sources(settings.library, settings.source, settings.force)
         print(change)
         tell_texts(change.library.path)
         return
-    with Library.edit(settings.library, settings.wait) as library:
+    with Library.edit(settings.library) as library:
         before = len(library)
         removed = library.remove(settings.id)
     print(f"{library.path}: {removed:,} removed; {count_noun(before - removed)}")
@@ -124,7 +124,7 @@ def info(settings: InfoSettings) -> None:
 def update(settings: UpdateSettings) -> None:
     """Reread the sources of a library, with `watch` whenever they change."""
     if not settings.watch:
-        change = refresh(settings.library, settings.wait, settings.force)
+        change = refresh(settings.library, settings.force)
         print(change)
         tell_texts(settings.library)
         encode_and_tell(Library.open(settings.library))  # whose texts are those of now

@@ -73,7 +73,7 @@ def enrich(settings: EnrichSettings) -> None:
 
 def _use_files(settings: EnrichSettings) -> None:
     bad: list[InputError] = []
-    with Library.edit(settings.library, settings.wait) as library:
+    with Library.edit(settings.library) as library:
         finder = DumpFinder(library, lacking_rows(library))
         count = finder.read(read_works(settings.from_, library.path, bad.append))
         if bad:
@@ -95,7 +95,7 @@ def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache
     except KeyboardInterrupt:
         print(f"{library.path}: unchanged; answers are kept: the same command goes on", file=sys.stderr)
         raise
-    with Library.edit(settings.library, settings.wait) as library:
+    with Library.edit(settings.library) as library:
         finder = ServiceFinder(library, services, cache, settings.retractions)
         completed = _complete_library(settings, library, _rows(library, settings), finder, unavailable)
     if unavailable and not completed:

@@ -60,12 +60,12 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
 
     path = expand_user(settings.library)
     check_target(path, settings.overwrite)
-    old, model, ranker = None, absolute(settings.model), absolute(settings.ranker)
+    old, model = None, absolute(settings.model)
     if settings.source:
         files, named = find_sources(settings.source), absolute_names(settings.source)
     else:
         old = read_manifest(path)
-        model, ranker = model or old.model, ranker or old.ranker
+        model = model or old.model
         if not old.named:
             raise InputError(f"{path}: was not built from files; give source=...")
         files, named = _find_again(old.named), old.named
@@ -77,7 +77,7 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
     generations = path.resolve() / GENERATIONS
     if inside := [file for file in files if Path(file).is_relative_to(generations)]:
         raise InputError(f"source={inside[0]}: is a file of the library that it replaces; copy it elsewhere")
-    model_files(model, ranker)  # to report errors before the papers are read
+    model_files(model)  # to report errors before the papers are read
     check_folders(settings.pdfs)
     separate = [*settings.separate] or (old.separate if old else [])
     with (
@@ -100,10 +100,8 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
             path,
             (paper for paper in records.papers_with_progress() if paper.id not in away),
             model=model,
-            ranker=ranker,
             lance=lance,
             overwrite=settings.overwrite,
-            wait=settings.wait,
             sources=sources,
             named=named,
             removed=[*old.removed] if old else [],
@@ -158,12 +156,12 @@ class Change(NamedTuple):
         return f"{self.library.path}: {happened}; {count_noun(len(self.library))}"
 
 
-def refresh(path: str | Path, wait: bool = True, force: bool = False) -> Change:
+def refresh(path: str | Path, force: bool = False) -> Change:
     """Reread the sources of a library that have changed, and folders and patterns for new files.
 
-    wait, force: as for the command `update`. Raises InputError if it cannot.
+    force: as for the command `update`. Raises InputError if it cannot.
     """
-    with Library.edit(path, wait) as library:
+    with Library.edit(path) as library:
         manifest, _ = library.manifest, library.mapped
         if not manifest.named:
             raise InputError(f"{library.path}: has no source files; add some with citerec add")
@@ -173,12 +171,12 @@ def refresh(path: str | Path, wait: bool = True, force: bool = False) -> Change:
         return _reread(library, manifest.named, force)
 
 
-def remove_sources(path: str | Path, names: Sequence[str], wait: bool = True, force: bool = False) -> Change:
+def remove_sources(path: str | Path, names: Sequence[str], force: bool = False) -> Change:
     """Remove source files and folders with their papers; papers that other sources also contain stay.
 
-    wait, force: as for the command `remove`. Raises InputError for an unknown source.
+    force: as for the command `remove`. Raises InputError for an unknown source.
     """
-    with Library.edit(path, wait) as library:
+    with Library.edit(path) as library:
         _ = library.mapped
         left = _remaining(library, names)
         kept = _find_again(left)

@@ -38,7 +38,7 @@ FILLED = "abstract:pdf"
 
 def set_full_texts(path: Path, fulltext: bool, pdfs: Sequence[str] = ()) -> None:
     """Say whether a library reads the PDFs of its papers. pdfs: folders in which there are more."""
-    with lock_folder(path, wait=True):
+    with lock_folder(path):
         manifest = read_manifest(path)
         folders = list(dict.fromkeys([*manifest.pdfs, *(str(expand_user(name).resolve()) for name in pdfs)]))
         wanted = msgspec.structs.replace(manifest, fulltext=fulltext, pdfs=folders if fulltext else [])
@@ -68,7 +68,7 @@ def update_full_texts(path: Path) -> TextReport | None:
     report.abstracts = fill_abstracts(path)
     is_new = rank_citations(path, linked)
     if report.changed and not (report.abstracts or is_new):
-        with lock_folder(path, wait=True):  # so that open libraries read the texts
+        with lock_folder(path):  # so that open libraries read the texts
             write_manifest(path, msgspec.structs.replace(read_manifest(path), changed=now()))
     return report
 

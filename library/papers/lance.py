@@ -275,18 +275,16 @@ def dense_part(retriever: Retriever) -> DenseRetriever:
     return dense
 
 
-def write_generation(
-    folder: Path, papers: Iterable[LibraryPaper], model: str, ranker: str
-) -> tuple[int, dict[str, int]]:
+def write_generation(folder: Path, papers: Iterable[LibraryPaper], model: str) -> tuple[int, dict[str, int]]:
     """Write a generation to a new folder. Returns the version of its table, and counts for the manifest.
 
-    model, ranker: as for `install_model`. Raises InputError for a model without vectors.
+    model: as for `install_model`. Raises InputError for a model without vectors.
     """
-    if model_files(model, ranker)[1] == PLAIN:
+    if model_files(model)[1] == PLAIN:
         raise InputError(f"model={model}: storage=lance needs a model with vectors")
     engine = lancedb()
     folder.mkdir()
-    install_model(model, ranker, folder / MODEL)
+    install_model(model, folder / MODEL)
     dense, counting = dense_part(open_model(folder / MODEL)), Counting()
     with lance_errors(folder):
         database = engine.connect(str(folder / LANCE))

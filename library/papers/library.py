@@ -93,14 +93,12 @@ class Library:
 
     @classmethod
     @contextmanager
-    def edit(cls, path: str | Path, wait: bool = True) -> Iterator[Library]:
-        """Open the current generation and lock the library against changes by other processes.
-
-        wait: for these. Raises InputError like `open`, and if another process changes it and `wait` is false.
-        """
+    def edit(cls, path: str | Path) -> Iterator[Library]:
+        """Open the current generation and lock the library against changes by other processes, after waiting
+        for these. Raises InputError like `open`."""
         path = expand_user(path)
         read_manifest(path)
-        with lock_folder(path, wait):
+        with lock_folder(path):
             yield cls.open(path)
 
     @classmethod
@@ -110,28 +108,26 @@ class Library:
         papers: Iterable[LibraryPaper],
         *,
         model: str = "",
-        ranker: str = "",
         lance: bool = False,
         overwrite: bool = False,
-        wait: bool = True,
         **fields: Any,
     ) -> Library:
         """Create a library. Ids must be unique, and each paper needs a title or an abstract.
 
-        model, ranker: as for `install_model`. lance: keep it in LanceDB. overwrite: replace an existing
-        library. wait: for another process that changes it. fields: of the manifest.
+        model: as for `install_model`. lance: keep it in LanceDB. overwrite: replace an existing library.
+        fields: of the manifest.
         Raises InputError if the folder contains other files, or a library that must not be overwritten.
         """
         path = expand_user(path)
-        with lock_target(path, overwrite, wait):
-            told: dict[str, Any] = {"model": model, "ranker": ranker, "created": now(), "changed": now()}
+        with lock_target(path, overwrite):
+            told: dict[str, Any] = {"model": model, "created": now(), "changed": now()}
             manifest, none = Manifest(**told, **fields), np.empty(0, np.int64)
             if not lance:
                 return cls._write(path, manifest, None, none, papers)
             from citerec.library.papers.lance import write_generation
 
             with new_generation(path) as (number, folder):
-                version, counts = write_generation(folder, papers, model, ranker)
+                version, counts = write_generation(folder, papers, model)
                 written = {"generation": number, "lance": version, "counts": counts}
                 write_manifest(path, msgspec.structs.replace(manifest, **written))
             return cls.open(path)
@@ -320,7 +316,7 @@ class Library:
         from citerec.library.papers.writer import write_generation  # as all that writes, not to ask
 
         with new_generation(path) as (number, folder):
-            counts = write_generation(folder, old, kept, papers, manifest.model, manifest.ranker)
+            counts = write_generation(folder, old, kept, papers, manifest.model)
             counts[CITED] = cited
             new = msgspec.structs.replace(manifest, generation=number, changed=now(), counts=counts)
             write_manifest(path, new)
@@ -378,7 +374,7 @@ class Library:
             "full texts": f"{len(texts.index.papers):,} papers, {len(texts.index):,} passages"
             if texts
             else "",
-            "model": manifest.ranking_model,
+            "model": manifest.model or "built-in model",
             "size": f"{folder_bytes(self.folder) / 1e6:,.1f} MB",
             "generation": f"{manifest.generation}, written {manifest.changed}",
             "created": manifest.created,

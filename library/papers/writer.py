@@ -48,19 +48,18 @@ def write_generation(
     kept: Rows,
     papers: Iterable[LibraryPaper],
     model: str = "",
-    ranker: str = "",
 ) -> dict[str, int]:
     """Write the old generation's rows `kept`, ascending, then papers, to a new folder. Returns counts for the
     manifest.
 
-    old: the generation that it replaces, whose model it gets; None for a new library, of `model` and `ranker`
+    old: the generation that it replaces, whose model it gets; None for a new library, of `model`
     (library.papers.models).
     """
     folder.mkdir()
     _write_papers(folder, old, kept, papers)
     corpus = Corpus(folder / CORPUS, folder.parents[1].resolve().name)
     if old is None:
-        install_model(model, ranker, folder / MODEL)
+        install_model(model, folder / MODEL)
     else:
         link_or_copy(old.folder / MODEL, folder / MODEL)
     with spinner("indexing"):

@@ -18,7 +18,6 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -64,8 +63,8 @@ ALL_ADDRESSES = ("0.0.0.0", "::")
 class RequestGuard:
     """ASGI middleware: checks Origin, limits the body, turns exceptions into status 500."""
 
-    def __init__(self, app: ASGIApp, settings: ServeSettings, headers: dict[str, str]) -> None:
-        self.app, self.settings = app, settings
+    def __init__(self, app: ASGIApp, headers: dict[str, str]) -> None:
+        self.app = app
         self.headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,20 +118,20 @@ class RequestGuard:
         """
         body, length, more = [], 0, True
         try:
-            async with asyncio.timeout(self.settings.timeout):
+            async with asyncio.timeout(limits.TIMEOUT):
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return None
                     body.append(message.get("body", b""))
                     length, more = length + len(body[-1]), message.get("more_body", False)
-                    if length > self.settings.max_body:
+                    if length > limits.MAX_BODY:
                         body.clear()
         except TimeoutError:
-            if length <= self.settings.max_body:
-                raise HTTPException(408, f"the request took longer than {self.settings.timeout} s") from None
-        if length > self.settings.max_body:
-            raise HTTPException(413, f"the request body is longer than {self.settings.max_body} bytes")
+            if length <= limits.MAX_BODY:
+                raise HTTPException(408, f"the request took longer than {limits.TIMEOUT} s") from None
+        if length > limits.MAX_BODY:
+            raise HTTPException(413, f"the request body is longer than {limits.MAX_BODY} bytes")
         return b"".join(body)
 
 
@@ -172,8 +171,8 @@ def url_host(host: str) -> str:
 class WorkQueue:
     """Runs blocking work in threads, with a queue in which nobody waits longer than limits.LONGEST_WAIT."""
 
-    def __init__(self, threads: int, length: int) -> None:
-        self._turns, self._threads, self._length = CapacityLimiter(threads), CapacityLimiter(threads), length
+    def __init__(self, threads: int) -> None:
+        self._turns, self._threads = CapacityLimiter(threads), CapacityLimiter(threads)
         self._seconds = 0.0
         """How long work takes: the later counts the more."""
 
@@ -192,10 +191,8 @@ class WorkQueue:
     async def run(
         self, work: Callable[[], T], is_disconnected: Callable[[], Awaitable[bool]] | None = None
     ) -> T:
-        """Return the result of `work`. Raises HTTPException if the queue is full or too slow, or the client
-        has gone."""
-        waiting = self._turns.statistics().tasks_waiting
-        if self.wait > limits.LONGEST_WAIT or (self._turns.available_tokens < 1 and waiting >= self._length):
+        """Return the result of `work`. Raises HTTPException if it waits too long, or the client has gone."""
+        if self.wait > limits.LONGEST_WAIT:
             raise self._refuse()
         with move_on_after(max(limits.LONGEST_WAIT - self._seconds, 1)) as waited:
             await self._turns.acquire()
@@ -232,7 +229,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     """Create the ASGI application of a library."""
     page = PAGE.read_text("utf-8")
-    queue, is_local = WorkQueue(settings.threads, settings.queue), url_host(settings.host) in LOOPBACK
+    queue, is_local = WorkQueue(settings.threads), url_host(settings.host) in LOOPBACK
     link = messages.served_link if is_local else messages.no_link
     app = FastAPI(
         title="Citation recommendation",
@@ -240,8 +237,9 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
         version="1",
         docs_url=None,  # FastAPI's page loads scripts from other sites, as does redoc
         redoc_url=None,
+        responses=PROBLEMS,
     )
-    app.add_middleware(RequestGuard, settings=settings, headers=security_headers(page))
+    app.add_middleware(RequestGuard, headers=security_headers(page))
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=host_names(settings), www_redirect=False)
 
     @app.exception_handler(RequestValidationError)
@@ -270,28 +268,28 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
         """Return the server's status and its number of papers."""
         return messages.Health(papers=len(recommender.library))
 
-    @app.get("/library", responses={503: PROBLEMS[503]})
-    async def about() -> messages.About:
+    @app.get("/library")
+    async def about(request: Request) -> messages.About:
         """Describe the library."""
         name = Path(settings.library).resolve().name
-        return await queue.run(lambda: messages.About.describe(recommender, name))
+        return await answer(request, lambda: messages.About.describe(recommender, name))
 
-    @app.post("/recommend", responses=PROBLEMS, response_model_exclude_unset=True)
+    @app.post("/recommend", response_model_exclude_unset=True)
     async def recommend(question: messages.Question, request: Request) -> messages.Answer:
         """Recommend papers to cite in a passage, best first."""
         return await answer(request, lambda: messages.answer_question(recommender, question, link))
 
-    @app.post("/passages", responses=PROBLEMS)
+    @app.post("/passages")
     async def passages(claim: messages.Claim, request: Request) -> messages.FoundPassages:
         """Find the passages of a paper's full text that fit a claim best, with their pages."""
         return await answer(request, lambda: messages.find_passages(recommender, claim, link))
 
-    @app.get("/citations", responses=PROBLEMS)
+    @app.get("/citations")
     async def citations(id: messages.Name, request: Request) -> Relations:
         """Return which papers of the library a paper's PDF cites, and whose PDFs cite it, with sentences."""
         return await answer(request, lambda: Relations.read(recommender.refresh(), id, link))
 
-    @app.get("/pdf", responses=PROBLEMS | {200: {"content": {"application/pdf": {}}}})
+    @app.get("/pdf", responses={200: {"content": {"application/pdf": {}}}})
     async def pdf(id: messages.Name, request: Request) -> Response:
         """Return the PDF whose text a paper has, to this machine only."""
         if not is_local:
@@ -301,12 +299,12 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
             raise HTTPException(404, "the PDF is not on this machine")
         return FileResponse(file, media_type="application/pdf", content_disposition_type="inline")
 
-    @app.get("/search", responses=PROBLEMS, response_model_exclude_unset=True)
+    @app.get("/search", response_model_exclude_unset=True)
     async def search(wanted: Annotated[messages.Search, Query()], request: Request) -> messages.Found:
         """Find papers by title, authors, year or key, also by the beginnings of words."""
         return await answer(request, lambda: messages.find_papers(recommender, wanted))
 
-    @app.get("/papers", responses=PROBLEMS | {200: {"content": {"text/plain": {}}}})
+    @app.get("/papers", responses={200: {"content": {"text/plain": {}}}})
     async def entries(
         id: Annotated[list[messages.Name], Query(min_length=1, max_length=limits.MAX_EXCLUDED)],
         request: Request,
@@ -366,7 +364,7 @@ def make_uvicorn(recommender: Recommender, settings: ServeSettings) -> uvicorn.S
         log_level="warning",
         server_header=False,
         proxy_headers=False,
-        http=partial(HeadTimeoutProtocol, settings.timeout),  # type: ignore[arg-type]
+        http=HeadTimeoutProtocol,
         ws="none",
         limit_concurrency=limits.CONNECTIONS,
         timeout_graceful_shutdown=limits.SHUTDOWN,
@@ -377,11 +375,7 @@ def make_uvicorn(recommender: Recommender, settings: ServeSettings) -> uvicorn.S
 class HeadTimeoutProtocol(H11Protocol):
     """HTTP/1.1 that disconnects clients which send the head of a request too slowly (slowloris)."""
 
-    def __init__(self, timeout: float, *args: Any, **kwargs: Any) -> None:
-        """timeout: in seconds."""
-        super().__init__(*args, **kwargs)
-        self._timeout = timeout
-        self._timer: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -398,7 +392,7 @@ class HeadTimeoutProtocol(H11Protocol):
     def _update_timer(self, connected: bool = True) -> None:
         """Run the timer while a head is incomplete. Between requests, uvicorn has its own timeout."""
         if connected and self.conn.their_state is h11.IDLE:
-            self._timer = self._timer or self.loop.call_later(self._timeout, self.transport.close)
+            self._timer = self._timer or self.loop.call_later(limits.TIMEOUT, self.transport.close)
         elif self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -104,22 +104,16 @@ def library(request: pytest.FixtureRequest, libraries: Path, tmp_path: Path) -> 
     return Path(shutil.copytree(libraries / request.param, tmp_path / "mine"))
 
 
-def test_models_come_from_the_hub(static: str, ranked: str, hub: Hub, tmp_path: Path) -> None:
+def test_models_come_from_the_hub(static: str, hub: Hub, tmp_path: Path) -> None:
     StaticModel.open(static).push("someone/static")
-    RankingModel.open(ranked).push("someone/ranker")
     random_model(["targetcit", *WORDS], residual="mean").push("someone/hatten")
-    found, hubs = {}, ("someone/static", "someone/ranker")
-    models = {"own": (ranked,), "apart": (static, f"{ranked}/ranker"), "hub": hubs}
-    for name, given in (models | {"hatten": ("someone/hatten", "someone/ranker")}).items():
-        Library.create(tmp_path / name, SHELF, model=given[0], ranker="".join(given[1:]))
+    found = {}
+    for name, model in (("own", static), ("hub", "someone/static"), ("hatten", "someone/hatten")):
+        Library.create(tmp_path / name, SHELF, model=model)
         found[name] = [paper.score for paper in Recommender.open(tmp_path / name).recommend(QUESTION)]
-    assert found["own"] == found["apart"] == found["hub"] != found["hatten"] and found["hatten"]
-    for place, line in (
-        ("someone/ranker", "it only has a ranker; give it as ranker="),
-        ("someone/none", "no model with this id can be downloaded"),
-    ):
-        with pytest.raises(InputError, match=line):
-            Library.create(tmp_path / "none", SHELF, model=place)
+    assert found["own"] == found["hub"] != found["hatten"] and found["hatten"]
+    with pytest.raises(InputError, match="no model with this id can be downloaded"):
+        Library.create(tmp_path / "none", SHELF, model="someone/none")
 
 
 def ids(found: Any) -> list[str]:

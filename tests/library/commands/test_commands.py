@@ -275,10 +275,6 @@ def test_broken_entries_are_skipped_and_reported(
 
 
 def test_a_library_is_built_again_from_what_it_knows(bib: Path, run: Run) -> None:
-    manifest = Path("mine/library.json")
-    former = json.loads(manifest.read_text(encoding="utf-8"))
-    del former["ranker"]
-    manifest.write_text(json.dumps(former), encoding="utf-8")
     everything = papers()
     assert len(everything) == 3 and run("build", "overwrite=true")[0] == 0
     library = Library.open("mine")
