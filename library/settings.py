@@ -76,14 +76,11 @@ class BuildSettings(AddSettings):
     """replace an existing library"""
     force: bool = False
     """even if the library's own source files have lost more than a fifth of its papers"""
-    storage: str = "memory"
+    storage: str = setting("memory", choices=("memory", "lance"))
     """memory, for up to two million papers, or lance: in LanceDB, of any size (docs/write/safety.md)"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.storage not in ("memory", "lance"):
-            ways = "memory, for up to some two million papers, or lance, for more (extra `large`)"
-            raise InputError(f"storage={self.storage}: a library is kept in {ways}")
         if not self.source and not self.overwrite:
             raise InputError("source is required, as in source=papers.bib: files of papers")
 
@@ -232,7 +229,22 @@ class MissingSettings(LibrarySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DraftSettings(RankingSettings):
+class DraftFiles(LibrarySettings):
+    """Shared by the commands that read drafts."""
+
+    bib: tuple[str, ...] = ()
+    """a draft's .bib files; empty: those that it names, else those beside it"""
+    root: str = ""
+    """folder that may be read for a draft's inputs; empty: the draft's"""
+
+    @property
+    def draft_files(self) -> tuple[Path | None, list[Path]]:
+        """The root, and the .bib files."""
+        return expand_user(self.root) if self.root else None, [*map(expand_user, self.bib)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftSettings(DraftFiles, RankingSettings):
     """Suggest papers for the missing citations of a draft: \\cite{?}, \\citep{TODO}, [@?] or [CITE]."""
 
     positional: ClassVar[str] = "tex"
@@ -252,10 +264,6 @@ class DraftSettings(RankingSettings):
     sure: float = setting(0.5, most=1)
     """least probability to fill a citation; others are left, with a comment that names the best papers; 0:
     fill all"""
-    bib: tuple[str, ...] = ()
-    """the draft's .bib files; empty: those that it names, else those beside it"""
-    root: str = ""
-    """folder that may be read for inputs; empty: the draft's"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -264,7 +272,7 @@ class DraftSettings(RankingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckSettings(LibrarySettings):
+class CheckSettings(DraftFiles):
     """Check a draft's citations: unknown keys, papers under two keys, published preprints, unused entries."""
 
     positional: ClassVar[str] = "tex"
@@ -273,19 +281,15 @@ class CheckSettings(LibrarySettings):
     """the draft, in LaTeX, Markdown, Typst, Org, Word or LibreOffice (e.g. paper.tex)"""
     library: str = ""
     """folder of a library that knows keys and published versions, too; empty: only the draft's .bib files"""
-    bib: tuple[str, ...] = ()
-    """the draft's .bib files; empty: those that it names, else those beside it"""
     format: str = setting("text", choices=("text", "json"))
     strict: bool = False
     """exit with 1 if there are findings, entries that are never cited aside"""
-    root: str = ""
-    """folder that may be read for inputs; empty: the draft's"""
     references: bool = False
     """also report cited entries that contradict themselves or the library's records (citerec references)"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class DraftReferences(LibrarySettings):
+class DraftReferences(DraftFiles):
     """Shared by the commands that say whether the references of a draft are right."""
 
     library: str = ""
@@ -293,15 +297,6 @@ class DraftReferences(LibrarySettings):
     table: tuple[str, ...] = ()
     """works to compare with: dumps of Crossref, OpenAlex or arXiv, files of papers, Retraction Watch's CSV;
     turned once into an index in the cache (e.g. works.jsonl.gz)"""
-    bib: tuple[str, ...] = ()
-    """a draft's .bib files; empty: those that it names, else those beside it"""
-    root: str = ""
-    """folder that may be read for a draft's inputs; empty: the draft's"""
-
-    @property
-    def draft_files(self) -> tuple[Path | None, list[Path]]:
-        """The root, and the .bib files."""
-        return expand_user(self.root) if self.root else None, [*map(expand_user, self.bib)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
+from citerec.base.files import expand_user
 from citerec.base.progress import spinner
 from citerec.base.settings import check_count, listed
 from citerec.formats.bibliography.paper import LibraryPaper
@@ -296,6 +297,8 @@ def open_recommender(place: str, reranker: str | None = None, serves: bool = Fal
 
     serves: this process will stay, so its networks may read the papers in the background.
     """
+    if serves and not is_temporary(place):
+        place = str(expand_user(place).absolute())  # which errors name, and clients are not told
     with spinner("opening the library"):
         recommender = Recommender.open(place, reranker)
     if serves:

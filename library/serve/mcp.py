@@ -69,7 +69,7 @@ def make_server(recommender: Recommender) -> MCPServer[Any]:
         try:
             return await asyncio.to_thread(work)
         except InputError as error:
-            raise ToolError(messages.without_path(str(error), str(recommender.library.path))) from None
+            raise ToolError(str(error).replace(str(recommender.library.path), "the library")) from None
 
     @server.tool(annotations=reads)
     async def recommend_citation(

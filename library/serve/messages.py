@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
@@ -314,22 +313,6 @@ def write_entries(recommender: Recommender, names: list[str], format: str) -> st
     for name in names:
         library.rows([name])  # raises
     return ENTRIES[format]([library.paper(row) for name in names if (row := library.row(name)) is not None])
-
-
-def without_path(line: str, path: str) -> str:
-    """Return an error without the path of the library on the server's machine.
-
-    >>> without_path("only=lib: no paper of lib has this id", "lib")
-    'only=lib: no paper of the library has this id'
-    >>> without_path("collection=x: no paper of the library is in it", "lib")
-    'collection=x: no paper of the library is in it'
-    """
-    if path.startswith("/"):
-        return line.replace(path, "the library")
-    name = re.escape(path)  # which may also be a part of any word
-    return re.sub(
-        rf"(?:^|(?<=\bof )|(?<=library=)|(?<![\w./=-])(?={name}/)){name}(?=[:/; ]|$)", "the library", line
-    )
 
 
 REQUESTS: dict[str, type[BaseModel]] = {

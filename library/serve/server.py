@@ -249,7 +249,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
 
     @app.exception_handler(InputError)
     async def invalid_input(_: Request, error: InputError) -> JSONResponse:
-        line = messages.without_path(str(error), str(recommender.library.path))
+        line = str(error).replace(str(recommender.library.path), "the library")
         return JSONResponse({"detail": line}, 404 if isinstance(error, UnknownPaper) else 422)
 
     async def answer(request: Request, work: Callable[[], T]) -> T:

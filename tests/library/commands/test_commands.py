@@ -51,14 +51,6 @@ def bib(run: Run, tmp_path: Path) -> Path:
     return file
 
 
-def test_a_library_on_disk_is_refused_in_one_line(run: Run, bib: Path) -> None:
-    code, out, err = run("build", "source=a.bib", "overwrite=true", "storage=disk")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith(
-        "error: storage=disk: a library is kept in memory, for up to some two million papers, or"
-    )
-
-
 def test_what_is_merged_is_listed_and_can_be_kept_apart(run: Run, tmp_path: Path) -> None:
     long = "Peat layers under the moorland of the north"
     (tmp_path / "a.bib").write_text(

@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from citerec.base.errors import InputError
 from citerec.library import limits
-from citerec.library.serve.messages import Question, without_path
+from citerec.library.serve.messages import Question
 from citerec.library.serve.server import WorkQueue, host_names, listen
 from citerec.library.settings import ServeSettings
 from citerec.tests.library.conftest import PAPERS, RecommenderSpy, serving
@@ -138,27 +138,6 @@ def test_an_error_says_which_header(url: str) -> None:
     assert sent.status_code == 422 and sent.json()["detail"] == (
         "body: must be a JSON object, sent with the header Content-Type: application/json"
     )
-
-
-@pytest.mark.parametrize(
-    ("path", "line", "said"),
-    [
-        (
-            "lib",
-            "collection=x: no paper of the library is in it",
-            "collection=x: no paper of the library is in it",
-        ),
-        ("library", "only=a: no paper of library has this id", "only=a: no paper of the library has this id"),
-        (
-            "lib",
-            "lib/search.sqlite: damaged (lib/a); try lib",
-            "the library/search.sqlite: damaged (the library/a); try lib",
-        ),
-        ("/data/lib", "open(/data/lib): no", "open(the library): no"),
-    ],
-)
-def test_the_folder_is_not_named_and_words_are_kept(path: str, line: str, said: str) -> None:
-    assert without_path(line, path) == said
 
 
 def search(url: str, **given: Any) -> requests.Response:
