@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from citerec.base.checksums import CHECKSUMS, check_checksums
 from citerec.base.errors import InputError, quoted
@@ -175,11 +174,10 @@ class Storage(Papers):
     @cached_property
     def _row_by_name(self) -> dict[str, int]:
         """Rows by key and alias. Keys take precedence over aliases, earlier rows over later ones."""
-        keys, aliases = (self.metadata[name].combine_chunks() for name in ("key", "aliases"))
-        with_key = pc.indices_nonzero(pc.not_equal(keys, ""))
-        rows = [*with_key.to_pylist(), *pc.list_parent_indices(aliases).to_pylist()]
-        names = [*keys.take(with_key).to_pylist(), *pc.list_flatten(aliases).to_pylist()]
-        return dict(zip(reversed(names), reversed(rows), strict=True))
+        keys, aliases = (self.metadata[name].to_pylist() for name in ("key", "aliases"))
+        rows = {name: row for row in range(len(keys) - 1, -1, -1) for name in reversed(aliases[row])}
+        rows |= {key: row for row, key in reversed([*enumerate(keys)]) if key}
+        return rows
 
     def titled(self, title: str) -> list[int]:
         """Return the rows of the papers with a title, letter by letter: a work, and versions of it."""
@@ -200,7 +198,7 @@ class Storage(Papers):
     @cached_property
     def has_filled(self) -> bool:
         """True if `citerec enrich` has filled in anything."""
-        return any(pc.sum(batch["filled"].value_lengths()).as_py() for batch in self._batches)
+        return any(len(batch["filled"].flatten()) for batch in self._batches)
 
     @property
     def without_abstract(self) -> int:
