@@ -34,7 +34,7 @@ from citerec.library.ask.question import (
 )
 from citerec.library.ask.recommendation import TOGETHER, Recommendation, what_fits
 from citerec.library.evidence.passages import TextPlace
-from citerec.library.papers.encoding import MOST_READ, BackgroundEncoding, encode, state
+from citerec.library.papers.encoding import MOST_READ, BackgroundEncoding, encode, in_words, state
 from citerec.library.papers.folder import damage_told
 from citerec.library.papers.library import Library
 from citerec.library.papers.search import IN_PART, count_words, plain_words, query_words, spellings
@@ -311,13 +311,13 @@ def open_recommender(place: str, reranker: str | None = None, serves: bool = Fal
 def _read_missing(library: Library, most: int) -> None:
     """Let the networks of a library read at most so many papers that they lack, and tell what they have read
     if they lack some: they rank better when they have read all."""
-    reading = state(library)
-    if reading is None or reading.complete:
+    readings = state(library)
+    if all(reading.complete for reading in readings):
         return
     with suppress(InputError, OSError):  # another process does it, or nothing may be written
-        reading = encode(library, wait=False, most=most) or reading
-    more = "" if reading.complete else f"; {library.encodes} goes on"
-    log.warning("%s: %s%s", library.path, reading, more)
+        readings = encode(library, wait=False, most=most)
+    more = "" if all(reading.complete for reading in readings) else f"; {library.encodes} goes on"
+    log.warning("%s: %s%s", library.path, in_words(readings), more)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from citerec.base.files import expand_user
 from citerec.formats.bibliography.paper import terminal_text
 from citerec.library.evidence.files import check_folders
 from citerec.library.papers.building import create, read_papers, refresh, remove_sources, short_name
-from citerec.library.papers.encoding import encode_and_tell, state
+from citerec.library.papers.encoding import encode_and_tell, in_words, state
 from citerec.library.papers.folder import (
     read_manifest,
 )
@@ -103,8 +103,9 @@ def verify(settings: VerifySettings) -> None:
     library = Library.open(settings.library)
     library.verify()
     print(f"{library.path}: no damage; {count_noun(len(library))}, {library.describe()['size']}")
-    if (reading := state(library)) is not None and not reading.complete:
-        print(f"  {reading}; {library.encodes} goes on")
+    readings = state(library)
+    if not all(reading.complete for reading in readings):
+        print(f"  {in_words(readings)}; {library.encodes} goes on")
 
 
 def info(settings: InfoSettings) -> None:
@@ -116,8 +117,7 @@ def info(settings: InfoSettings) -> None:
             print(terminal_text(f"{short_name(paper)}: {paper.title}: also {others}"))
         return
     lines = library.describe()
-    if (reading := state(library)) is not None:
-        lines["encoder"] = str(reading)
+    lines["encoder"] = in_words(state(library))
     print(library.path, *(f"  {name:12} {line}" for name, line in lines.items() if line), sep="\n")
 
 

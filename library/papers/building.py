@@ -199,23 +199,14 @@ def _find_again(named: Sequence[str]) -> list[str]:
 
 
 def _remaining(library: Library, names: Sequence[str]) -> list[str]:
-    """Return the sources without the named files and folders. Raises InputError for an unknown source.
-
-    A folder or pattern of which some files remain is replaced by these.
-    """
-    left, sources = library.manifest.named, [source.path for source in library.manifest.sources]
+    """Return the sources without these ones. Raises InputError for one that the library has not."""
+    left = library.manifest.named
     for name in dict.fromkeys(names):
         [path] = absolute_names([name])
-        gone = {other for other in (*left, *sources) if other == path or Path(path) in Path(other).parents}
-        if not gone:
-            raise InputError(
-                f"source={name}: is not a source of {library.path}; choose from {', '.join(left) or 'none'}"
-            )
-        parts: list[str] = []
-        for other in left:
-            files = [other] if other in sources or other in gone else _find_again([other])
-            parts += [other] if gone.isdisjoint(files) else [file for file in files if file not in gone]
-        left = parts
+        if path not in left:
+            known = ", ".join(left) or "none"
+            raise InputError(f"source={name}: is not a source of {library.path}; choose from {known}")
+        left = [other for other in left if other != path]
     return left
 
 

@@ -98,19 +98,16 @@ def lance_errors(folder: Path) -> Iterator[None]:
     """Turn what LanceDB raises for a damaged table into DamagedFile."""
     try:
         yield
-    except (InputError, OSError) as error:
-        if isinstance(error, InputError) or error.errno is not None:
-            raise
-        raise DamagedFile(f"{folder / LANCE}: damaged ({_short(error)})") from None
+    except InputError:
+        raise
     except BaseException as error:
-        # A panic of Rust is no Exception, and has a class that cannot be imported.
-        if not isinstance(error, ValueError | RuntimeError) and type(error).__name__ != "PanicException":
+        # A panic of Rust is no Exception, and has a class that cannot be imported. Errors of the system have
+        # a number.
+        is_theirs = isinstance(error, ValueError | RuntimeError) or type(error).__name__ == "PanicException"
+        if not (is_theirs or (isinstance(error, OSError) and error.errno is None)):
             raise
-        raise DamagedFile(f"{folder / LANCE}: damaged ({_short(error)})") from None
-
-
-def _short(error: BaseException) -> str:
-    return " ".join(str(error).split())[:160] or type(error).__name__
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        raise DamagedFile(f"{folder / LANCE}: damaged ({reason})") from None
 
 
 # Names: what finds a paper besides its words and vector, as hashes that LanceDB takes for words.
