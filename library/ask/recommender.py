@@ -107,16 +107,6 @@ class Recommender:
             cross_encoder.prepare(library.corpus)  # now rather than at the first query
         return cls(library, cross_encoder)
 
-    @property
-    def calibrated(self) -> bool:
-        """True if scores are logarithms of probabilities."""
-        return self.library.retriever.log_probabilities
-
-    @property
-    def reranks(self) -> bool:
-        """True if there is a cross-encoder."""
-        return self.reranker is not None
-
     def recommend(
         self,
         text: str,

@@ -112,9 +112,9 @@ def info(settings: InfoSettings) -> None:
     """Show what a library contains."""
     library = Library.open(settings.library)
     if settings.merged:
-        for paper in library.merged_papers():
-            others = ", ".join(paper.merged_names)
-            print(terminal_text(f"{short_name(paper)}: {paper.title}: also {others}"))
+        for paper in map(library.paper, library.storage.merged):
+            if others := ", ".join(paper.merged_names):
+                print(terminal_text(f"{short_name(paper)}: {paper.title}: also {others}"))
         return
     lines = library.describe()
     lines["encoder"] = in_words(state(library))

@@ -60,7 +60,9 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
 
     path = expand_user(settings.library)
     check_target(path, settings.overwrite)
-    old, model = None, absolute(settings.model)
+    old, model = None, settings.model
+    if model and os.path.exists(folder := expand_user(model)):
+        model = str(folder.resolve())  # so that it is found again from anywhere
     if settings.source:
         files, named = find_sources(settings.source), absolute_names(settings.source)
     else:
@@ -110,12 +112,6 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
             pdfs=pdfs,
         )
         return library, MergedRecords.of(records)
-
-
-def absolute(model: str) -> str:
-    """Return the absolute path of a model that is a path, so that it is found again from anywhere."""
-    path = expand_user(model)
-    return str(path.resolve()) if model and os.path.exists(path) else model
 
 
 def _refuse_loss(

@@ -333,10 +333,6 @@ class Library:
         """The command that lets networks read what they have not read."""
         return f"citerec update library={self.path}"
 
-    def merged_papers(self) -> Iterator[LibraryPaper]:
-        """Yield the papers that other records were merged into."""
-        return (paper for paper in map(self.paper, self.storage.merged) if paper.merged_names)
-
     def verify(self) -> None:
         """Read every file, and raise InputError if one is damaged."""
         from citerec.library.evidence import DATABASE, FOLDER

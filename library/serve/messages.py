@@ -169,7 +169,8 @@ class About(BaseModel):
     def describe(cls, recommender: Recommender, name: str) -> About:
         library = recommender.library
         collections = list(library.collections[: limits.MAX_COLLECTIONS_SHOWN])
-        return cls(name=name, papers=len(library), collections=collections, reranks=recommender.reranks)
+        reranks = recommender.reranker is not None
+        return cls(name=name, papers=len(library), collections=collections, reranks=reranks)
 
 
 class Problem(BaseModel):

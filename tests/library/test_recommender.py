@@ -310,7 +310,7 @@ def test_a_cross_encoder_reranks_the_top_papers(
 ) -> None:
     scoring = ScoringSettings("float32")
     plain, mine = Recommender.open(library), Recommender.open(library, tiny_reranker, scoring)
-    assert mine.reranks and not plain.reranks
+    assert mine.reranker is not None and plain.reranker is None
     found, reread = plain.recommend(QUESTION, k=6), mine.recommend(QUESTION, k=6)
     assert ids(mine.recommend(QUESTION, k=6, rerank=False)) == ids(found)
     assert [paper.score for paper in reread] == [paper.score for paper in found]
@@ -376,7 +376,7 @@ def test_probabilities_sum_to_at_most_one_and_a_named_paper_is_sure(static: str,
     records = SHELF
     library = Library.create(tmp_path / "library", records, model=model)
     mine = Recommender(library)
-    assert mine.calibrated
+    assert mine.library.retriever.log_probabilities
     titled = next(paper for paper in records if paper.title and paper.key)
     for text in (f"On {titled.title} [CITE]", "zyzzyva [CITE] flumph", titled.key):
         found = mine.recommend(text, k=len(records))
