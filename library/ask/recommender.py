@@ -107,6 +107,11 @@ class Recommender:
             cross_encoder.prepare(library.corpus)  # now rather than at the first query
         return cls(library, cross_encoder)
 
+    @property
+    def reranks(self) -> bool:
+        """True if there is a cross-encoder."""
+        return self.reranker is not None
+
     def recommend(
         self,
         text: str,

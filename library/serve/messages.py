@@ -169,8 +169,7 @@ class About(BaseModel):
     def describe(cls, recommender: Recommender, name: str) -> About:
         library = recommender.library
         collections = list(library.collections[: limits.MAX_COLLECTIONS_SHOWN])
-        reranks = recommender.reranker is not None
-        return cls(name=name, papers=len(library), collections=collections, reranks=reranks)
+        return cls(name=name, papers=len(library), collections=collections, reranks=recommender.reranks)
 
 
 class Problem(BaseModel):
