@@ -375,8 +375,6 @@ class LspSettings(LibrarySettings):
     """actions cite with the page of the passage that supports the sentence, if the paper's PDF has one"""
     abstracts: bool = False
     """write abstracts into new entries of the .bib file"""
-    preprints: bool = False
-    """report citations of preprints whose published version is in the .bib file or the library"""
     references: bool = False
     """report cited entries that contradict themselves or the library's records"""
     watch: bool = False

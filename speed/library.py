@@ -40,8 +40,7 @@ from citerec.library.ask.question import Request, mark_context
 from citerec.library.ask.recommendation import Recommendation
 from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import add, build
-from citerec.library.evidence.evidence import WordsEncoder
-from citerec.library.evidence.index import update_index
+from citerec.library.evidence.index import WordsEncoder, update_index
 from citerec.library.evidence.reading import read_files
 from citerec.library.evidence.refresh import refresh_texts
 from citerec.library.evidence.store import TextStore
@@ -246,9 +245,9 @@ def read_fulltexts(args: argparse.Namespace) -> None:
         library = folder / "library"
         library.mkdir()
         entries = [LibraryPaper(f"key:{i}", files=(str(file),)) for i, file in enumerate(files)]
-        refresh_texts(library, lambda: entries[:-1], encoder, workers=args.workers)
+        refresh_texts(library, lambda: entries[:-1], encoder)
         start = time.perf_counter()
-        refresh_texts(library, lambda: entries, encoder, workers=args.workers)
+        refresh_texts(library, lambda: entries, encoder)
         print(f"one PDF more: {time.perf_counter() - start:.2f} s")
 
 

@@ -28,7 +28,7 @@ from citerec.formats.bibliography.paper import LibraryPaper, make_paper
 from citerec.formats.documents import FullText, Metadata, Paragraph
 from citerec.formats.drafts.language import replaced
 from citerec.library.ask.question import mark_query
-from citerec.library.evidence.citations import citing_sentences, sentence_at, sentence_bounds
+from citerec.library.evidence.citations import marked_sentences, sentence_at, sentence_bounds
 from citerec.library.evidence.links import Linker
 from citerec.library.evidence.passages import cut
 from citerec.library.evidence.quotations import PaperText
@@ -150,9 +150,10 @@ def measure(pairs: Sequence[_Pair]) -> tuple[Counts, Counts]:
         texts = [passage.text for passage in cut(read.parts)]
         marks = find_marks(texts, read.entries)
         cited = {
-            (work, sentence)
-            for row, work in linked.items()
-            for sentence, _, _ in citing_sentences(texts, marks, row)
+            (linked[row], sentence)
+            for mark, sentence in marked_sentences(texts, marks)
+            for row in mark.entries
+            if row in linked
         }
         aside = _sentences(pair.others, works) - there
         cited -= {sentence for sentence, _ in _matched(cited, aside)}

@@ -36,6 +36,7 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.prepare import open_corpus, prepare_store
 from citerec.datasets.published.drafts import LIST, read_list
 from citerec.datasets.records import TRAIN, ContextRecord, PaperRecord, QueryRecord, Source
+from citerec.formats.articles.pdf_layout import PdfParagraph
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.static.model import StaticModel
 from citerec.hatten.trained import open_static, static_retriever
@@ -45,7 +46,7 @@ from citerec.library.drafts.suggest import citing_passages, known_papers, place_
 from citerec.library.evidence import FOLDER
 from citerec.library.evidence.evidence import FullTexts, text_encoder
 from citerec.library.evidence.index import update_index
-from citerec.library.evidence.reading import ReadText, TextPart
+from citerec.library.evidence.reading import ReadText
 from citerec.library.evidence.store import TextStore
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN, NETWORKS
@@ -350,7 +351,7 @@ def read_texts(folder: Path, corpus: Corpus) -> dict[str, ReadText]:
         except ET.ParseError:
             continue
         parts = [
-            TextPart(text, [(0, 1)], title)
+            PdfParagraph(text, ((0, 1),), title)
             for section in sections
             if not (title := section.get("title", "")).strip().lower().startswith(_LEFT_OUT)
             and (text := " ".join(" ".join(part.text or "" for part in section.findall("S")).split()))

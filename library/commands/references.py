@@ -19,7 +19,7 @@ from citerec.formats.drafts.languages import language_of
 from citerec.library.drafts.check import Entry, read_checked, read_entries
 from citerec.library.drafts.reader import PLAIN
 from citerec.library.enrich.client import FILE, AnswerCache
-from citerec.library.enrich.enrich import ask_all, consent, make_plan, make_services, unanswered
+from citerec.library.enrich.enrich import ask_services, make_services, unanswered
 from citerec.library.enrich.matching import lookups_of
 from citerec.library.enrich.services import Lookup, Service
 from citerec.library.papers.library import Library
@@ -102,7 +102,7 @@ def judge_all(
         first.append(Table.open(settings.table, bad.append))
         if bad:
             notes.append(f"{count_noun(len(bad), 'record')} of the table skipped: {bad[0]}")
-    others = PaperSource.of([Record(paper, f"entry {entry.key}", confirms=False) for entry, paper in read])
+    others = PaperSource([Record(paper, f"entry {entry.key}", confirms=False) for entry, paper in read])
     answers = []
     with count_progress("references", len(read)) as advance:
         for entry, paper in read:
@@ -120,8 +120,7 @@ class ReferenceAsker:
 
     def lookups(self, paper: LibraryPaper, service: Service) -> list[Lookup]:
         bare = paper._replace(doi="", arxiv="", url="", id="")
-        lookups = dict.fromkeys([*lookups_of(paper, service.kinds), *lookups_of(bare, ())])
-        return [lookup for lookup in lookups if service.accepts(lookup)]
+        return [*dict.fromkeys([*lookups_of(paper, service), *lookups_of(bare, service)])]
 
     def works(self, paper: LibraryPaper, service: Service) -> list[LibraryPaper]:
         answers = (self.cache.get(service.name, lookup) for lookup in self.lookups(paper, service))
@@ -141,12 +140,12 @@ def _ask_services(
     folder.mkdir(parents=True, exist_ok=True)
     with closing(AnswerCache(folder / FILE, settings.max_age)) as cache:
         asker, rows = ReferenceAsker(make_services(settings), cache), np.arange(len(papers))
-        plan = make_plan(papers.__getitem__, rows, asker)
-        if plan and not consent(settings, plan, asker.services, settings.file):
+        name = settings.file or settings.library
+        unavailable = ask_services(settings, asker, papers.__getitem__, rows, name)
+        if unavailable is None:
             return None
-        unavailable = ask_all(papers.__getitem__, rows, asker, plan)
         notes += [f"{name}: {reason}; the same command asks again" for name, reason in unavailable.items()]
         pairs = ((paper, service) for service in asker.services for paper in papers)
-        return PaperSource.of(
+        return PaperSource(
             [Record(work, service.label) for paper, service in pairs for work in asker.works(paper, service)]
         )

@@ -57,13 +57,10 @@ def report(settings: ReportSettings) -> None:
 
 def describe(settings: ReportSettings, draft: CheckedDraft, library: Library | None = None) -> dict[str, Any]:
     """Return what the report says: numbers, and lists of keys with what is said of them."""
-    aliases = {alias: entry.key for entry in draft.entries for alias in entry.aliases}
     places: dict[str, set[tuple[str, int]]] = {}
     for citation in draft.citations:
-        place = str(citation.file), citation.start
-        places.setdefault(aliases.get(citation.key, citation.key), set()).add(place)
-    first = {entry.key: entry for entry in reversed(draft.entries)}
-    cited, notes = [first[key] for key in places if key in first], [*draft.notes]
+        places.setdefault(draft.key(citation.key), set()).add((str(citation.file), citation.start))
+    cited, notes = [draft.by_key[key] for key in places if key in draft.by_key], [*draft.notes]
     papers = [entry.paper for entry in cited if entry.paper]
     answers = [answer for _, answer in judge_all(settings, library, cited, notes)]
     years = sorted(paper.year for paper in papers if paper.year)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -87,6 +88,35 @@ class CheckedDraft:
     bibs: Sequence[Path]
     others: Sequence[Path]
     notes: Sequence[str]
+
+    @cached_property
+    def by_key(self) -> dict[str, Entry]:
+        """The entries by their keys; the first of several counts."""
+        entries: dict[str, Entry] = {}
+        for entry in self.entries:
+            entries.setdefault(entry.key, entry)
+        return entries
+
+    @cached_property
+    def _aliases(self) -> dict[str, str]:
+        return {alias: entry.key for entry in self.entries for alias in entry.aliases}
+
+    def key(self, cited: str) -> str:
+        """Return the key of the entry that is cited, perhaps by an alias."""
+        return self._aliases.get(cited, cited)
+
+    @cached_property
+    def cited(self) -> dict[str, Citation]:
+        """The first citation of each key."""
+        cited: dict[str, Citation] = {}
+        for citation in self.citations:
+            cited.setdefault(self.key(citation.key), citation)
+        return cited
+
+    @property
+    def used(self) -> list[str]:
+        """The keys of the entries that are cited, in their order."""
+        return [key for key in self.by_key if key in self.cited]
 
 
 class Finding(NamedTuple):
@@ -194,49 +224,30 @@ def read_entries(bibs: Sequence[Path]) -> Iterator[Entry]:
 def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[Finding]:
     """Return the problems of a draft: unknown keys, papers under two keys, preprints that are published,
     papers that were retracted, and entries that are never cited."""
-    by_key: dict[str, Entry] = {}
-    for entry in draft.entries:
-        by_key.setdefault(entry.key, entry)
-    aliases = {alias: entry.key for entry in draft.entries for alias in entry.aliases}
-    findings = [*_defined_twice(draft, by_key)]
+    findings = [*_defined_twice(draft)]
     if draft.bibs or draft.printed or library is not None:
-        findings = [*_unknown_keys(draft, by_key, aliases.keys() | draft.printed, library), *findings]
-    cited = {aliases.get(citation.key, citation.key) for citation in draft.citations}
-    preprints = find_preprints(by_key, cited, library)
-    doubles = list(_doubles(by_key, cited))
-    findings += doubles + [finding for finding in preprints if finding not in doubles]
-    findings += _retracted(draft, by_key, aliases, library)
-    if library is not None and (library.path / FOLDER / DATABASE).is_file():
-        findings += _in_texts(draft, by_key, aliases, library)
-    if "*" not in draft.uncited:
-        used_keys = cited | {aliases.get(key, key) for key in draft.uncited}
-        for text in {entry.file: None for entry in draft.entries}:
-            used_keys |= {
-                key.strip() for keys in _PARENT.findall(decode_text(text)) for key in keys.split(",")
-            }
-        findings += [
-            _at(entry, "uncited", "is never cited") for entry in by_key.values() if entry.key not in used_keys
-        ]
-    return findings
-
-
-def find_preprints(entries: Mapping[str, Entry], cited: Set[str], library: Library | None) -> list[Finding]:
-    """Return the cited preprints whose published version is in the bibliography or the library."""
-    findings = [finding for finding in _doubles(entries, cited) if finding.kind == "preprint"]
+        findings = [*_unknown_keys(draft, library), *findings]
+    findings += (doubles := [*_doubles(draft)])
     if library is not None:
-        keys = {finding.key for finding in findings}
-        used = [entry for key, entry in entries.items() if key in cited and key not in keys]
-        findings += _published_in_library(used, library)
+        told = {finding.key for finding in doubles if finding.kind == "preprint"}
+        others = [draft.by_key[key] for key in draft.used if key not in told]
+        findings += _published_in_library(others, library)
+    findings += _retracted(draft, library)
+    if library is not None and (library.path / FOLDER / DATABASE).is_file():
+        findings += _in_texts(draft, library)
+    if "*" not in draft.uncited:
+        used = {*draft.cited, *map(draft.key, draft.uncited)}
+        for file in {entry.file: None for entry in draft.entries}:
+            used |= {key.strip() for keys in _PARENT.findall(decode_text(file)) for key in keys.split(",")}
+        unused = (entry for key, entry in draft.by_key.items() if key not in used)
+        findings += [_at(entry, "uncited", "is never cited") for entry in unused]
     return findings
 
 
-def _unknown_keys(
-    draft: CheckedDraft, entries: dict[str, Entry], others: Set[str], library: Library | None
-) -> Iterator[Finding]:
-    """others: keys that are defined elsewhere."""
+def _unknown_keys(draft: CheckedDraft, library: Library | None) -> Iterator[Finding]:
     where = " or ".join(file.name for file in (*draft.bibs, *draft.others)) or "its bibliography"
     for citation in (*draft.citations, *draft.listed):
-        if citation.key in entries or citation.key in others:
+        if draft.key(citation.key) in draft.by_key or citation.key in draft.printed:
             continue
         row = library.row(citation.key) if library is not None else None
         if row is not None and library is not None:
@@ -244,7 +255,7 @@ def _unknown_keys(
                 message = f"is not in {where}, but in the library: {library.paper(row).title}"
                 yield _at(citation, "unknown", message)
             continue
-        close = get_close_matches(citation.key, entries, 1, 0.8)
+        close = get_close_matches(citation.key, draft.by_key, 1, 0.8)
         hint = f"; did you mean {close[0]}?" if close else ""
         place = f"{where} and the library" if library is not None else where
         yield _at(citation, "unknown", f"is unknown in {place}{hint}")
@@ -254,23 +265,21 @@ def find_contradictions(draft: CheckedDraft, library: Library | None = None) -> 
     """Return the cited entries that contradict themselves, their PDFs or the records of a library."""
     from citerec.library.references.answers import judge_by_library
 
-    aliases = {alias: entry.key for entry in draft.entries for alias in entry.aliases}
-    cited = {aliases.get(citation.key, citation.key) for citation in draft.citations}
-    entries = {entry.key: entry for entry in reversed(draft.entries) if entry.key in cited and entry.paper}
-    answers = judge_by_library([entry.paper for entry in entries.values() if entry.paper], library)[::-1]
-    return [_at(entries[answer.key], "reference", answer.said) for answer in answers if answer.findings]
+    papers = [paper for key in draft.used if (paper := draft.by_key[key].paper)]
+    answers = judge_by_library(papers, library)
+    return [_at(draft.by_key[answer.key], "reference", answer.said) for answer in answers if answer.findings]
 
 
-def _defined_twice(draft: CheckedDraft, entries: dict[str, Entry]) -> Iterator[Finding]:
+def _defined_twice(draft: CheckedDraft) -> Iterator[Finding]:
     for entry in draft.entries:
-        if entry is not (first := entries[entry.key]):
+        if entry is not (first := draft.by_key[entry.key]):
             message = f"is defined twice; the first is in {first.file.name}:{first.line}"
             yield _at(entry, "duplicate", message)
 
 
-def _doubles(entries: Mapping[str, Entry], cited: Set[str]) -> Iterator[Finding]:
+def _doubles(draft: CheckedDraft) -> Iterator[Finding]:
     """Yield the keys that mean the paper of an earlier key (formats.same_work)."""
-    read = [(entry, entry.paper) for entry in entries.values() if entry.paper]
+    read = [(entry, entry.paper) for entry in draft.by_key.values() if entry.paper]
     groups: dict[int, list[tuple[Entry, LibraryPaper]]] = {}
     leaders = first_records(identity(paper) for _, paper in read)
     for leader, entry_and_paper in zip(leaders, read, strict=True):
@@ -281,12 +290,12 @@ def _doubles(entries: Mapping[str, Entry], cited: Set[str]) -> Iterator[Finding]
         for entry, paper in group:
             if published is None or not is_preprint(paper):
                 others.append((entry, paper))
-            elif entry.key in cited:
+            elif entry.key in draft.cited:
                 message = f"is a preprint; {_place(published)} is published"
                 yield _at(entry, "preprint", message)
         for entry, _ in others[1:]:
             first = others[0][0]
-            both = "; both are cited" if {entry.key, first.key} <= cited else ""
+            both = "; both are cited" if {entry.key, first.key} <= draft.cited.keys() else ""
             message = f"is the same paper as {_place(first)}{both}"
             yield _at(entry, "duplicate", message)
     yield from _wrong_ids([group[0] for group in groups.values()])
@@ -333,45 +342,36 @@ def _in_library(
             yield entry, papers.paper(row)
 
 
-def _library_papers(
-    keys: Iterable[str], entries: Mapping[str, Entry], library: Library
-) -> dict[str, LibraryPaper]:
+def _library_papers(draft: CheckedDraft, keys: Iterable[str], library: Library) -> dict[str, LibraryPaper]:
     """Return the papers of a library that keys mean, by their entries, or if they have none, as its own."""
     listed = dict.fromkeys(keys)
-    papers = _in_library([entries[key] for key in listed if key in entries], library)
-    rows = {key: library.row(key) for key in listed if key not in entries}
+    papers = _in_library([draft.by_key[key] for key in listed if key in draft.by_key], library)
+    rows = {key: library.row(key) for key in listed if key not in draft.by_key}
     own = {key: library.paper(row) for key, row in rows.items() if row is not None}
     return own | {entry.key: paper for entry, paper in papers}
 
 
-def _in_texts(
-    draft: CheckedDraft, entries: Mapping[str, Entry], aliases: Mapping[str, str], library: Library
-) -> Iterator[Finding]:
+def _in_texts(draft: CheckedDraft, library: Library) -> Iterator[Finding]:
     """Yield the citations whose page or quotation is not in the paper's PDF."""
     from citerec.library.evidence.quotations import PaperText  # drafts without a library need neither
     from citerec.library.evidence.store import TextStore
 
-    told = [citation for citation in draft.citations if citation.pages or citation.quoted]
-    keys = [aliases.get(citation.key, citation.key) for citation in told]
-    papers = _library_papers(keys, entries, library)
+    told = [(draft.key(citation.key), citation) for citation in draft.citations]
+    told = [(key, citation) for key, citation in told if citation.pages or citation.quoted]
+    papers = _library_papers(draft, (key for key, _ in told), library)
     with closing(TextStore(library.path / FOLDER)) as store:
         texts = {key: PaperText.open(store, paper) for key, paper in papers.items()}
-    for citation, key in zip(told, keys, strict=True):
+    for key, citation in told:
         if (text := texts.get(key)) is not None:
             for problem in text.problems(citation.pages, citation.quoted):
                 yield _at(citation, "page" if problem.startswith("page") else "quotation", problem)
 
 
-def _retracted(
-    draft: CheckedDraft, entries: Mapping[str, Entry], aliases: Mapping[str, str], library: Library | None
-) -> Iterator[Finding]:
+def _retracted(draft: CheckedDraft, library: Library | None) -> Iterator[Finding]:
     """Yield the cited papers that were retracted, as their entry says or the library."""
-    cited: dict[str, Citation] = {}
-    for citation in draft.citations:
-        cited.setdefault(aliases.get(citation.key, citation.key), citation)
-    papers = {} if library is None else _library_papers(cited, entries, library)
-    for key, citation in cited.items():
-        entry = entries.get(key)
+    papers = {} if library is None else _library_papers(draft, draft.cited, library)
+    for key, citation in draft.cited.items():
+        entry = draft.by_key.get(key)
         records = filter(None, (entry.paper if entry else None, papers.get(key)))
         if note := retraction_note(next(filter(None, (record.retracted for record in records)), "")):
             yield _at(entry or citation, "retracted", f"was {note}")._replace(key=key)

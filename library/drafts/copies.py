@@ -15,19 +15,17 @@ from typing import Any
 from urllib.parse import quote
 
 from citerec.base.errors import InputError, count_noun
-from citerec.base.files import atomic_write, disk_errors, files_below, real_path, relative_path
+from citerec.base.files import atomic_write, disk_errors, real_path, relative_path
 from citerec.formats.bibliography.csl import write_csl
 from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.neighbours import new_entry
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.references import paper_item
 from citerec.formats.drafts.bibliographies import OTHER_FILES
-from citerec.formats.drafts.entries import bib_entries
 from citerec.formats.drafts.inputs import decode_text, encoded_like, exact_text
 from citerec.formats.drafts.language import replaced
 from citerec.formats.drafts.languages import language_of
 from citerec.formats.drafts.office.language import Office
-from citerec.formats.letters import normalise_title
 from citerec.library.ask.recommendation import Recommendation
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, draft_language
 from citerec.library.evidence.quotations import pinpointed
@@ -49,10 +47,7 @@ _SHOWN = re.compile(
     r"|\b(?:image|read|csv|json|yaml|toml|xml)\(\s*\"([^\"\n]{1,1000})\""
 )
 """What names files that a document shows."""
-_FOLDER = re.compile(r"\b(?:Path|FontPath|ExternalLocation)\s*=\s*\{?\s*([^,{}\[\]\\\n]{1,1000})")
-"""Folders of fonts in LaTeX (fontspec)."""
 _BRACED = re.compile(r"\{([^{}]*)\}")
-_FONTS = (".otf", ".ttf", ".ttc", ".woff", ".woff2")
 _FIGURES = (".pdf", ".png", ".jpg", ".jpeg", ".eps", ".svg")
 _SUFFIXES = ("", ".tex", ".bib", ".sty", ".cls", ".bst", *_FIGURES, *map(str.upper, _FIGURES))
 _DASHES = re.compile("-{2,}")
@@ -142,8 +137,8 @@ def plan_copies(draft: Draft, fill: Path, root: Path | None, plain: bool = False
 
 
 def named_files(draft: Draft, base: Path) -> tuple[list[Path], list[str]]:
-    """Return the files below `base` that a draft names: inputs, bibliographies, figures, styles, data, and
-    the fonts in folders that it names; and the names of figures and the like that are not there.
+    """Return the files below `base` that a draft names: inputs, bibliographies, figures, styles and data; and
+    the names of figures and the like that are not there.
 
     Files that these name are included, if they are LaTeX.
     """
@@ -166,13 +161,6 @@ def named_files(draft: Draft, base: Path) -> tuple[list[Path], list[str]]:
                     files[file] = None
                     if file.suffix in (".tex", ".sty", ".cls"):
                         left.append(decode_text(file))
-        for name in _FOLDER.findall(text):
-            inside = real_path(draft.path.parent / name.strip())
-            if inside.is_relative_to(base) and os.path.isdir(inside):
-                fonts = (file for file in files_below(inside) if file.suffix.lower() in _FONTS)
-                files |= dict.fromkeys(file for file in fonts if real_path(file).is_relative_to(base))
-            else:
-                lacking[name] = None
     return list(files), list(lacking)
 
 
@@ -189,7 +177,8 @@ class _Filled:
     """How the places of a draft are filled.
 
     edits: by file. cited, unsure, in_fields: numbers of places that are filled, left with a comment, and left
-    since fields are around them. commands: filled ones, and the keys that they cite.
+    since fields are around them. commands: filled ones, and the keys that they cite. papers: ids of what was
+    filled in, by key.
     """
 
     edits: dict[Path, list[Edit]] = field(default_factory=dict)
@@ -197,11 +186,10 @@ class _Filled:
     unsure: int = 0
     in_fields: int = 0
     commands: dict[str, list[str]] = field(default_factory=dict)
+    papers: dict[str, str] = field(default_factory=dict)
 
 
-def _fill_places(
-    suggestions: Suggestions, keys: _KeyAssigner, sure: float, texts: TextStore | None
-) -> _Filled:
+def _fill_places(suggestions: Suggestions, sure: float, texts: TextStore | None) -> _Filled:
     """Choose the papers for each place; none twice in a sentence, none that was retracted. sure: as below.
     texts: that name the pages of passages, if citations are to name them."""
     draft, language, filled = suggestions.draft, draft_language(suggestions.draft.path), _Filled()
@@ -209,7 +197,7 @@ def _fill_places(
     for place, papers in zip(draft.places, suggestions.papers, strict=True):
         cited = cited_in.setdefault((place.file, place.sentence.replace(MARK_KEY, "?")), set())
         others = [paper for paper in papers if paper.id not in cited and not paper.retracted]
-        command, count = language.fill(place.command, [keys.key_for(paper) for paper in others]) or ("", 0)
+        command, count = language.fill(place.command, [paper.key for paper in others]) or ("", 0)
         if not count:
             continue
         if not language.can_replace(place.file, place.start, place.end):
@@ -225,8 +213,9 @@ def _fill_places(
             continue
         filled.cited += 1
         edits.append((place.start, place.end, pinpointed(command, best[0].evidence.place, texts)))
-        cited |= {keys.cite(paper) for paper in best}
-        filled.commands.setdefault(place.command, []).extend(map(keys.key_for, best))
+        cited |= {paper.id for paper in best}
+        filled.papers |= {paper.key: paper.id for paper in best}
+        filled.commands.setdefault(place.command, []).extend(paper.key for paper in best)
     return filled
 
 
@@ -240,18 +229,18 @@ def write_copies(
     draft, ids = suggestions.draft, suggestions.ids
     language = draft_language(draft.path)
     bibliography = exact_text(draft.bibs[-1]) if draft.bibs else ""
-    own = {paper.id: paper.key for papers in suggestions.papers for paper in papers if paper.key in ids}
-    keys = _KeyAssigner(ids, [bibliography, *map(exact_text, draft.bibs[:-1])], own)
-    for key, entry in draft.cited.items():
-        if entry is None and key in ids:  # only the library has the entry of this key
-            keys.new[key] = ids[key]
     read = library.full_texts if pages else None
-    filled, typed = _fill_places(suggestions, keys, sure, read.store if read else None), 0
+    filled, typed = _fill_places(suggestions, sure, read.store if read else None), 0
+    there = {key for file in draft.bibs for key in BibtexText(exact_text(file)).all_keys()}
+    lacking = {key: ids[key] for key, entry in draft.cited.items() if entry is None and key in ids}
+    new = lacking | {key: id for key, id in filled.papers.items() if key not in there and key not in ids}
     contents, texts = dict[Path, bytes](), dict[Path, str]()
     for file, target in copies.texts.items():
         edits = filled.edits.get(file, [])
         if isinstance(language, Office):
-            contents[target], typed = _office_copy(language, file, edits, keys.papers, library, copies.plain)
+            contents[target], typed = _office_copy(
+                language, file, edits, ids | filled.papers, library, copies.plain
+            )
         else:
             texts[target] = _place_bibliographies(draft, replaced(draft.files[file], edits))
     names, places = ", ".join(map(str, (*texts, *contents))), len(draft.places)
@@ -265,13 +254,12 @@ def write_copies(
         lines.append(f"{filled.in_fields} left as they are, since fields are around them")
     if sure and not any(paper.probability is not None for papers in suggestions.papers for paper in papers):
         lines.append(f"sure={sure} was ignored: the library's model gives no probabilities")
-    if keys.new and (copies.plain or not language.holds_items):
+    if new and (copies.plain or not language.holds_items):
         written = bibliography
-        for key, id in keys.new.items():
-            paper = library.by_id(id)
-            at, new = new_entry(written, paper, key, abstract=True, language=language)
-            written = f"{written[:at]}{new}{written[at:]}"
-        lines.append(f"{copies.bib}: {len(keys.new)} entries added")
+        for key, id in new.items():
+            at, entry = new_entry(written, library.by_id(id), key, abstract=True, language=language)
+            written = f"{written[:at]}{entry}{written[at:]}"
+        lines.append(f"{copies.bib}: {len(new)} entries added")
         if texts and copies.rename_bib and not _rename_bibliography(draft, texts, copies):
             lines.append(f"add {copies.bib.name} to the bibliographies of the copy")
         texts[copies.bib] = written
@@ -338,45 +326,6 @@ def _write_all(folder: Path, contents: Mapping[Path, bytes], others: Mapping[Pat
         if is_new:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-
-
-class _KeyAssigner:
-    """Assigns keys to papers: the draft's key if it has one, else a new unique key."""
-
-    def __init__(self, ids: Mapping[str, str], bibliographies: Sequence[str], own: Mapping[str, str]) -> None:
-        """ids: of papers that the draft cites by its keys. own: keys that were chosen for papers, by id."""
-        self.new: dict[str, str] = {}
-        """Ids of papers whose entries must be added to the bibliography, by key."""
-        self._keys = {paper: key for key, paper in reversed([*ids.items()])} | dict(own)
-        self._bibliographies = bibliographies
-        self._taken = {key for text in bibliographies for key in BibtexText(text).all_keys()} | set(ids)
-        self._missing: set[str] = set()
-
-    @property
-    def papers(self) -> dict[str, str]:
-        """Ids of papers by key."""
-        return {key: paper for paper, key in self._keys.items()}
-
-    def key_for(self, paper: Recommendation) -> str:
-        if paper.id not in self._keys:
-            keys = numbered_keys(paper)
-            key = next(key for key in keys if key not in self._taken or self._has_entry(key, paper.title))
-            self._keys[paper.id] = key
-            if key not in self._taken:
-                self._taken.add(key)
-                self._missing.add(key)
-        return self._keys[paper.id]
-
-    def cite(self, paper: Recommendation) -> str:
-        """Mark the paper's entry as needed, unless the draft has it. Return the paper's id."""
-        if (key := self.key_for(paper)) in self._missing:
-            self.new[key] = paper.id
-        return paper.id
-
-    def _has_entry(self, key: str, title: str) -> bool:
-        """True if the draft's entry of this key has this title."""
-        entries = [bib_entries(text, {key}).get(key) for text in self._bibliographies]
-        return any(normalise_title(entry.title) == normalise_title(title) for entry in entries if entry)
 
 
 def numbered_keys(paper: LibraryPaper | Recommendation) -> Iterator[str]:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.text import Text
 from citerec.base.errors import count_noun
 from citerec.base.files import expand_user
 from citerec.base.progress import spinner
+from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.documents import Reference
 from citerec.formats.drafts.entries import bib_entries
@@ -25,7 +27,7 @@ from citerec.library.ask.display import Labelled, table
 from citerec.library.ask.question import Filters, Request
 from citerec.library.ask.recommendation import Recommendation, note_on
 from citerec.library.ask.recommender import Recommender, open_recommender
-from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
+from citerec.library.drafts.copies import Suggestions, numbered_keys, plan_copies, write_copies
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, read_draft
 from citerec.library.papers.library import Library
 from citerec.library.settings import DraftSettings
@@ -69,27 +71,32 @@ def own_keys(
     draft: Draft, ids: Mapping[str, str], library: Library, papers: Iterable[Recommendation]
 ) -> dict[str, str]:
     """Return the keys of papers by id: the draft's key of a paper that it cites, or whose entry it has, else
-    the library's. Where the draft has several, the library's comes first.
+    the library's, with a number if that is taken. Where the draft has several, the library's comes first.
 
     ids: see `known_papers`.
     """
-    cited, names = dict[str, list[str]](), dict[str, tuple[str, ...]]()
+    cited, keys = dict[str, list[str]](), dict[str, str]()
     for key, id in ids.items():
         cited.setdefault(id, []).append(key)
-    titles = {paper.id: normalise_title(paper.title) for paper in papers}
-    for id in titles:
+    texts = [decode_text(file) for file in draft.bibs]
+    taken = {key for text in texts for key in BibtexText(text).all_keys()} | ids.keys()
+
+    @cache
+    def title(key: str) -> str:
+        """The title of a draft's entry; "" if it has none."""
+        entries = (bib_entries(text, {key}).get(key) for text in texts if key in taken)
+        return next((normalise_title(entry.title) for entry in entries if entry), "")
+
+    for id, letters in {paper.id: normalise_title(paper.title) for paper in papers}.items():
         paper = library.by_id(id)
-        names[id] = tuple(filter(None, (paper.key, *paper.aliases)))
-    wanted = {name for own in names.values() for name in own}
-    entries = {
-        key: normalise_title(entry.title)
-        for file in reversed(draft.bibs)
-        for key, entry in bib_entries(decode_text(file), wanted).items()
-    }
-    keys = {}
-    for id, own in names.items():
-        there = cited.get(id) or [name for name in own if entries.get(name) == titles[id]]
-        keys[id] = next((name for name in own if name in there), "") or [*there, *own, ""][0]
+        own = [name for name in (paper.key, *paper.aliases) if name]
+        there = cited.get(id) or [name for name in own if letters and title(name) == letters]
+        if there:
+            keys[id] = next((name for name in own if name in there), there[0])
+        else:
+            numbered = numbered_keys(paper._replace(key=own[0] if own else ""))
+            keys[id] = next(key for key in numbered if key not in taken or title(key) == letters)
+            taken.add(keys[id])
     return keys
 
 

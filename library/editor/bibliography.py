@@ -46,14 +46,23 @@ class Bibliography:
     """The entries of a bibliography, by key; the first of several entries with a key counts.
 
     files: its .bib files. target: the one that gets new entries. ids: ids of the entries' papers in the
-    library, by key. same: keys that name one paper.
+    library, by key.
     """
 
     files: tuple[Path, ...]
     target: Path | None
     entries: dict[str, Entry]
     ids: dict[str, str] = field(default_factory=dict)
-    same: tuple[tuple[str, ...], ...] = ()
+
+    @cached_property
+    def distinct(self) -> list[Entry]:
+        """The entries, each once with its aliases."""
+        entries: dict[str, Entry] = {}
+        for key, entry in self.entries.items():
+            first = entries.setdefault(entry.text or key, entry)
+            if first is not entry:  # aliases have one text
+                entries[entry.text] = first._replace(aliases=(*first.aliases, key))
+        return [*entries.values()]
 
     @cached_property
     def keys(self) -> dict[str, list[str]]:
@@ -72,7 +81,7 @@ class Bibliography:
 
 
 def read_entries(file: Path, text: str, parsed: dict[str, LibraryPaper | None]) -> list[Entry]:
-    """Read the entries of a .bib file. known: papers of entries that were parsed before, by their text."""
+    """Read the entries of a .bib file. parsed: papers of entries that were parsed before, by their text."""
     bibliography, entries = BibtexText(text), list[Entry]()
     for number, entry in enumerate(bibliography.entries):
         written = bibliography.source(entry).strip()
@@ -108,13 +117,12 @@ def match_entries(
     parsed = {entry.key: entry.paper for entry in by_key.values() if entry.paper}
     papers = library.related(parsed.values()) if library else None
     leaders = leaders_of(parsed.values(), papers.identities if papers else None)
-    ids, same = {}, dict[int, dict[str, str]]()
-    for entry, leader in zip(map(by_key.__getitem__, parsed), leaders, strict=True):
-        same.setdefault(leader, {}).setdefault(entry.text or entry.key, entry.key)  # aliases have one text
-        if papers and leader < len(papers):
-            ids[entry.key] = papers.corpus.paper_ids[leader]
-    doubles = tuple(tuple(keys.values()) for keys in same.values() if len(keys) > 1)
-    return Bibliography(tuple(files), target, by_key, ids, doubles)
+    ids = {
+        key: papers.corpus.paper_ids[leader]
+        for key, leader in zip(parsed, leaders, strict=True)
+        if papers and leader < len(papers)
+    }
+    return Bibliography(tuple(files), target, by_key, ids)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +30,7 @@ from citerec.library.drafts.reader import PlaceholderReader, find_contexts, find
 HEAD = 100_000
 """Characters at the beginning of a document that have its title and abstract."""
 PASSAGE = 2_000
-"""Characters of the source on each side of a caret that are read for its context."""
-SENTENCE = 1_000
-"""Characters on each side of a caret in which its sentence is looked for."""
+"""Characters of the source on each side of a caret that are read."""
 LONGEST = 400_000
 """Characters of a document whose passages are read, which takes longer than all else."""
 LONGEST_LINE = 50_000
@@ -42,7 +40,11 @@ _LINE_END = re.compile(r"\r\n?|\n")
 _PARAGRAPH_END = re.compile(r"\n[ \t\r]*(?=[\n\\#=*+-]|\Z)")
 """An empty line, or one that begins with markup."""
 _FULL_STOP = re.compile(r"[.!?]+[\"'”’)\]}]*\Z")
-_WIDTHS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2)}
+_WIDTHS: dict[str, Callable[[str], int]] = {
+    "utf-8": lambda sign: 1 + (sign > "\x7f") + (sign > "\u07ff") + (sign > "\uffff"),
+    "utf-16": lambda sign: 1 + (sign > "\uffff"),
+}
+"""Units of a character, by encoding."""
 
 
 @dataclass(frozen=True)
@@ -108,24 +110,15 @@ class Document:
         line = self.text[start:end].rstrip("\r\n")
         if line.isascii() or self.encoding not in _WIDTHS:
             return start + min(position.character, len(line))
-        name, width = _WIDTHS[self.encoding]
-        units = line.encode(name, "surrogatepass")
-        before, after = units[: position.character * width], units[position.character * width :]
-        if width == 1:
-            whole = after[:1] < b"\x80" or after[:1] >= b"\xc0"  # else in the middle of a character
-            leading = (np.frombuffer(before, np.uint8) & 0xC0) != 0x80
-            return start + int(leading.sum()) - (not whole)
-        characters = before.decode(name, "surrogatepass")
-        return start + len(characters) - (characters[-1:] != line[: len(characters)][-1:])
+        ends = accumulate(map(_WIDTHS[self.encoding], line))
+        return start + sum(end <= position.character for end in ends)
 
     def position(self, offset: int) -> types.Position:
         """Return the position of an offset."""
         line = self.line_of(offset)
         before = self.text[int(self.starts[line]) : offset]
-        if before.isascii() or self.encoding not in _WIDTHS:
-            return types.Position(line, len(before))
-        name, width = _WIDTHS[self.encoding]
-        return types.Position(line, len(before.encode(name, "surrogatepass")) // width)
+        width = _WIDTHS.get(self.encoding)
+        return types.Position(line, sum(map(width, before)) if width else len(before))
 
     def range(self, start: int, end: int) -> types.Range:
         return types.Range(self.position(start), self.position(end))
@@ -226,12 +219,17 @@ def citation_at(document: Document, caret: int) -> tuple[Open, Passage] | None:
     return place, passage_at(document, language, place.start, place.rest, mark)
 
 
-def key_at(document: Document, caret: int) -> Key | None:
-    """Return the key that the caret touches."""
+def _near(document: Document, caret: int) -> tuple[Language, int, str]:
+    """Return the language, where the text near a caret begins, and this text as far as it is printed."""
     assert document.language is not None
     first = max(0, caret - PASSAGE)
-    text = document.language.visible(document.text[first : caret + PASSAGE])
-    for key, start, end in document.language.keys(text):
+    return document.language, first, document.language.visible(document.text[first : caret + PASSAGE])
+
+
+def key_at(document: Document, caret: int) -> Key | None:
+    """Return the key that the caret touches."""
+    language, first, text = _near(document, caret)
+    for key, start, end in language.keys(text):
         if first + start <= caret <= first + end:
             return Key(key, first + start, first + end)
     return None
@@ -239,10 +237,8 @@ def key_at(document: Document, caret: int) -> Key | None:
 
 def missing_at(document: Document, caret: int) -> tuple[int, int] | None:
     """Return (start, end) of the missing citation that the caret touches."""
-    assert document.language is not None
-    first = max(0, caret - PASSAGE)
-    text = document.language.visible(document.text[first : caret + PASSAGE])
-    for citation in document.language.citations(text):
+    language, first, text = _near(document, caret)
+    for citation in language.citations(text):
         if citation.missing and citation.start <= caret - first <= citation.end:
             return first + citation.start, first + citation.end
     return None
@@ -250,9 +246,7 @@ def missing_at(document: Document, caret: int) -> tuple[int, int] | None:
 
 def sentence_end_at(document: Document, caret: int) -> int | None:
     """Return where a citation goes if the caret is at the end of a sentence: before its full stop."""
-    assert document.language is not None
-    first = max(0, caret - SENTENCE)
-    text = document.language.visible(document.text[first : caret + SENTENCE])
+    _, first, text = _near(document, caret)
     here = caret - first
     breaks = [(match.start(), match.end()) for match in _PARAGRAPH_END.finditer(text)]
     start = max((end for _, end in breaks if end <= here), default=0)

@@ -54,6 +54,8 @@ PATIENCE = 0.2
 MATCHES = 100
 """Papers with the typed letters that follow those that are ranked."""
 MAX_DIAGNOSTICS = 1_000
+HINTS = ("preprint", "reference")
+"""Kinds of findings that are no more than a hint."""
 MAX_ABSTRACT = 600
 """Characters of an abstract that a hover shows."""
 QUICK_FIX, REFACTOR = types.CodeActionKind.QuickFix, types.CodeActionKind.Refactor
@@ -64,7 +66,7 @@ Paper = Recommendation | LibraryPaper
 class Features(Workspace):
     """Answers over a library and the documents of an editor.
 
-    markdown: uses of it that the editor shows. label_details: it shows them.
+    markdown: uses of it that the editor shows.
     """
 
     def __init__(self, settings: LspSettings) -> None:
@@ -73,7 +75,6 @@ class Features(Workspace):
         self._judged: dict[str, str] = {}
         """What contradicts an entry, by its text."""
         self.markdown: set[str] = set()
-        self.label_details = False
 
     # Papers for a place.
 
@@ -158,7 +159,7 @@ class Features(Workspace):
             if sure is not None:
                 by = " · ".join(filter(None, (by, percentage(sure))))
             item = types.CompletionItem(
-                label=(by if self.label_details else " · ".join(filter(None, (by, title)))) or key,
+                label=" · ".join(filter(None, (by, title))) or key,
                 kind=types.CompletionItemKind.Reference,
                 detail=key,
                 documentation=self._describe(paper, "completion"),
@@ -169,8 +170,6 @@ class Features(Workspace):
                 insert_text_format=types.InsertTextFormat.PlainText,
                 text_edit=types.TextEdit(document.range(place.start, end), new),
             )
-            if self.label_details:
-                item.label_details = types.CompletionItemLabelDetails(f"  {title}", key)
             if start < place.start:
                 gone = document.range(start, place.start)
                 item.additional_text_edits = [types.TextEdit(gone, "")]
@@ -332,52 +331,38 @@ class Features(Workspace):
         return types.Location(entry.file.as_uri(), types.Range(start, start))
 
     def diagnose(self, document: Document) -> list[types.Diagnostic]:
-        """Return missing citations, unknown keys, keys that name the same paper, preprints, and papers that
-        were retracted."""
+        """Return missing citations, and what `citerec check` finds of the cited keys: unknown ones, keys
+        of one paper, preprints that are published, papers that were retracted."""
         self.recommender()
         outline = self.outline(document, current=True)
-        bibliography, library = self.bibliography(document, patience=None), self.library
-        where = ", ".join(file.name for file in bibliography.files)
-        where = where or ("its bibliography" if bibliography.entries else "")
-        main = self.memory(document).main
-        same = {key: keys for keys in bibliography.same for key in keys}
-        cited, level = {key for key, *_ in outline.cited}, types.DiagnosticSeverity
-        findings: list[types.Diagnostic] = []
-
-        def tell(span: tuple[int, int], code: str, message: str, severity: types.DiagnosticSeverity) -> None:
-            place = document.range(*span)
-            findings.append(types.Diagnostic(place, message, severity, code, source="citerec"))
-
-        for span in outline.missing:
-            tell(span, "missing", "a citation is missing", level.Information)
-        preprints = {preprint.key: preprint.message for preprint in self._preprints(bibliography, cited)}
-        contradicted = self._contradicted(bibliography, cited)
-        for key, start, end in outline.cited if where else ():
-            if key in preprints:
-                tell((start, end), "preprint", f"{key} {preprints[key]}", level.Information)
-            if key in contradicted:
-                tell((start, end), "reference", f"{key}: {contradicted[key]}", level.Information)
-            if note := retraction_note(self._retracted(key, bibliography)):
-                tell((start, end), "retracted", f"{key} was {note}", level.Warning)
-            if others := [other for other in same.get(key, ()) if other != key and other in cited]:
-                message = f"{key} and {', '.join(others)} name the same paper"
-                tell((start, end), "same-paper", message, level.Warning)
-            if key in bibliography.entries or key in outline.labels or (main and main.source.is_label(key)):
-                continue
-            if library is not None and library.row(key) is not None:
-                message = f"{key} is in the library, but not in {where}"
-                tell((start, end), "no-entry", message, level.Information)
-            else:
-                tell((start, end), "unknown-key", f"{key} is not in {where}", level.Warning)
+        bibliography, main = self.bibliography(document), self.memory(document).main
+        level = types.DiagnosticSeverity
+        findings = [
+            types.Diagnostic(document.range(*span), "a citation is missing", level.Information, "missing")
+            for span in outline.missing
+        ]
+        path = document.path or Path(document.uri)
+        cited = [
+            check.Citation(key, path, 0, start, end)
+            for key, start, end in outline.cited
+            if key not in outline.labels and not (main and main.source.is_label(key))
+        ]
+        entries = bibliography.distinct
+        if bibliography.files or entries:
+            bibs = bibliography.files
+            draft = check.CheckedDraft(path, cited, (), ("*",), entries, (), bibs, (), ())
+            problems = check.find_problems(draft, self.library)
+            told = self._contradicted(bibliography, {key for key, *_ in cited}).items()
+            problems += [check.Finding("reference", key, path, 0, said) for key, said in told]
+            for problem in dict.fromkeys(problems):
+                severity = level.Information if problem.kind in HINTS else level.Warning
+                for place in cited:
+                    if problem.key in (place.key, draft.key(place.key)):
+                        span, text = document.range(place.start, place.end), f"{place.key} {problem.message}"
+                        findings.append(types.Diagnostic(span, text, severity, problem.kind))
+        for finding in findings:
+            finding.source = "citerec"
         return findings[:MAX_DIAGNOSTICS]
-
-    def _retracted(self, key: str, bibliography: Bibliography) -> str:
-        """Return who says that the paper of a key was retracted: its entry or the library."""
-        entry = bibliography.entries.get(key)
-        if entry is not None and entry.paper is not None and entry.paper.retracted:
-            return entry.paper.retracted
-        row = None if self.library is None else self.library.row(bibliography.ids.get(key, key))
-        return "" if row is None or self.library is None else self.library.paper(row).retracted
 
     def _contradicted(self, bibliography: Bibliography, cited: set[str]) -> dict[str, str]:
         """Return what contradicts the entries of cited keys, by key, if the settings ask for it."""
@@ -389,12 +374,6 @@ class Features(Workspace):
         for text, answer in zip(new, answers, strict=True):
             self._judged[text] = answer.said if answer.findings else ""
         return {key: said for key, entry in entries.items() if (said := self._judged[entry.text])}
-
-    def _preprints(self, bibliography: Bibliography, cited: set[str]) -> list[check.Finding]:
-        """Return the cited preprints that are published, if the settings ask for them."""
-        if not self.settings.preprints:
-            return []
-        return check.find_preprints(bibliography.entries, cited, self.library)
 
 
 def _by(paper: Paper) -> str:

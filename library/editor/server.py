@@ -15,8 +15,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext, redirect_stdout, suppress
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
-from traceback import format_exception
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lsprotocol import types
@@ -38,36 +36,8 @@ P = ParamSpec("P")
 
 PAUSE = 0.3
 """Seconds without a keystroke after which diagnostics are made."""
-MOST_COMPLAINTS = 20
-"""Malformed messages that are logged."""
-_TRACEBACK, _PACKAGE = "Traceback (most recent call last)", str(Path(__file__).parents[1])
 TRIGGERS = ["{", ",", "@", "<"]
 """Characters after which an editor asks for completions by itself."""
-
-
-class Complaints(logging.Filter):
-    """Lets pygls complain of an editor's malformed messages in a line each, and of MOST_COMPLAINTS of them.
-
-    Errors that came through our code keep their traceback.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._count = 0
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        text, error = record.getMessage(), record.exc_info[1] if record.exc_info else None
-        if error is not None:
-            text = "\n".join([text, *format_exception(error)])
-        ours = (line for line in text.splitlines() if _PACKAGE in line and "structure_message" not in line)
-        if _TRACEBACK not in text or any(ours):
-            return True
-        first, *_, last = (line.strip(" |+-") for line in text.splitlines() if line.strip(" |+-"))
-        record.msg, record.args, record.exc_info, record.exc_text = f"{first}: {last}", (), None, None
-        self._count += 1
-        if self._count == MOST_COMPLAINTS:
-            record.msg += "; further ones are not shown"
-        return self._count <= MOST_COMPLAINTS
 
 
 class Protocol(LanguageServerProtocol):
@@ -125,9 +95,6 @@ class Server(LanguageServer):
             kinds = get_capability(capabilities, f"text_document.{use}.{formats}")
             if types.MarkupKind.Markdown in (kinds or ()):
                 self.features.markdown.add(use)
-        self.features.label_details = bool(
-            get_capability(capabilities, "text_document.completion.completion_item.label_details_support")
-        )
         self.read_folders()
         self._do(self._load())
         if get_capability(capabilities, "workspace.did_change_watched_files.dynamic_registration"):
@@ -264,13 +231,7 @@ class Server(LanguageServer):
 
 def make_server(settings: LspSettings) -> Server:
     """Create the server of a library."""
-    logger = logging.getLogger("pygls")
-    logger.setLevel(logging.ERROR)  # it warns of each late cancellation
-    if not any(isinstance(part, Complaints) for handler in logger.handlers for part in handler.filters):
-        handler = logging.StreamHandler()
-        handler.addFilter(Complaints())
-        logger.addHandler(handler)
-        logger.propagate = False
+    logging.getLogger("pygls").setLevel(logging.ERROR)  # it warns of each late cancellation
     server = Server(settings)
     features = server.features
 

@@ -1,7 +1,6 @@
 """What is open in an editor: documents, what is known of each, their bibliographies, the library.
 
-Several threads ask at once, one for each document. A large .bib file that has changed is read in a thread of
-its own: who asks meanwhile gets the entries of before.
+Several threads ask at once, one for each document.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,9 +33,6 @@ from citerec.library.editor.documents import Document, Outline
 from citerec.library.papers.library import Library
 from citerec.library.settings import LspSettings
 from citerec.retrieval.passages import CitingPassages
-
-PATIENCE = 1.0
-"""Seconds that a question waits for a .bib file that is being read."""
 
 
 @dataclass
@@ -72,8 +68,7 @@ class Workspace:
         self._memory: dict[str, _Memory] = {}
         self._entries: dict[Path, tuple[object, list[Entry]]] = {}
         self._added: dict[Path, tuple[object, dict[str, Entry]]] = {}
-        self._reading: dict[Path, tuple[object, Future[list[Entry]]]] = {}
-        self._reader, self._reading_lock = ThreadPoolExecutor(1), threading.Lock()
+        self._reading = threading.Lock()
 
     def say(self, message: str) -> None:
         """Send a message to the user, once."""
@@ -147,18 +142,15 @@ class Workspace:
 
     # Its bibliography.
 
-    def bibliography(self, document: Document, patience: float | None = PATIENCE) -> Bibliography:
-        """Return the bibliography of a document, as open in the editor, else from its files.
-
-        patience: seconds to wait for a file that is being read; None: until it is read.
-        """
+    def bibliography(self, document: Document) -> Bibliography:
+        """Return the bibliography of a document, as open in the editor, else from its files."""
         memory = self.memory(document)
         outline, root, main = self.outline(document), self.root(document), memory.main
         files, named = list[Path](), False
         with memory.lock:
             if document.path and root:
                 files, named = find_bibs(document, main, outline.bibs, root)
-            entries = [entry for file in files for entry in self._entries_of(file, patience)]
+            entries = [entry for file in files for entry in self._entries_of(file)]
             library, target = self.library, files[-1] if named or len(files) == 1 else None
             key = files, target, [id(entry) for entry in entries], library and library.folder, id(main)
             if memory.bibliography[0] != key:
@@ -166,33 +158,26 @@ class Workspace:
                 memory.bibliography = key, match_entries(files, target, [*entries, *others], library)
             return memory.bibliography[1]
 
-    def _entries_of(self, file: Path, patience: float | None) -> list[Entry]:
-        """Return the entries of a file, with those that the editor has added, and not saved or told of."""
-        opened, (read, entries) = self._opened(file), self._entries.get(file, (None, []))
+    def _entries_of(self, file: Path) -> list[Entry]:
+        """Return the entries of a file, with those that the editor has added, and not saved or told of.
+
+        If it has changed, entries whose text is as before are not parsed again.
+        """
+        opened = self._opened(file)
         try:
             stamp = self._stamp(file, opened)
-            if read != stamp:
-                with self._reading_lock:
-                    job = self._reading.get(file)
-                    if job is None or job[0] != stamp:
-                        job = stamp, self._reader.submit(self._read, file, stamp, opened)
-                        self._reading[file] = job
-                entries = job[1].result(patience)
-        except TimeoutError:
-            pass
+            with self._reading:
+                read, entries = self._entries.get(file, (None, []))
+                if read != stamp:
+                    text = decode_text(file) if opened is None else opened.text
+                    entries = read_entries(file, text, {entry.text: entry.paper for entry in entries})
+                    self._entries[file] = stamp, entries
         except (OSError, InputError) as error:
             self.say(str(error))
+            entries = self._entries.get(file, (None, []))[1]
         added = self.added(file)
         keys = {entry.key for entry in entries} if added else set()
         return [*entries, *(entry for key, entry in added.items() if key not in keys)]
-
-    def _read(self, file: Path, stamp: object, opened: Document | None) -> list[Entry]:
-        """Read a file again; entries whose text is as before are not parsed again."""
-        before = self._entries.get(file, (None, []))[1]
-        text = decode_text(file) if opened is None else opened.text
-        entries = read_entries(file, text, {entry.text: entry.paper for entry in before})
-        self._entries[file] = stamp, entries
-        return entries
 
     def _stamp(self, file: Path, opened: Document | None) -> object:
         """Return what changes with the text of a .bib file. opened: see `_opened`. Raises OSError."""

@@ -33,7 +33,6 @@ LONGEST_PAUSE = 300.0
 """Seconds that a service may ask to wait; one that asks for more is left for another day."""
 FIRST_PAUSE = 1.0
 """Seconds before the second attempt; doubled before each further one."""
-REDIRECTS = 3
 MANY_REJECTED = 3
 """Lookups rejected before any is answered, after which it must be the service."""
 AGENT = "citerec (local citation recommendation)"
@@ -113,7 +112,7 @@ class Client:
             status = response.status_code
             if status == HTTPStatus.OK:
                 try:
-                    answers = self.service.read(lookups, _decode(content, response.charset_encoding))
+                    answers = self.service.read(lookups, content.decode("utf-8-sig"))
                     self._answered += 1
                     return answers
                 except _UNREADABLE:
@@ -133,34 +132,23 @@ class Client:
         raise Unavailable(f"{reason} ({ATTEMPTS} attempts)")
 
     def _send(self, request: httpx2.Request) -> tuple[httpx2.Response, bytes]:
-        """Return a response and its content. Redirects stay with the same server. Raises httpx2.HTTPError."""
-        for _ in range(REDIRECTS + 1):
-            if (wait := self._next - time.monotonic()) > 0:
-                self._pause(wait)
-            self._next, self.requests = time.monotonic() + self.service.interval, self.requests + 1
-            response = self._http.send(request, stream=True)
-            try:
-                content, end = bytearray(), time.monotonic() + LONGEST_ANSWER
-                for part in response.iter_bytes():  # as they come: those of a size may be waited for
-                    content += part
-                    if len(content) > LARGEST_ANSWER or time.monotonic() > end:
-                        raise httpx2.DecodingError("an answer without end", request=request)
-            finally:
-                response.close()
-            if response.next_request is None:
-                return response, bytes(content)
-            before, request = request.url, response.next_request
-            if _origin(request.url) not in (_origin(before), ("https", before.host, 443)):
-                raise httpx2.TooManyRedirects("elsewhere", request=request)
-        raise httpx2.TooManyRedirects("without end", request=request)
+        """Return a response and its content. Raises httpx2.HTTPError."""
+        if (wait := self._next - time.monotonic()) > 0:
+            self._pause(wait)
+        self._next, self.requests = time.monotonic() + self.service.interval, self.requests + 1
+        response = self._http.send(request, stream=True)
+        try:
+            content, end = bytearray(), time.monotonic() + LONGEST_ANSWER
+            for part in response.iter_bytes():  # as they come: those of a size may be waited for
+                content += part
+                if len(content) > LARGEST_ANSWER or time.monotonic() > end:
+                    raise httpx2.DecodingError("an answer without end", request=request)
+        finally:
+            response.close()
+        return response, bytes(content)
 
     def _pause(self, seconds: float) -> None:
         time.sleep(seconds)
-
-
-def _origin(url: httpx2.URL) -> tuple[str, str, int]:
-    """Return scheme, host and port."""
-    return url.scheme, url.host, url.port or {"http": 80}.get(url.scheme, 443)
 
 
 def _long(seconds: float) -> str:
@@ -178,21 +166,9 @@ def _fault(error: httpx2.HTTPError) -> str:
             return "no connection"
         case httpx2.TimeoutException():
             return f"no answer within {TIMEOUT:g} s"
-        case httpx2.TooManyRedirects():
-            return "redirects elsewhere"
         case httpx2.DecodingError():
             return "sends an answer that is damaged or too large"
     return "the connection broke"
-
-
-def _decode(content: bytes, declared: str | None) -> str:
-    """Decode an answer: as UTF-8 if it is, else as its header says. Raises UnicodeDecodeError."""
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        if declared is None:
-            raise
-        return content.decode(declared)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:

@@ -13,17 +13,17 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from types import MappingProxyType
+from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
 import httpx2
 import numpy as np
 import pyarrow.compute as pc
-from rich.console import Console
 
 from citerec.base.errors import InputError, count_noun
 from citerec.base.progress import count_progress
@@ -53,9 +53,8 @@ SHOWN = 10
 _KINDS = {"doi": "DOIs", "arxiv": "arXiv ids", "pmid": "PubMed ids"}
 
 
-class Finder(Protocol):
-    def find(self, row: int, paper: LibraryPaper) -> Outcome:
-        """Return a paper of a library with what was found."""
+Find = Callable[[int, LibraryPaper], Outcome]
+"""Returns a paper of a library (its row, and itself) with what was found."""
 
 
 def enrich(settings: EnrichSettings) -> None:
@@ -81,23 +80,22 @@ def _use_files(settings: EnrichSettings) -> None:
             print(f"{settings.from_}: {skipped}: {bad[0]}", file=sys.stderr)
         if not count:
             raise InputError(f"from={settings.from_}: has no usable paper")
-        _complete_library(settings, library, finder.rows, finder)
+        _complete_library(settings, library, finder.rows, finder.find)
 
 
 def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache) -> None:
     services, rows = make_services(settings), _rows(library, settings)
     finder = ServiceFinder(library, services, cache, settings.retractions)
-    plan = make_plan(library.paper, rows, finder)
-    if plan and not consent(settings, plan, services):
-        return
     try:
-        unavailable = ask_all(library.paper, rows, finder, plan)
+        unavailable = ask_services(settings, finder, library.paper, rows, settings.library)
     except KeyboardInterrupt:
         print(f"{library.path}: unchanged; answers are kept: the same command goes on", file=sys.stderr)
         raise
+    if unavailable is None:
+        return
     with Library.edit(settings.library) as library:
         finder = ServiceFinder(library, services, cache, settings.retractions)
-        completed = _complete_library(settings, library, _rows(library, settings), finder, unavailable)
+        completed = _complete_library(settings, library, _rows(library, settings), finder.find, unavailable)
     if unavailable and not completed:
         name, reason = next(iter(unavailable.items()))
         raise InputError(f"{name}: {reason}; the same command asks again what was not answered")
@@ -120,15 +118,13 @@ def make_services(settings: ServiceSettings) -> list[Service]:
             check_key(f"{name}_key" if keys.get(name) else variable, key)
             services.append(kind(addresses.get(name, address), mailto, key))
     for service in services:
-        option = f"addresses={service.name}={service.address}"
         try:
             url = httpx2.URL(service.address)
-        except httpx2.InvalidURL as error:
-            raise InputError(f"{option}: is not an address ({error})") from None
-        if url.scheme != "https" and url.host not in ("127.0.0.1", "localhost", "::1"):
-            raise InputError(f"{option}: must begin with https://")
-        if not url.host:
-            raise InputError(f"{option}: names no host; write https://HOST")
+            is_safe = url.scheme == "https" or url.host in ("127.0.0.1", "localhost", "::1")
+        except httpx2.InvalidURL:
+            is_safe = False
+        if not is_safe or not url.host:
+            raise InputError(f"addresses={service.name}={service.address}: is no address with https://")
     return services
 
 
@@ -186,7 +182,7 @@ class ServiceFinder:
         return bool(outcome.missing) or (checks and bool(outcome.paper.doi))
 
     def _use(self, row: int, outcome: Outcome, service: Service) -> Outcome:
-        for lookup in self._lookups(outcome.paper, service):
+        for lookup in lookups_of(outcome.paper, service):
             outcome = replace(outcome, asked=True)
             if (works := self.cache.get(service.name, lookup)) is None:
                 return replace(outcome, unanswered=True)
@@ -204,10 +200,7 @@ class ServiceFinder:
         outcome = self._replay(row, paper, until=service)
         if not self._needs(outcome, service):
             return []
-        return unanswered(self._lookups(outcome.paper, service), service, self.cache)
-
-    def _lookups(self, paper: LibraryPaper, service: Service) -> list[Lookup]:
-        return [lookup for lookup in lookups_of(paper, service.kinds) if service.accepts(lookup)]
+        return unanswered(lookups_of(outcome.paper, service), service, self.cache)
 
 
 def unanswered(lookups: Iterable[Lookup], service: Service, cache: AnswerCache) -> list[Lookup]:
@@ -236,27 +229,47 @@ class Asker(Protocol):
         """Return what a service may still be asked about a paper, in order, until it finds a work."""
 
 
-PaperAt = Callable[[int], LibraryPaper]
-"""Returns the paper of a row."""
+def ask_services(
+    settings: EnrichSettings | ReferencesSettings,
+    asker: Asker,
+    paper_at: Callable[[int], LibraryPaper],
+    rows: Rows,
+    name: str,
+) -> dict[str, str] | None:
+    """Ask services about papers, after consent. Return why some could not be asked, by name; None without
+    consent.
 
-
-def make_plan(paper_at: PaperAt, rows: Rows, finder: Asker) -> Plan:
-    """Count what will be asked at most."""
-    plan: Plan = {service.name: Counter() for service in finder.services}
+    paper_at: returns the paper of a row. name: what they are asked about.
+    """
+    plan: Plan = {service.name: Counter() for service in asker.services}
     with count_progress("papers to look up", len(rows)) as advance:
         for row in rows.tolist():
             paper = paper_at(row)
-            for service in finder.services:
-                plan[service.name].update(lookup.kind for lookup in finder.open_lookups(row, paper, service))
+            for service in asker.services:
+                plan[service.name].update(lookup.kind for lookup in asker.open_lookups(row, paper, service))
             advance(1)
-    return {name: kinds for name, kinds in plan.items() if kinds}
+    if any(plan.values()) and not _consent(settings, plan, asker.services, name):
+        return None
+    unavailable = {}
+    for service in asker.services:
+        with Client(service) as client, count_progress(service.label, plan[service.name].total()) as advance:
+            try:
+                while True:  # until no paper has a lookup left; the next may depend on the answer to the last
+                    before = client.requests
+                    for batch in _batches(paper_at, rows, asker, service):
+                        asker.cache.put(service.name, client.ask(batch))
+                        advance(len(batch))
+                    if client.requests == before:
+                        break
+            except Unavailable as error:
+                unavailable[service.name] = str(error)
+    return unavailable
 
 
-def consent(
-    settings: EnrichSettings | ReferencesSettings, plan: Plan, services: Sequence[Service], name: str = ""
+def _consent(
+    settings: EnrichSettings | ReferencesSettings, plan: Plan, services: Sequence[Service], name: str
 ) -> bool:
-    """Say what will be sent where, and ask whether to. name: what it is about; by default the library."""
-    name = name or settings.library
+    """Say what will be sent where, and ask whether to."""
     requests, seconds, lines = 0, 0.0, []
     for service in services:
         if kinds := plan.get(service.name):
@@ -279,7 +292,8 @@ def consent(
             return True
     print("nothing was sent; yes=true sends it", file=out)
     if settings.format == "json":
-        print(json.dumps({"library": name, "sent": False, "plan": plan}, indent=1))
+        asked = {service: kinds for service, kinds in plan.items() if kinds}
+        print(json.dumps({"library": name, "sent": False, "plan": asked}, indent=1))
     return False
 
 
@@ -293,30 +307,13 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.0f} hours"
 
 
-def ask_all(paper_at: PaperAt, rows: Rows, finder: Asker, plan: Plan) -> dict[str, str]:
-    """Ask all services. Return why some could not be asked, by name."""
-    unavailable = {}
-    for service in finder.services:
-        total = plan.get(service.name, Counter()).total()
-        with Client(service) as client, count_progress(service.label, total) as advance:
-            try:
-                while True:  # until no paper has a lookup left; the next may depend on the answer to the last
-                    before = client.requests
-                    for batch in _batches(paper_at, rows, finder, service):
-                        finder.cache.put(service.name, client.ask(batch))
-                        advance(len(batch))
-                    if client.requests == before:
-                        break
-            except Unavailable as error:
-                unavailable[service.name] = str(error)
-    return unavailable
-
-
-def _batches(paper_at: PaperAt, rows: Rows, finder: Asker, service: Service) -> Iterator[list[Lookup]]:
+def _batches(
+    paper_at: Callable[[int], LibraryPaper], rows: Rows, asker: Asker, service: Service
+) -> Iterator[list[Lookup]]:
     """Yield the next lookup of each paper, in batches of one kind."""
     groups: dict[str, dict[Lookup, int]] = {}
     for row in rows.tolist():
-        for lookup in finder.open_lookups(row, paper_at(row), service)[:1]:
+        for lookup in asker.open_lookups(row, paper_at(row), service)[:1]:
             group = groups.setdefault(lookup.kind, {})
             length = len(quote(lookup.value))
             is_full = len(group) == service.batch_size(lookup.kind)
@@ -327,110 +324,88 @@ def _batches(paper_at: PaperAt, rows: Rows, finder: Asker, service: Service) -> 
     yield from (list(group) for group in groups.values() if group)
 
 
-@dataclass(frozen=True)
-class Report:
-    """papers: that lacked something. statuses: numbers by Outcome.status. fields, sources: of what was filled
-    in. examples: papers by status. retracted: papers found to be. unavailable: services, and why."""
-
-    papers: int = 0
-    unavailable: dict[str, str] = field(default_factory=dict)
-    statuses: Counter[str] = field(default_factory=Counter)
-    fields: Counter[str] = field(default_factory=Counter)
-    sources: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, list[Outcome]] = field(default_factory=dict)
-    retracted: list[LibraryPaper] = field(default_factory=list)
-
-    def count(self, outcome: Outcome) -> None:
-        """Take over what was found for a paper."""
-        self.statuses[outcome.status] += 1
-        self.fields.update(outcome.filled.keys())
-        self.sources.update(set(outcome.filled.values()))
-        if len(examples := self.examples.setdefault(outcome.status, [])) < SHOWN:
-            examples.append(outcome)
-        if RETRACTED in outcome.filled:
-            self.retracted.append(outcome.paper)
-
-
 def _complete_library(
     settings: EnrichSettings,
     library: Library,
     rows: Rows,
-    finder: Finder,
-    unavailable: dict[str, str] | None = None,
+    find: Find,
+    unavailable: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
     """Write a generation with what was found, and print a report. Call it inside `Library.edit`.
 
     unavailable: services that could not be asked, and why. Returns how many papers were completed.
     """
-    report, changed = Report(len(rows), unavailable or {}), list[int]()
-    for row, outcome in _findings(library, rows, finder):
+    report, changed = Report(settings, unavailable), list[int]()
+    for row, outcome in _findings(library, rows, find):
         report.count(outcome)
         if outcome.filled:
             changed.append(row)
     if changed:
-        found = _findings(library, np.array(changed), finder)
+        found = _findings(library, np.array(changed), find)
         library.change(changed, (outcome.paper for _, outcome in found))
-    if settings.format == "json":
-        _print_json(settings, report, (outcome for _, outcome in _findings(library, rows, finder)))
-    else:
-        _print_report(settings, report, len(library))
-    for name, reason in report.unavailable.items() if settings.format != "json" else ():
-        print(f"{name}: {reason}; the same command asks again what it has not answered", file=sys.stderr)
-    return report.statuses["completed"]
+    report.print(len(library))
+    return len(changed)
 
 
-def _findings(library: Library, rows: Rows, finder: Finder) -> Iterator[tuple[int, Outcome]]:
+def _findings(library: Library, rows: Rows, find: Find) -> Iterator[tuple[int, Outcome]]:
     with count_progress("papers", len(rows)) as advance:
         for row in rows.tolist():
-            yield row, finder.find(row, library.paper(row))
+            yield row, find(row, library.paper(row))
             advance(1)
 
 
-def _print_json(settings: EnrichSettings, report: Report, papers: Iterable[Outcome]) -> None:
-    """Print what was found; entry by entry, since a library may have a million papers."""
-    names = ("papers", "statuses", "fields", "sources", "unavailable")
-    counts = {name: getattr(report, name) for name in names}
-    head = json.dumps({"library": settings.library, "sent": not settings.from_, **counts}, indent=1)
-    print(head.removesuffix("\n}"), '"entries": [', sep=",\n ")
-    for number, outcome in enumerate(papers):
-        paper = outcome.paper
-        entry = {
-            "id": paper.id,
-            "key": paper.key,
-            "title": paper.title,
-            "status": outcome.status,
-            "filled": outcome.filled,
-            "conflicts": outcome.conflicts,
-            "missing": outcome.missing,
-            "retracted": paper.retracted,
-        }
-        print(",\n" * (number > 0), json.dumps(entry, ensure_ascii=False), sep="", end="")
-    print("\n]}")
+class Report:
+    """What was found, counted and shown."""
+
+    def __init__(self, settings: EnrichSettings, unavailable: Mapping[str, str]) -> None:
+        self._settings, self._unavailable = settings, unavailable
+        self._statuses, self._fields, self._sources = Counter[str](), Counter[str](), Counter[str]()
+        self._shown: dict[str, list[dict[str, Any]]] = {}
+        """Entries by status: all for JSON, else some; and those found to be retracted."""
+
+    def count(self, outcome: Outcome) -> None:
+        """Take over what was found for a paper."""
+        self._statuses[outcome.status] += 1
+        self._fields.update(outcome.filled.keys())
+        self._sources.update(set(outcome.filled.values()))
+        paper, is_retracted = outcome.paper, RETRACTED in outcome.filled
+        listed = self._shown.setdefault("retracted" if is_retracted else outcome.status, [])
+        if is_retracted or len(listed) < SHOWN or self._settings.format == "json":
+            listed.append({"id": paper.id, "key": paper.key, "title": paper.title, "status": outcome.status})
+            listed[-1] |= {"filled": outcome.filled, "conflicts": outcome.conflicts}
+            listed[-1] |= {"missing": outcome.missing, "retracted": paper.retracted}
+
+    def print(self, papers: int) -> None:
+        """Print the report. papers: number of the library."""
+        if self._settings.format == "json":
+            head = {"library": self._settings.library, "sent": not self._settings.from_}
+            counts = {"papers": self._statuses.total(), "statuses": self._statuses, "fields": self._fields}
+            counts |= {"sources": self._sources, "unavailable": dict(self._unavailable)}
+            entries = [entry for listed in self._shown.values() for entry in listed]
+            print(json.dumps(head | counts | {"entries": entries}, ensure_ascii=False, indent=1))
+            return
+        completed = f"completed {self._statuses['completed']:,}"
+        print(f"{self._settings.library}: {count_noun(papers)}, {self._statuses.total():,} lacked something")
+        names = [name for name in (*FIELDS, RETRACTED) if self._fields[name]]
+        filled = ", ".join(f"{self._fields[name]:,} {name}" for name in names)
+        by = ", ".join(f"{name} {count:,}" for name, count in self._sources.most_common())
+        print(f"{completed}: {filled}\nby source: {by}" if filled else completed)
+        for entry in self._shown.get("retracted", ()):
+            print(f"retracted: {_line(entry)} ({terminal_text(entry['retracted'])})")
+        for status, meaning in _STATUSES.items():
+            if count := self._statuses[status]:
+                print(f"{status} {count:,}{meaning}")
+                for entry in self._shown.get(status, ()) if status != "known" else ():
+                    why = f" ({terminal_text(entry['conflicts'][-1])})" if entry["conflicts"] else ""
+                    print(f"  {_line(entry)}{why}")
+                if count > SHOWN and status != "known":
+                    print("  ... (format=json lists all)")
+        for name, reason in self._unavailable.items():
+            print(f"{name}: {reason}; the same command asks again what it has not answered", file=sys.stderr)
 
 
-def _print_report(settings: EnrichSettings, report: Report, papers: int) -> None:
-    """Print what was found for people. papers: of the library."""
-    print(f"{settings.library}: {count_noun(papers)}, {report.papers:,} lacked something")
-    names = (*FIELDS, RETRACTED)
-    filled = ", ".join(f"{report.fields[name]:,} {name}" for name in names if report.fields[name])
-    by = ", ".join(f"{name} {count:,}" for name, count in report.sources.most_common())
-    completed = f"completed {report.statuses['completed']:,}"
-    print(f"{completed}: {filled}\nby source: {by}" if filled else completed)
-    console = Console(highlight=False, soft_wrap=True)
-    for paper in report.retracted:
-        text = f"retracted: {paper.key or paper.id}: {paper.title} ({paper.retracted})"
-        console.print(terminal_text(text), markup=False)
-    for status, meaning in _STATUSES.items():
-        if not (count := report.statuses[status]):
-            continue
-        console.print(f"{status} {count:,}{meaning}", markup=False)
-        if status == "known":
-            continue
-        for outcome in report.examples[status]:
-            paper, why = outcome.paper, f" ({outcome.conflicts[-1]})" if outcome.conflicts else ""
-            console.print(f"  {terminal_text(f'{paper.key or paper.id}: {paper.title}{why}')}", markup=False)
-        if count > SHOWN:
-            print("  ... (format=json lists all)")
+def _line(entry: Mapping[str, Any]) -> str:
+    return terminal_text(f"{entry['key'] or entry['id']}: {entry['title']}")
 
 
 _STATUSES = {

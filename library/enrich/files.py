@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from citerec.base.errors import InputError
@@ -29,10 +27,9 @@ from citerec.retrieval.arrays import Rows
 
 CHUNK = 5_000
 """Works compared at a time."""
-MAX_WORKS = 20
-"""Maximum works kept per paper."""
+MAX_CONFLICTS = 20
+"""Works of a paper's title, but others, that are counted."""
 _TITLE = Identity._fields.index("title")
-_WORK = msgspec.msgpack.Decoder(LibraryPaper)
 
 
 def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[str, LibraryPaper]]:
@@ -52,66 +49,52 @@ def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[
 
 
 class DumpFinder:
-    """The works of files that are papers of a library, by its rows, in a temporary file.
+    """The works of files that are papers of a library, with what each paper gets of them.
 
-    They are the same as for `citerec add` (formats.same_work), but their years may be
-    MAX_YEARS_APART. rows: papers that lack something; for others, only retractions are kept.
+    They are the same as for `citerec add` (formats.same_work), but their years may be MAX_YEARS_APART. rows:
+    papers that lack something; to others, only retractions are added.
     """
 
     def __init__(self, library: Library, rows: Rows) -> None:
-        self._library = library
-        self._lacking = rows
-        self._wanted = np.zeros(len(library), np.uint8)
-        self._wanted[rows] = MAX_WORKS
+        self._library, self._lacking = library, {*rows.tolist()}
         self._columns = [KeyIndex(column) for column in library.identities.T[: _TITLE + 1]]
-        self._database = sqlite3.connect("", isolation_level=None)  # a file that is removed when closed
-        self._database.execute("PRAGMA journal_mode = OFF")
-        self._database.execute(
-            "CREATE TABLE works (row INTEGER, source TEXT, contradicts INTEGER, work BLOB)"
-        )
+        self._outcomes: dict[int, Outcome] = {}
 
     def read(self, works: Iterable[tuple[str, LibraryPaper]]) -> int:
-        """Keep the works that are papers of the library. Return how many works there are."""
+        """Take over the works that are papers of the library. Return how many works there are."""
         count, works = 0, iter(works)
         while chunk := list(islice(works, CHUNK)):
             count += len(chunk)
-            self._database.executemany("INSERT INTO works VALUES (?, ?, ?, ?)", self._matches(chunk))
-        self._database.execute("CREATE INDEX by_row ON works (row)")
+            identities = Identities()
+            for _, work in chunk:
+                identities.add(work)
+            numbers, pairs = identities.numbers(), dict[tuple[int, int], int]()
+            for place, index in enumerate(self._columns):
+                for number, row in index.matches(numbers[:, place]):
+                    pairs.setdefault((number, row), place)
+            for (number, row), place in sorted(pairs.items()):
+                if row in self._lacking or chunk[number][1].retracted:
+                    other = Identity(*numbers[number].tolist())
+                    self._use(row, *chunk[number], other if place == _TITLE else None)
         return count
 
-    def _matches(self, chunk: list[tuple[str, LibraryPaper]]) -> Iterator[tuple[int, str, bool, bytes]]:
-        identities = Identities()
-        for _, paper in chunk:
-            identities.add(paper)
-        numbers, seen = identities.numbers(), set[tuple[int, int]]()
-        for place, index in enumerate(self._columns):
-            for number, row in index.matches(numbers[:, place]):
-                told = chunk[number][1].retracted
-                if not (self._wanted[row] or told) or (number, row) in seen:
-                    continue
-                seen.add((number, row))
-                self._wanted[row] -= self._wanted[row] > 0
-                own = Identity(*self._library.identities[row].tolist())
-                contradicts = place == _TITLE and not own.agrees(
-                    Identity(*numbers[number].tolist()), MAX_YEARS_APART
-                )
-                source, paper = chunk[number]
-                yield row, source, contradicts, msgspec.msgpack.encode(work_of(paper))
+    def _use(self, row: int, source: str, work: LibraryPaper, identity: Identity | None) -> None:
+        """Take over a work for a paper. identity: of a work that has its title, but none of its ids."""
+        outcome, own = self.find(row, None), Identity(*self._library.identities[row].tolist())
+        if identity is not None and not own.agrees(identity, MAX_YEARS_APART):
+            if len(outcome.conflicts) < MAX_CONFLICTS:
+                reason = f"{source}: same title, but another author, year or identifier"
+                outcome = outcome.contradicted(reason)
+        elif outcome.missing or not outcome.paper.retracted:
+            is_taken = partial(self._columns[1].holds, besides=row)
+            outcome = complete(outcome, [work_of(work)], False, source, is_taken)
+        self._outcomes[row] = outcome
 
-    def find(self, row: int, paper: LibraryPaper) -> Outcome:
-        outcome, is_taken = Outcome(paper, asked=True), partial(self._columns[1].holds, besides=row)
-        query = "SELECT source, contradicts, work FROM works WHERE row = ? ORDER BY rowid"
-        for source, contradicts, content in self._database.execute(query, (row,)).fetchall():
-            if contradicts:
-                outcome = outcome.contradicted(
-                    f"{source}: same title, but another author, year or identifier"
-                )
-            elif outcome.missing or not outcome.paper.retracted:
-                outcome = complete(outcome, [_WORK.decode(content)], False, source, is_taken)
-        return outcome
+    def find(self, row: int, paper: LibraryPaper | None) -> Outcome:
+        """Return a paper with what was found. paper: of this row, if it was read."""
+        return self._outcomes.get(row) or Outcome(paper or self._library.paper(row), asked=True)
 
     @property
     def rows(self) -> Rows:
-        """The rows of papers that lack something, and of others that works were kept for."""
-        others = [row for (row,) in self._database.execute("SELECT DISTINCT row FROM works")]
-        return np.union1d(self._lacking, np.array(others, np.int64))
+        """The rows of papers that lack something, and of others for which works were found."""
+        return np.array(sorted(self._lacking | self._outcomes.keys()), np.int64)

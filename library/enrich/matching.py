@@ -15,7 +15,7 @@ from citerec.formats.bibliography.paper import RETRACTED, SHORTEST_ABSTRACT, Lib
 from citerec.formats.letters import normalise_title
 from citerec.formats.names import surname
 from citerec.formats.same_work import similar_titles
-from citerec.library.enrich.services import TITLE, Lookup, identifiers
+from citerec.library.enrich.services import TITLE, Lookup, Service, identifiers
 
 FIELDS = ("abstract", "doi", "year", "venue", "authors")
 """What is filled in."""
@@ -56,16 +56,18 @@ class Outcome:
         return replace(self, conflicts=(*self.conflicts, *reasons))
 
 
-def lookups_of(paper: LibraryPaper, kinds: Sequence[str]) -> list[Lookup]:
-    """Return what to ask about a paper: its identifiers of these kinds, or its title if it has none at all.
+def lookups_of(paper: LibraryPaper, service: Service) -> list[Lookup]:
+    """Return what to ask a service about a paper: its identifiers, or its title if it has none at all.
 
     A title needs the first author and the year, since it says nothing without them.
     """
-    values = identifiers(paper)
-    if any(values.values()):
-        return [Lookup(kind, values[kind]) for kind in kinds if values[kind]]
+    values, lookups = identifiers(paper), list[Lookup]()
     first = surname(paper.authors[0]) if paper.authors else ""
-    return [Lookup(TITLE, paper.title, first, paper.year)] if paper.title and first and paper.year else []
+    if any(values.values()):
+        lookups = [Lookup(kind, values[kind]) for kind in service.kinds if values[kind]]
+    elif paper.title and first and paper.year:
+        lookups = [Lookup(TITLE, paper.title, first, paper.year)]
+    return [lookup for lookup in lookups if service.accepts(lookup)]
 
 
 def contradiction(paper: LibraryPaper, work: LibraryPaper, by_title: bool) -> str:

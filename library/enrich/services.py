@@ -11,12 +11,13 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
 from citerec.base.errors import InputError
-from citerec.formats.bibliography.paper import RETRACTED, LibraryPaper, clean_text, make_paper, retraction
+from citerec.formats.bibliography.paper import RETRACTED, LibraryPaper, make_paper, retraction
 from citerec.formats.bibliography.reading.dumps import parse_openalex
 from citerec.formats.bibliography.reading.fields import Fields
 from citerec.formats.identifiers import clean_doi, find_year
@@ -36,20 +37,6 @@ _ABSTRACT_HEADING = re.compile(r"<jats:title>\s*(?:abstract|summary)\s*</jats:ti
 _FORMULA = re.compile(
     r"<(?:mml:math|jats:tex-math|jats:inline-graphic)\b.*?(?:</(?:mml:math|jats:tex-math)>|/>)", re.DOTALL
 )
-_BLOCK, _TAG = (
-    re.compile(r"</?jats:(?:p|sec|title|list|list-item)\b[^<>]*>"),
-    re.compile(r"</?[a-z][^<>]*>", re.I),
-)
-_WITH_CONTENT = re.compile(
-    r"<(script|style|iframe|object|svg|template)\b.*?(?:</\1\s*>|$)|<!--.*?(?:-->|$)", re.I | re.S
-)
-_ELEMENTS = (
-    "a abbr article aside audio base blockquote body br button canvas center code dd details div dl dt "
-    "embed figure font footer form frame h1 h2 h3 h4 h5 h6 head header hr html img input label li link main "
-    "map meta nav ol option picture pre section select small source table tbody td textarea tfoot th thead "
-    "tr track ul var video wbr"
-)
-_ELEMENT = re.compile(rf"</?(?:{'|'.join(_ELEMENTS.split())})(?:\s+[\w:-]+\s*=[^<>]*|\s*/)?>", re.I)
 _PMID = re.compile(r"(?:pubmed\.ncbi\.nlm\.nih\.gov/|ncbi\.nlm\.nih\.gov/pubmed/|^pmid:)(\d{1,9})")
 
 
@@ -63,27 +50,11 @@ class Lookup(NamedTuple):
 
 
 def work_of(paper: LibraryPaper) -> LibraryPaper:
-    """Return what counts of a work: its id (pmid:ID or empty), identifiers, texts and retraction.
-
-    Texts are without mark-up, which comes from other people's web pages.
-    """
-    fields: dict[str, Any] = {name: getattr(paper, name) for name in ("year", "doi", "arxiv")}
-    fields |= {name: without_elements(getattr(paper, name)) for name in ("title", "abstract", "venue")}
-    fields |= {"authors": tuple(map(without_elements, paper.authors))}
+    """Return what counts of a work: its id (pmid:ID or empty), identifiers, texts and retraction."""
     mark, pmid = paper.retraction_mark, find_pmid(paper)
+    names = ("title", "abstract", "authors", "year", "venue", "doi", "arxiv")
+    fields = {name: getattr(paper, name) for name in names}
     return LibraryPaper(f"pmid:{pmid}" if pmid else "", filled=(mark,) if mark else (), **fields)
-
-
-def without_elements(text: str) -> str:
-    """Return a text without elements of HTML, scripts and styles with their content.
-
-    >>> without_elements("<div onclick=x>if x <a and c> d</div><script>alert(1)</script> &lt;img src=x&gt;")
-    'if x <a and c> d'
-    """
-    before = None
-    while text != before:  # what is removed may have hidden more
-        before, text = text, clean_text(_ELEMENT.sub(" ", _WITH_CONTENT.sub(" ", text)))
-    return text
 
 
 def find_pmid(paper: LibraryPaper) -> str:
@@ -127,6 +98,10 @@ class Service:
     tells_retractions: ClassVar[bool] = False
     lacks_by_404: ClassVar[bool] = False
     """Whether it answers 404 for a title that it does not know, rather than an empty list."""
+    records: ClassVar[str] = ""
+    """Where its answers have their records: names of objects within each other, by dots."""
+    places: ClassVar[dict[str, str]] = {}
+    """Where its records have the fields of a paper, likewise."""
     address: str
     mailto: str = ""
     key: str = field(default="", repr=False)
@@ -151,7 +126,12 @@ class Service:
 
     def work(self, fields: Fields) -> LibraryPaper:
         """Return the work of a record. Raises InputError for fields of another type."""
-        raise NotImplementedError
+        others = {name: place for name, place in self.places.items() if name != "authors"}
+        texts = {name: next(iter(_texts(fields, place)), "") for name, place in others.items()}
+        *outer, last = self.places["authors"].split(".")
+        names = [_name(author) for author in reduce(Fields.child, outer, fields).children(last)]
+        pmid, year = texts.pop("pmid", ""), find_year(texts.pop("year"))
+        return make_paper(f"pmid:{pmid}" if pmid else "", **(texts | {"authors": names, "year": year}))
 
     def accepts(self, lookup: Lookup) -> bool:
         """True if the service can be asked this."""
@@ -165,7 +145,28 @@ class Service:
 
     def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
         """Return the works in an answer that fit each lookup. Raises an exception if it has another shape."""
-        raise NotImplementedError
+        records = msgspec.json.decode(content)
+        for name in self.records.split("."):
+            records = records[name]
+        return _assign(lookups, self.works(records))
+
+
+def _texts(fields: Fields, place: str) -> list[str]:
+    """Return the texts at a place of a record; those of numbers, too."""
+    name, _, inner = place.partition(".")
+    if inner and isinstance(fields.record.get(name), dict | list):
+        return [
+            text for part in fields.children(name) or [fields.child(name)] for text in _texts(part, inner)
+        ]
+    value = fields.record.get(name)
+    if name == "date-parts":
+        return [str(value or "")]
+    return fields.texts(name) if isinstance(value, list) else [fields.text(name)]
+
+
+def _name(author: Fields) -> str:
+    names = author.text("given", "givenName"), author.text("family", "familyName")
+    return " ".join(filter(None, names)) or author.text("name")
 
 
 def _assign(lookups: Sequence[Lookup], works: Sequence[LibraryPaper]) -> Answers:
@@ -184,7 +185,7 @@ class OpenAlex(Service):
     """https://developers.openalex.org: GET /works?filter=doi:A|B gives {"results": [work, ...]}."""
 
     name, label, kinds, titles, interval = "openalex", "OpenAlex", ("doi", "pmid", "arxiv"), 25, 0.2
-    tells_retractions = True
+    tells_retractions, records = True, "results"
 
     def request(self, lookups: Sequence[Lookup]) -> Request:
         kind = lookups[0].kind
@@ -201,9 +202,6 @@ class OpenAlex(Service):
         parameters = {"filter": f"{kind}:{'|'.join(values)}{more}", "per-page": "100", "select": select}
         return Request("/works", parameters | _given(mailto=self.mailto, api_key=self.key))
 
-    def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
-        return _assign(lookups, self.works(msgspec.json.decode(content)["results"]))
-
     def work(self, fields: Fields) -> LibraryPaper:
         pmid = fields.child("ids").text("pmid").rstrip("/").rpartition("/")[2]
         return parse_openalex(fields)._replace(id=f"pmid:{pmid}")
@@ -214,7 +212,11 @@ class SemanticScholar(Service):
     for what is unknown, GET /paper/search/match {"data": [the best match]} or 404."""
 
     name, label, kinds = "semanticscholar", "Semantic Scholar", ("doi", "arxiv", "pmid")
-    titles, interval, lacks_by_404 = 1, 1.1, True
+    titles, interval, lacks_by_404, records = 1, 1.1, True, "data"
+    places: ClassVar[dict[str, str]] = {
+        "title": "title", "abstract": "abstract", "authors": "authors", "year": "year", "venue": "venue",
+        "doi": "externalIds.DOI", "arxiv": "externalIds.ArXiv", "pmid": "externalIds.PubMed",
+    }  # fmt: skip
     _fields: ClassVar[str] = "title,abstract,year,venue,authors,externalIds"
 
     @property
@@ -230,9 +232,9 @@ class SemanticScholar(Service):
         return Request("/paper/batch", {"fields": self._fields}, ids)
 
     def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
-        records = msgspec.json.decode(content)
         if lookups[0].kind == TITLE:
-            return _assign(lookups, self.works(records["data"]))
+            return super().read(lookups, content)
+        records = msgspec.json.decode(content)
         if not isinstance(records, list) or len(records) != len(lookups):
             raise ValueError("not a record or null for each id")
         return {
@@ -240,25 +242,17 @@ class SemanticScholar(Service):
             for lookup, record in zip(lookups, records, strict=True)
         }
 
-    def work(self, fields: Fields) -> LibraryPaper:
-        ids = fields.child("externalIds")
-        return make_paper(
-            f"pmid:{ids.text('PubMed')}",
-            title=fields.text("title"),
-            abstract=fields.text("abstract"),
-            authors=[author.text("name") for author in fields.children("authors")],
-            year=fields.year(),
-            venue=fields.text("venue"),
-            doi=ids.text("DOI"),
-            arxiv=ids.text("ArXiv"),
-        )
-
 
 class Crossref(Service):
     """https://api.crossref.org/swagger-ui: GET /works?filter=doi:A,doi:B gives {"message": {"items": []}}."""
 
     name, label, kinds, titles = "crossref", "Crossref", ("doi",), 1
     sends, interval, tells_retractions = "titles, first authors and years", 0.4, True
+    records: ClassVar[str] = "message.items"
+    places: ClassVar[dict[str, str]] = {
+        "title": "title", "abstract": "abstract", "authors": "author", "year": "issued.date-parts",
+        "venue": "container-title", "doi": "DOI",
+    }  # fmt: skip
 
     def accepts(self, lookup: Lookup) -> bool:
         return super().accepts(lookup) and not lookup.value.startswith(ARXIV_DOI)  # of another agency
@@ -273,27 +267,15 @@ class Crossref(Service):
         select = "DOI,title,subtitle,abstract,author,issued,container-title,updated-by,update-to"
         return Request("/works", asked | {"select": select} | _given(mailto=self.mailto))
 
-    def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
-        return _assign(lookups, self.works(msgspec.json.decode(content)["message"]["items"]))
-
     def work(self, fields: Fields) -> LibraryPaper:
         title, subtitle = (next(iter(fields.texts(name)), "") for name in ("title", "subtitle"))
         if subtitle and normalise_title(subtitle) not in normalise_title(title):
             title = f"{title}: {subtitle}"
-        names = [
-            " ".join(filter(None, (author.text("given"), author.text("family")))) or author.text("name")
-            for author in fields.children("author")
-        ]
+        texts = {"title": title, "abstract": _ABSTRACT_HEADING.sub("", fields.text("abstract"))}
+        plain = {name: _FORMULA.sub(" ", text) for name, text in texts.items()}
         told = _crossref_retraction(fields)
-        return make_paper(
-            title=plain_jats(title),
-            abstract=plain_jats(fields.text("abstract")),
-            authors=names,
-            year=find_year(str(fields.child("issued").record.get("date-parts") or "")),
-            venue=next(iter(fields.texts("container-title")), ""),
-            doi=fields.text("DOI"),
-            filled=(f"{RETRACTED}:{told}",) if told else (),
-        )
+        work = super().work(Fields(fields.record | plain, fields.where))
+        return work._replace(filled=(f"{RETRACTED}:{told}",) if told else ())
 
 
 def _crossref_retraction(fields: Fields) -> str:
@@ -303,26 +285,10 @@ def _crossref_retraction(fields: Fields) -> str:
     updates += [update for update in fields.children("update-to") if clean_doi(update.text("DOI")) == own]
     for update in updates:
         if update.text("type").lower() in RETRACTIONS:
-            date_parts = update.child("updated").record.get("date-parts")
-            date = (
-                date_parts[0]
-                if isinstance(date_parts, list) and date_parts and isinstance(date_parts[0], list)
-                else []
-            )
-            parts = [f"{number:02}" for number in date if isinstance(number, int)]
+            date = re.findall(r"\d+", str(update.child("updated").record.get("date-parts")))
             notice = "" if clean_doi(update.text("DOI")) == own else update.text("DOI")
-            return retraction("Crossref", "-".join(parts), notice)
+            return retraction("Crossref", "-".join(number.zfill(2) for number in date[:3]), notice)
     return ""
-
-
-def plain_jats(text: str) -> str:
-    """Return the text of JATS mark-up, without formulas and the heading "Abstract".
-
-    >>> plain_jats("<jats:title>Abstract</jats:title><jats:p>H<jats:sub>2</jats:sub>O</jats:p>")
-    'H2O'
-    """
-    text = _FORMULA.sub(" ", _ABSTRACT_HEADING.sub("", text))
-    return clean_text(_TAG.sub("", _BLOCK.sub(" ", text)))
 
 
 class Arxiv(Service):
@@ -363,29 +329,16 @@ class DataCite(Service):
     """https://support.datacite.org/reference: GET /dois?query=doi:("A" OR "B") gives {"data": [work]}."""
 
     name, label, kinds, titles, interval = "datacite", "DataCite", ("doi", "arxiv"), 0, 0.2
+    records: ClassVar[str] = "data"
+    places: ClassVar[dict[str, str]] = {
+        "title": "attributes.titles.title", "authors": "attributes.creators", "doi": "attributes.doi",
+        "year": "attributes.publicationYear", "venue": "attributes.container.title",
+    }  # fmt: skip
 
     def request(self, lookups: Sequence[Lookup]) -> Request:
         start = ARXIV_DOI if lookups[0].kind == "arxiv" else ""
         asked = " OR ".join(f'"{start}{lookup.value}"' for lookup in lookups)
         return Request("/dois", {"query": f"doi:({asked})", "page[size]": str(BATCH)})
-
-    def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
-        records = msgspec.json.decode(content)["data"]
-        return _assign(lookups, self.works([record["attributes"] for record in records]))
-
-    def work(self, fields: Fields) -> LibraryPaper:
-        names = [
-            " ".join(filter(None, (creator.text("givenName"), creator.text("familyName"))))
-            or creator.text("name")
-            for creator in fields.children("creators")
-        ]
-        return make_paper(
-            title=next((title.text("title") for title in fields.children("titles")), ""),
-            authors=names,
-            year=find_year(str(fields.record.get("publicationYear") or "")),
-            venue=fields.child("container").text("title") or fields.text("publisher"),
-            doi=fields.text("doi"),
-        )
 
 
 def _given(**parameters: str) -> dict[str, str]:

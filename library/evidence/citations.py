@@ -155,34 +155,39 @@ class Citations:
     def sentences(self, places: Iterable[tuple[str, int]]) -> Iterator[CitingSentence]:
         """Yield the sentences that cite a work. places: papers, and its entries in their lists."""
         for paper, row in places:
-            file = self.files[paper]
-            passages, read = self._text(paper)
-            texts = [passage.text for passage in passages]
-            for sentence, number, start in citing_sentences(texts, read.marks, row):
-                passage = passages[number]
-                place = TextPlace(file, passage.page(start), passage.section, passage.text)
+            passages, _, marked = self._text(paper)
+            shown = dict[str, Mark]()
+            for mark, sentence in marked:
+                if row in mark.entries:
+                    shown.setdefault(sentence, mark)
+            for sentence, mark in shown.items():
+                passage = passages[mark.text]
+                page = passage.page(mark.start)
+                place = TextPlace(self.files[paper], page, passage.section, passage.text)
                 yield CitingSentence(paper, sentence, place)
 
     def contexts(self, paper: str) -> Iterator[tuple[int, str, list[str]]]:
         """Yield where a text cites papers: the page, the text around it with TARGET_MARKER, and their ids."""
-        links = {row: cited for _, row, cited in self._store.links(file=self.files[paper])}
-        passages, read = self._text(paper) if links else ((), ReadText())
-        for number, group in groupby(read.marks, lambda mark: mark.text):
-            own, passage = list(group), passages[number]
-            bounds = sentence_bounds(passage.text, [mark[1:3] for mark in own])
-            for mark in own:
-                cited = list(dict.fromkeys(links[row] for row in mark.entries if row in links))
-                if not cited or not is_sentence(sentence_at(passage.text, bounds, mark.start)):
-                    continue
+        if not (links := {row: cited for _, row, cited in self._store.links(file=self.files[paper])}):
+            return
+        passages, read, marked = self._text(paper)
+        beside: dict[int, list[Mark]] = {}
+        for mark in read.marks:
+            beside.setdefault(mark.text, []).append(mark)
+        for mark, _ in marked:
+            if cited := list(dict.fromkeys(links[row] for row in mark.entries if row in links)):
+                passage, own = passages[mark.text], beside[mark.text]
                 edits = [
                     (*other[1:3], f" {TARGET_MARKER if other is mark else OTHER_MARKER} ") for other in own
                 ]
                 text = _LOOSE.sub("", " ".join(replaced(passage.text, edits).split()))
                 yield passage.page(mark.start), cut_around_mark(text, WINDOW), cited
 
-    def _open(self, paper: str) -> tuple[Sequence[Passage], ReadText]:
-        """Return the passages of a paper, and what else was read of its PDF."""
-        return self._store.text(paper)[1], self._store.about(self.files[paper]) or ReadText()
+    def _open(self, paper: str) -> tuple[Sequence[Passage], ReadText, Sequence[tuple[Mark, str]]]:
+        """Return the passages of a paper, what else was read of its PDF, and the sentences that cite."""
+        passages = self._store.text(paper)[1]
+        read = self._store.about(self.files[paper]) or ReadText()
+        return passages, read, [*marked_sentences([passage.text for passage in passages], read.marks)]
 
     def missing(self, least: int) -> tuple[list[MissingWork], int]:
         """Return the works that the texts of at least so many papers cite and the library lacks, most cited
@@ -207,17 +212,14 @@ class Citations:
         return sorted(missing, key=lambda work: (-len(work.citing), work.entry)), unclear
 
 
-def citing_sentences(texts: Sequence[str], marks: Sequence[Mark], row: int) -> Iterator[tuple[str, int, int]]:
-    """Yield the sentences whose marks cite an entry, each once, with text and place of the mark."""
-    shown = set[str]()
-    for mark in marks:
-        if row in mark.entries:
-            spans = [other[1:3] for other in marks if other.text == mark.text]
-            text = texts[mark.text]
-            sentence = sentence_at(text, sentence_bounds(text, spans), mark.start)
-            if is_sentence(sentence) and sentence not in shown:
-                shown.add(sentence)
-                yield sentence, mark.text, mark.start
+def marked_sentences(texts: Sequence[str], marks: Sequence[Mark]) -> Iterator[tuple[Mark, str]]:
+    """Yield the marks in whole sentences, and these. marks: in the order of the texts."""
+    for number, group in groupby(marks, lambda mark: mark.text):
+        own, text = list(group), texts[number]
+        bounds = sentence_bounds(text, [mark[1:3] for mark in own])
+        for mark in own:
+            if is_sentence(sentence := sentence_at(text, bounds, mark.start)):
+                yield mark, sentence
 
 
 # Works that are missing.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
@@ -16,11 +16,10 @@ from citerec.base.errors import InputError, error_text
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER, TARGET_WORD
-from citerec.datasets.tokenize import WordTable, default_tokenize, sentence_starts
-from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, Documents
+from citerec.datasets.tokenize import default_tokenize, sentence_starts
 from citerec.hatten.retriever import WordsRetriever
 from citerec.library.evidence import DATABASE, FOLDER
-from citerec.library.evidence.index import PassageIndex, TextEncoder, open_index
+from citerec.library.evidence.index import PassageIndex, WordsEncoder, open_index
 from citerec.library.evidence.passages import Passage, TextPlace
 from citerec.library.evidence.store import TextStore
 from citerec.rerank.ranker.features import first_dense
@@ -56,35 +55,7 @@ class FoundPassage(NamedTuple):
         return TextPlace(self.file, page, passage.section, passage.text, passage.kind)
 
 
-class WordsEncoder:
-    """Encodes passages as a model of words encodes abstracts, and queries as it encodes contexts."""
-
-    def __init__(self, model: WordsRetriever) -> None:
-        self._model, self.dim = model, model.dim
-        self.name = " ".join(map(str, model.fingerprint().values()))
-
-    def encode(self, texts: Sequence[str]) -> Floats:
-        return self._encode(texts, ABSTRACT)
-
-    def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """Encode contexts, with or without TARGET_MARKER, [n] -> [n, dim]."""
-        return self._encode(texts, CONTEXT)
-
-    def _encode(self, texts: Sequence[str], kind: int) -> Floats:
-        table = WordTable(default_tokenize)
-        tokens = table.ids(texts)
-        ids = self._model.vocabulary.lookup(table.words().to_pylist())[tokens.values]
-        is_known = ids >= 0
-        before = np.concatenate([[0], np.cumsum(is_known)])
-        offsets = before[tokens.offsets]
-        has_words = np.diff(offsets) > 0
-        number = np.where(has_words, np.cumsum(has_words) - 1, -1)
-        paragraphs = Ragged(ids[is_known], np.unique(offsets))
-        types = np.where(has_words, kind, ABSENT_TYPE)
-        return self._model.encode(Documents(paragraphs, number[:, None], types[:, None]))
-
-
-def text_encoder(retriever: Retriever) -> TextEncoder | None:
+def text_encoder(retriever: Retriever) -> WordsEncoder | None:
     """Return the encoder of passages for a library that is ranked by this, if it has a model of words."""
     parts = retriever.all_parts if isinstance(retriever, Ranker) else {"": retriever}
     dense = first_dense(parts)
@@ -101,12 +72,12 @@ class FullTexts:
 
     store: TextStore
     index: PassageIndex
-    encoder: TextEncoder | None
+    encoder: WordsEncoder | None
     rows: NDArray[np.int64]
     place: NDArray[np.int64]
 
     @classmethod
-    def open(cls, library: Path, corpus: Corpus, encoder: TextEncoder | None) -> Self | None:
+    def open(cls, library: Path, corpus: Corpus, encoder: WordsEncoder | None) -> Self | None:
         """Open the full texts of a library; None if it has none. Raises InputError if they are damaged."""
         folder = library / FOLDER
         if not (folder / DATABASE).is_file():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from citerec.base.errors import InputError, is_utf8, not_utf8
@@ -20,25 +20,13 @@ MAX_TITLE_LINES = 5
 """Lines that a title has on a first page."""
 
 
-def existing_files(names: Sequence[str]) -> list[str]:
-    """Return a paper's files that exist, or whose text Zotero keeps."""
-    return [name for name in names if stamp_of(Path(name))]
-
-
 def stamp_of(file: Path) -> tuple[int, int] | None:
-    """Return size and time of change of a file, or else of the text that Zotero keeps of it; None without."""
-    for place in (file, cache_of(file)):
-        try:
-            stat = place.stat()
-        except (OSError, ValueError):  # the latter: a name with a zero byte
-            continue
-        return stat.st_size, stat.st_mtime_ns
-    return None
-
-
-def cache_of(file: Path) -> Path:
-    """Return where Zotero keeps the text of a PDF: beside it, without pages."""
-    return file.parent / ".zotero-ft-cache"
+    """Return size and time of change of a file; None without."""
+    try:
+        stat = file.stat()
+    except (OSError, ValueError):  # the latter: a name with a zero byte
+        return None
+    return stat.st_size, stat.st_mtime_ns
 
 
 def check_folders(names: Iterable[str]) -> None:

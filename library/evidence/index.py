@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,8 +24,10 @@ from numpy.typing import NDArray
 from citerec.base.checksums import check_checksums, write_checksums
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder
-from citerec.datasets.columns import concat_ranges, load_array, offsets_of, save_arrays
+from citerec.datasets.columns import Ragged, concat_ranges, load_array, offsets_of, save_arrays
 from citerec.datasets.tokenize import WordTable, default_tokenize
+from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, Documents
+from citerec.hatten.retriever import WordsRetriever
 from citerec.library.evidence.store import TextStore
 from citerec.retrieval.arrays import Counts, Floats, Rows
 from citerec.retrieval.lexical.postings import Formula, Postings
@@ -43,18 +45,33 @@ CHUNK = 1 << 12
 """Passages that are read, encoded or compared at a time."""
 
 
-class TextEncoder(Protocol):
-    """Encodes texts as vectors of unit length, [n] -> [n, dim]; zeros for those without a known word."""
+class WordsEncoder:
+    """Encodes passages as a model of words encodes abstracts, and queries as it encodes contexts: as vectors
+    of unit length [n, dim], zeros for texts without a known word. name: of the model's weights."""
 
-    name: str
-    """of the weights: vectors of another one are not compared"""
-    dim: int
+    def __init__(self, model: WordsRetriever) -> None:
+        self._model, self.dim = model, model.dim
+        self.name = " ".join(map(str, model.fingerprint().values()))
 
     def encode(self, texts: Sequence[str]) -> Floats:
-        """Encode passages."""
+        return self._encode(texts, ABSTRACT)
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """Encode contexts, with or without TARGET_MARKER."""
+        """Encode contexts, with or without TARGET_MARKER, [n] -> [n, dim]."""
+        return self._encode(texts, CONTEXT)
+
+    def _encode(self, texts: Sequence[str], kind: int) -> Floats:
+        table = WordTable(default_tokenize)
+        tokens = table.ids(texts)
+        ids = self._model.vocabulary.lookup(table.words().to_pylist())[tokens.values]
+        is_known = ids >= 0
+        before = np.concatenate([[0], np.cumsum(is_known)])
+        offsets = before[tokens.offsets]
+        has_words = np.diff(offsets) > 0
+        number = np.where(has_words, np.cumsum(has_words) - 1, -1)
+        paragraphs = Ragged(ids[is_known], np.unique(offsets))
+        types = np.where(has_words, kind, ABSENT_TYPE)
+        return self._model.encode(Documents(paragraphs, number[:, None], types[:, None]))
 
 
 class _About(msgspec.Struct, frozen=True):
@@ -79,7 +96,7 @@ class PassageIndex:
         return int(self.offsets[-1])
 
     @classmethod
-    def open(cls, folder: Path, encoder: TextEncoder | None) -> PassageIndex:
+    def open(cls, folder: Path, encoder: WordsEncoder | None) -> PassageIndex:
         """Memory-map an index. Without the encoder of its vectors, these are left out.
 
         Raises InputError if it is damaged or of another version.
@@ -155,7 +172,7 @@ class PassageIndex:
 # Writing.
 
 
-def open_index(folder: Path, store: TextStore, encoder: TextEncoder | None) -> PassageIndex | None:
+def open_index(folder: Path, store: TextStore, encoder: WordsEncoder | None) -> PassageIndex | None:
     """Open the index of the texts in a store; None if there is none."""
     name = store.get(CURRENT)
     return PassageIndex.open(folder / name, encoder) if name else None
@@ -172,7 +189,7 @@ def check_texts(folder: Path) -> None:
 def update_index(
     folder: Path,
     store: TextStore,
-    encoder: TextEncoder | None,
+    encoder: WordsEncoder | None,
     advance: Callable[[int], None] = lambda count: None,
 ) -> PassageIndex | None:
     """Write an index of all texts in the store, and name it there, unless the current one is that.
@@ -200,7 +217,7 @@ def update_index(
 
 
 def _write(
-    folder: Path, store: TextStore, encoder: TextEncoder | None, advance: Callable[[int], None]
+    folder: Path, store: TextStore, encoder: WordsEncoder | None, advance: Callable[[int], None]
 ) -> None:
     """Write the index of all texts in a store."""
     table, terms, words = WordTable(default_tokenize), Terms.named([], **LANGUAGE), 0

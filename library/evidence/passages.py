@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import msgspec
 from citerec.datasets.tokenize import sentence_starts
 
 if TYPE_CHECKING:
-    from citerec.library.evidence.reading import TextPart
+    from citerec.formats.articles.pdf_layout import PdfParagraph
 
 LEAST, MOST = 100, 200
 """Words of a passage. One before a heading, or the last of a text, may be shorter."""
@@ -46,7 +47,7 @@ class _Sentence(msgspec.Struct, frozen=True):
     """whether its paragraph ends with it"""
 
 
-def cut(parts: Sequence[TextPart]) -> list[Passage]:
+def cut(parts: Sequence[PdfParagraph]) -> list[Passage]:
     """Cut the paragraphs of a text into passages. A longer sentence is cut between words."""
     groups: list[list[_Sentence]] = []
     words = 0
@@ -71,7 +72,7 @@ def _count(group: Sequence[_Sentence]) -> int:
     return sum(sentence.words for sentence in group)
 
 
-def _sentences(parts: Sequence[TextPart]) -> Iterator[_Sentence]:
+def _sentences(parts: Sequence[PdfParagraph]) -> Iterator[_Sentence]:
     for part in parts:
         text = part.text
         bounds = [0, *sentence_starts(text), len(text)]
@@ -85,18 +86,11 @@ def _sentences(parts: Sequence[TextPart]) -> Iterator[_Sentence]:
 
 def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield a sentence, or its parts of MOST words."""
-    words = text[start:end].split()
-    while len(words) > MOST:
-        at = start
-        for word in words[:MOST]:
-            at = text.index(word, at) + len(word)
-        yield start, at
-        start, words = text.index(words[MOST], at), words[MOST:]
-    if words:
-        yield start, end
+    words = [start + word.start() for word in re.finditer(r"\S+", text[start:end])]
+    yield from pairwise([*words[::MOST], end])
 
 
-def _starts_between(starts: Starts, start: int, end: int) -> Starts:
+def _starts_between(starts: Sequence[tuple[int, int]], start: int, end: int) -> Starts:
     """Return the pages of a part of a text, by offsets in this part."""
     first = max(bisect_right(starts, start, key=lambda start_and_page: start_and_page[0]) - 1, 0)
     inside = [(max(offset - start, 0), page) for offset, page in starts[first:] if offset < end]

@@ -13,9 +13,9 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -24,11 +24,11 @@ import msgspec
 
 from citerec.base.errors import InputError
 from citerec.formats.articles.citing import Entry, Mark
+from citerec.formats.articles.pdf_layout import PdfParagraph, is_abstract
 from citerec.formats.identifiers import ARXIV_ID
 
 if TYPE_CHECKING:
     from citerec.formats.articles.pdf import PdfText
-    from citerec.formats.articles.pdf_layout import PdfParagraph
 
 READER = 2
 """Raise it when PDFs are read otherwise: libraries then read theirs again."""
@@ -45,14 +45,6 @@ HEAD = 2000
 """Characters of the first page that are kept to find the paper."""
 
 
-class TextPart(msgspec.Struct, frozen=True, array_like=True):
-    """A paragraph; starts: offsets in the text at which a page begins, and its number from 1."""
-
-    text: str
-    starts: list[tuple[int, int]]
-    section: str = ""
-
-
 class ReadText(msgspec.Struct, frozen=True, kw_only=True):
     """What was read of a file. problem: why nothing was, or not all. head: the beginning of the first page;
     identifiers: on this page, in order ("doi:10.1/a", "arxiv:2101.00001"). entries: of the list of
@@ -64,7 +56,7 @@ class ReadText(msgspec.Struct, frozen=True, kw_only=True):
     abstract: str = ""
     identifiers: list[str] = []
     pages: int = 0
-    parts: list[TextPart] = []
+    parts: list[PdfParagraph] = []
     entries: list[Entry] = []
     marks: list[Mark] = []
     labels: list[str] = []
@@ -73,6 +65,8 @@ class ReadText(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, text: PdfText) -> ReadText:
         from citerec.formats.articles.pdf import MAX_PAGES
 
+        parts = enumerate(text.paragraphs)  # what is before the abstract are title, authors and notes
+        begin = next((number for number, part in parts if is_abstract(part.section)), 0)
         named = [f"arxiv:{found_id[1]}" for found_id in _ARXIV.finditer(text.first)]
         named += [f"doi:{found_doi[0].lower()}" for found_doi in _DOI.finditer(text.first)]
         return cls(
@@ -86,18 +80,8 @@ class ReadText(msgspec.Struct, frozen=True, kw_only=True):
             pages=text.pages,
             entries=text.entries,
             labels=text.labels,
-            parts=[
-                TextPart(part.text, list(part.starts), part.section)
-                for part in text.paragraphs[_beginning(text.paragraphs) :]
-            ],
+            parts=text.paragraphs[begin:],
         )
-
-
-def _beginning(paragraphs: Sequence[PdfParagraph]) -> int:
-    """Return which paragraph begins the abstract, after title, authors and notes; 0 if none does."""
-    from citerec.formats.articles.pdf_layout import is_abstract
-
-    return next((number for number, part in enumerate(paragraphs) if is_abstract(part.section)), 0)
 
 
 def read_files(
@@ -117,26 +101,18 @@ def read_files(
         finally:
             free.put(process)
 
-    with ThreadPoolExecutor(workers) as pool, _closing(processes):
-        running: set[Future[tuple[Path, ReadText]]] = set()
-        for file in files:
-            running.add(pool.submit(read, file))
-            if len(running) > 2 * workers:
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                yield from (future.result() for future in done)
-        while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            yield from (future.result() for future in done)
-
-
-@contextmanager
-def _closing(processes: Iterable[_Process]) -> Iterator[None]:
-    """End the processes first, so that threads that wait for one do not wait longer."""
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.close()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            running: set[Future[tuple[Path, ReadText]]] = set()
+            for file in files:
+                running.add(pool.submit(read, file))
+                if len(running) > 2 * workers:
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    yield from (future.result() for future in done)
+            yield from (future.result() for future in as_completed(running))
+        finally:  # before the threads end, which may wait for a process
+            for process in processes:
+                process.close()
 
 
 class _Process:

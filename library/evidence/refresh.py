@@ -10,31 +10,26 @@ What is read is kept at once, so that a stopped command goes on where it was.
 from __future__ import annotations
 
 import os
-import re
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 
-from citerec.base.errors import InputError, count_noun
-from citerec.base.files import disk_errors, expand_user, file_lock, read_limited, real_path
+from citerec.base.errors import count_noun
+from citerec.base.files import disk_errors, expand_user, file_lock
 from citerec.base.progress import count_progress
-from citerec.formats.articles.citing import split_references
-from citerec.formats.articles.pdf_layout import KNOWN_HEADING, MAX_CHARACTERS, Line
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.evidence import FOLDER
-from citerec.library.evidence.files import PaperFinder, cache_of, existing_files, folder_files, stamp_of
-from citerec.library.evidence.index import CURRENT, TextEncoder, update_index
+from citerec.library.evidence.files import PaperFinder, folder_files, stamp_of
+from citerec.library.evidence.index import CURRENT, WordsEncoder, update_index
 from citerec.library.evidence.passages import Passage
-from citerec.library.evidence.reading import HEAD, MAX_BYTES, ReadText, TextPart, read_files, unreadable
+from citerec.library.evidence.reading import ReadText, read_files
 from citerec.library.evidence.store import TextStore
 
 LOCK = "lock"
 KEPT_EVERY = 2.0
 """Seconds after which what was read is kept."""
-_BROKEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 KEPT = "no such file; its text is kept"
 SHOWN = 10
 """Problems that are printed."""
@@ -66,17 +61,15 @@ class TextReport:
 def refresh_texts(
     library: Path,
     papers: Callable[[], Iterable[LibraryPaper]],
-    encoder: TextEncoder | None,
+    encoder: WordsEncoder | None,
     *,
     pdfs: Sequence[str] = (),
     notes: Mapping[str, Sequence[Passage]] | None = None,
-    workers: int = 0,
-    read: Callable[..., Iterable[tuple[Path, ReadText]]] = read_files,
 ) -> TextReport:
     """Read the PDFs of papers, and index their passages.
 
     papers: yields them, anew for each call. pdfs: folders of PDFs of any of the papers. notes: what the user
-    wrote or marked in a file, by file. workers: processes that read, 0: one per core.
+    wrote or marked in a file, by file.
     """
     folder, notes = library / FOLDER, notes or {}
     with disk_errors(folder, "full texts", "library"):
@@ -86,7 +79,7 @@ def refresh_texts(
             closing(TextStore(folder, create=True)) as store,
         ):
             report = TextReport()
-            reader = _Reader(store, report, workers, read)
+            reader = _Reader(store, report)
             texts = reader.texts_of(papers())
             texts |= reader.texts_in(pdfs, papers, texts)
             of_papers = {paper: notes[file] for paper, file in texts.items() if notes.get(file)}
@@ -103,14 +96,8 @@ def refresh_texts(
 class _Reader:
     """Reads files that the store does not know, or that have changed."""
 
-    def __init__(
-        self,
-        store: TextStore,
-        report: TextReport,
-        workers: int,
-        read: Callable[..., Iterable[tuple[Path, ReadText]]],
-    ) -> None:
-        self._store, self._report, self._workers, self._read_files = store, report, workers, read
+    def __init__(self, store: TextStore, report: TextReport) -> None:
+        self._store, self._report = store, report
 
     def texts_of(self, papers: Iterable[LibraryPaper]) -> dict[str, str]:
         """Return the file of each paper that names one with a text: the first that can be read."""
@@ -118,7 +105,7 @@ class _Reader:
         kept = self._store.known_files()
         for paper in papers:
             if paper.files:
-                existing = existing_files(paper.files)
+                existing = [file for file in paper.files if stamp_of(Path(file))]
                 places[paper.id] = existing + [
                     file for file in paper.files if file in kept and file not in existing
                 ]
@@ -136,35 +123,24 @@ class _Reader:
     def texts_in(
         self, pdfs: Sequence[str], papers: Callable[[], Iterable[LibraryPaper]], taken: Mapping[str, str]
     ) -> dict[str, str]:
-        """Return the papers whose PDF is in a folder, other than those taken, and its file."""
+        """Return the papers whose PDF is in a folder, or was, other than those taken, and its file."""
         files: list[str] = []
         for name in pdfs:
             inside, lines = folder_files(name)
             files += map(str, inside)
             self._report.lines += lines
-        of_others = set(taken.values())
-        files = [file for file in files if file not in of_others]
-        matched = self._matched(files, papers, taken) if files else {}
-        return self._vanished(pdfs, papers, taken.keys() | matched) | matched
-
-    def _vanished(
-        self, pdfs: Sequence[str], papers: Callable[[], Iterable[LibraryPaper]], others: Container[str]
-    ) -> dict[str, str]:
-        """Return papers, but others, whose text is that of a file in a folder that is gone; and the file."""
         folders = [*map(expand_user, pdfs)]
-        kept = {
-            stored.paper: stored.file
-            for stored in self._store.papers()
-            if stored.paper not in others
-            and any(folder in Path(stored.file).parents for folder in folders)
-            and not stamp_of(Path(stored.file))
+        there = [folder for folder in folders if os.path.isdir(folder)]
+        gone = {
+            file: any(folder in Path(file).parents for folder in there)
+            for file in self._store.known_files()
+            if any(folder in Path(file).parents for folder in folders) and not stamp_of(Path(file))
         }
-        if kept:
-            kept = {paper.id: kept[paper.id] for paper in papers() if paper.id in kept}
-        missing = {folder for folder in folders if not os.path.isdir(folder)}
-        single = [file for file in kept.values() if missing.isdisjoint(Path(file).parents)]
-        self._report.problems |= dict.fromkeys(single, KEPT)
-        return kept
+        of_others = set(taken.values())
+        files = [file for file in (*files, *gone) if file not in of_others]
+        matched = self._matched(files, papers, taken) if files else {}
+        self._report.problems |= {file: KEPT for file in matched.values() if gone.get(file)}
+        return matched
 
     def _matched(
         self, files: list[str], papers: Callable[[], Iterable[LibraryPaper]], taken: Mapping[str, str]
@@ -174,7 +150,7 @@ class _Reader:
         readable = self._store.readable()
         for file, text in self._store.abouts(file for file in files if file in readable):
             paper = finder.find(Path(file), text)
-            unknown += not paper
+            unknown += not paper and stamp_of(Path(file)) is not None
             if paper and paper not in taken:
                 matched.setdefault(paper, file)
         self._read(matched.values())  # whose texts were dropped while the library lacked the paper
@@ -193,7 +169,7 @@ class _Reader:
         last, read = time.monotonic(), 0
         with count_progress("PDFs read", len(stamps)) as advance:
             try:
-                for path, text in self._read_all(map(Path, stamps)):
+                for path, text in read_files(map(Path, stamps)):
                     kept.append((str(path), *stamps[str(path)], text))
                     read += bool(text.parts or not text.problem)
                     advance(1)
@@ -205,44 +181,3 @@ class _Reader:
         self._report.read += read
         problems = self._store.problems()
         self._report.problems |= {file: problems[file] for file in files if file in problems}
-
-    def _read_all(self, files: Iterable[Path]) -> Iterable[tuple[Path, ReadText]]:
-        """Read files; of those that are not on this machine, the text that Zotero keeps."""
-        here: list[Path] = []
-        for file in files:
-            if os.path.exists(file):
-                here.append(file)
-            else:
-                yield file, read_cache(file)
-        yield from self._read_files(here, self._workers)
-
-
-def read_cache(file: Path) -> ReadText:
-    """Return the text that Zotero keeps of a PDF: without pages, unless form feeds divide them."""
-    cache = cache_of(file)
-    is_link = real_path(cache).parent != real_path(cache.parent)
-    if problem := "is a link out of its folder" if is_link else unreadable(cache):
-        return ReadText(problem=f"{cache.name} beside it {problem}")
-    try:
-        text = read_limited(cache, MAX_BYTES).decode("utf-8", "replace")[:MAX_CHARACTERS]
-    except InputError as error:
-        return ReadText(problem=str(error))
-    pages = text.split("\f")
-    lines = [
-        Line(line.strip(), number if len(pages) > 1 else 0, 0, 0, 0, 1, bold=False)
-        for number, page in enumerate(pages, 1)
-        for line in (*page.split("\n"), "")
-    ]
-    parts, section = list[TextPart](), ""
-    running, entries = split_references(lines)
-    for kind, group in groupby(
-        running, lambda line: (line.text != "", KNOWN_HEADING.fullmatch(line.text) is None)
-    ):
-        block = list(group)
-        paragraph = " ".join(_BROKEN.sub("", "\n".join(line.text for line in block)).split())
-        if kind == (True, False):
-            section = paragraph
-        elif paragraph:
-            parts.append(TextPart(paragraph, [(0, block[0].page)], section))
-    printed = len(pages) if len(pages) > 1 else 0
-    return ReadText(head=text[:HEAD], pages=printed, parts=parts, entries=entries)

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper, is_preprint, is_published
 from citerec.formats.identifiers import clean_doi
 from citerec.formats.letters import LONG_TITLE, fold, normalise_title
 from citerec.formats.names import surname
-from citerec.formats.same_work import Identity, identity
+from citerec.formats.same_work import MAX_SAME_KEY, Identity, identity
 from citerec.library.papers.library import Library
 from citerec.library.papers.merging import KeyIndex
 from citerec.library.references.compare import Comparison, Record, compare
@@ -42,42 +41,45 @@ class Source(Protocol):
 
 
 class PaperSource:
-    """Records by their hashed identifiers [N, F] (same_work.Identity). record: returns that of a row."""
+    """Records by the hashed identifiers of their works (same_work.Identity)."""
 
-    def __init__(self, numbers: NDArray[np.uint64], record: Callable[[int], Record]) -> None:
-        self._indices = {
-            name: KeyIndex(np.ascontiguousarray(numbers[:, Identity._fields.index(name)]))
-            for name in ("doi", "arxiv", "title")
-        }
-        self._record = record
-
-    @classmethod
-    def of(cls, records: Sequence[Record]) -> PaperSource:
-        numbers = np.array([identity(record.paper) for record in records], np.uint64)
-        return cls(numbers.reshape(-1, len(Identity._fields)), records.__getitem__)
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records: dict[tuple[str, int], list[Record]] = {}
+        for record in records:
+            for name in _names(record.paper):
+                self._records.setdefault(name, []).append(record)
 
     @classmethod
-    def of_library(cls, library: Library, papers: Iterable[LibraryPaper]) -> PaperSource:
+    def of_library(cls, library: Library, papers: Sequence[LibraryPaper]) -> PaperSource:
         """Return a source of the records of a library that may be those of papers.
 
         A record confirms what a service has told of it; what its user wrote is compared only.
         """
-        storage, name = library.related(papers), library.path.name
-
-        def record(row: int) -> Record:
-            paper = storage.paper(row)
+        storage, records = library.related(papers), list[Record]()
+        wanted = np.array([identity(paper) for paper in papers], np.uint64).reshape(-1, len(_FIELDS))
+        places = [(index, KeyIndex(storage.identities[:, index])) for index in map(_FIELDS.index, _BY)]
+        rows = {row for place, index in places for _, row in index.matches(wanted[:, place])}
+        for paper in map(storage.paper, sorted(rows)):
             told = sorted({mark.partition(":")[2] for mark in paper.filled} & {*SERVICES})
-            return Record(paper, ", ".join((f"library {name}", *told)), confirms=bool(told))
-
-        return cls(storage.identities, record)
+            where = ", ".join((f"library {library.path.name}", *told))
+            records.append(Record(paper, where, confirms=bool(told)))
+        return cls(records)
 
     def records(self, paper: LibraryPaper) -> Iterator[Record]:
-        own, seen = identity(paper), set[int]()
-        for name, index in self._indices.items():
-            for _, row in index.matches(np.array([getattr(own, name)], np.uint64)):
-                if row not in seen:
-                    yield self._record(row)._replace(by_id=name != "title")
-                seen.add(row)
+        seen = set[int]()
+        for name in _names(paper):
+            for record in self._records.get(name, [])[:MAX_SAME_KEY]:
+                if id(record) not in seen:
+                    yield record._replace(by_id=name[0] != "title")
+                seen.add(id(record))
+
+
+_FIELDS, _BY = Identity._fields, ("doi", "arxiv", "title")
+
+
+def _names(paper: LibraryPaper) -> list[tuple[str, int]]:
+    numbers = identity(paper)
+    return [(name, number) for name in _BY if (number := getattr(numbers, name))]
 
 
 class Status(NamedTuple):

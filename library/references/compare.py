@@ -15,7 +15,7 @@ from citerec.formats.bibliography.paper import PREPRINT_VENUE, LibraryPaper, is_
 from citerec.formats.letters import LONG_TITLE, fold, normalise_title
 from citerec.formats.names import surname
 from citerec.library.references.entry import OLD_PAPERS, Finding, Reference, are_apart
-from citerec.library.references.venues import SHORT_VENUE, find_series, is_workshop, same_venue
+from citerec.library.references.venues import find_series, same_venue
 
 SAME_NAME, SAME_WORD, SAME_WHOLE_NAME = 0.75, 0.75, 0.88
 """Least similarity (difflib) of two spellings."""
@@ -27,7 +27,6 @@ _WORD = re.compile(r"[^\W_]+")
 _NUMBERS = re.compile(r"\d+|\b[ivx]+\b|\bpart\b")
 """What differs in the titles of parts of a work."""
 _SUBTITLE = re.compile(r"[:.?!–—(]| - ")
-_CONFERENCE = re.compile(r"^(?!.*machine learning research).*\bconference\b", re.I)
 _SMALL = frozenset(("", "a", "an", "the", "and", "of", "s"))
 _GROUP = re.compile(
     r"collaborat|consorti|group|team|committee|network|project|institut|universit|organi[sz]at"
@@ -66,7 +65,7 @@ def compare(reference: Reference, record: Record, alone: bool = True) -> Compari
     if not own.title or not other.title:
         return none
     change = title_change(own.title, other.title)
-    series, kinds = find_series(other.venue), {reference.series.kind, find_series(other.venue).kind}
+    kinds = {reference.series.kind, find_series(other.venue).kind}
     versions = is_preprint(own) != is_preprint(other) or kinds == {"journal", "conference"}
     authors = [finding._replace(where=where) for finding in _authors(reference, other)]
     years = abs(own.year - other.year) if own.year and other.year else 0
@@ -98,13 +97,7 @@ def compare(reference: Reference, record: Record, alone: bool = True) -> Compari
     dated = other.venue or other.doi  # else it may be the preprint's year
     if years > 1 and not versions and dated and not revised:
         findings.append(Finding("year", str(own.year), str(other.year), where))
-    strange = (  # a conference that is none of those known, and its words are not the record's
-        series.kind == "conference"
-        and not (reference.series.name or is_workshop(own.venue) or is_preprint(own) or is_preprint(other))
-        and len(own.venue) >= SHORT_VENUE
-        and _CONFERENCE.search(own.venue)
-    )
-    if venue is False or (venue is None and strange):
+    if venue is False:
         findings.append(Finding("venue", own.venue, other.venue, where))
     same_registrant = own.doi.split("/")[0] == other.doi.split("/")[0]
     if are_apart(own.doi, other.doi) and not versions and not findings and (venue or not same_registrant):

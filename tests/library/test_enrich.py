@@ -24,10 +24,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
-from citerec.formats.bibliography.paper import LibraryPaper, fill_again, merge_records, without_filled
+from citerec.formats.bibliography.paper import LibraryPaper, without_filled
 from citerec.library.ask.recommender import Recommender
 from citerec.library.enrich.client import ATTEMPTS, AnswerCache, Client, Unavailable
-from citerec.library.enrich.matching import Outcome, complete, contradiction, lookups_of
+from citerec.library.enrich.matching import Outcome, complete, contradiction
 from citerec.library.enrich.services import (
     SERVICES,
     Arxiv,
@@ -36,7 +36,6 @@ from citerec.library.enrich.services import (
     OpenAlex,
     SemanticScholar,
     Service,
-    work_of,
 )
 from citerec.library.papers.library import Library
 from citerec.tests.conftest import Run, Server
@@ -414,7 +413,6 @@ PAGE = b"<!DOCTYPE html><html><title>Sorry</title></html>"
         ([(200, {"Content-Type": "text/html"}, PAGE, None)] * (ATTEMPTS - 1), None),
         ([(200, {"Content-Encoding": "gzip"}, b"not gzip", None)], None),
         ([(200, {"Content-Type": "application/json"}, b'{"results": [{"title": "\xe9"}]}', None)], None),
-        ([(302, {"Location": "/openalex/works"}, b"", None)], []),
     ],
 )
 def test_faults_that_pass(
@@ -444,9 +442,7 @@ def test_faults_that_pass(
         ((200, {}, b'{"results": {"a": 1}}', None), "answers in an unknown form (5 attempts)"),
         ((200, {"Content-Type": "a/b; charset=nonsense"}, b"\xff", None), "in an unknown form (5 attempts)"),
         ((200, {}, OK, 9), "the connection broke (5 attempts)"),
-        ((302, {"Location": "http://localhost:1/elsewhere"}, b"", None), "redirects elsewhere (5 attempts)"),
-        ((302, {"Location": "http://127.0.0.1:1/openalex"}, b"", None), "redirects elsewhere (5 attempts)"),
-        ((302, {"Location": "/openalex/works"}, b"", None), "redirects elsewhere (5 attempts)"),
+        ((302, {"Location": "http://localhost:1/elsewhere"}, b"", None), "HTTP 302 (5 attempts)"),
         ((429, {"Retry-After": "9" * 30}, b"", None), "HTTP 429: asks to wait more than a week"),
         ((429, {"Retry-After": "5400"}, b"", None), "HTTP 429: asks to wait 1.5 hours"),
     ],
@@ -458,13 +454,10 @@ def test_faults_that_stay(services: Services, pauses: list[float], fault: Any, r
     assert str(error.value).endswith(reason) and len(services.asked) <= 4 * ATTEMPTS
 
 
-@given(st.text("<>/ab=\x1b\x9b&;lt script\n", max_size=60))
-def test_texts_of_services_have_no_elements_and_no_control_codes(text: str) -> None:
-    hostile = f"Before. {text}<script>alert(1)</script>\x1b[31m<img src=x onerror=alert(1)>&lt;b&gt;"
-    work = work_of(Work(hostile, hostile, (hostile,), 2001, hostile))
-    for found in (work.title, work.abstract, *work.authors, work.venue):
-        assert not re.search(r"<(?:script|img)[\s>]", found) and found.isprintable()
-        assert found.startswith("Before.")
+def test_texts_of_services_have_no_control_codes() -> None:
+    title = "Before.\x1b[31m <i>Deep</i> &lt;b&gt;nets\x9b"
+    found = OpenAlex("https://x").works([{"id": "W1", "title": title}])[0].title
+    assert found.startswith("Before.") and found.isprintable() and "<" not in found
 
 
 def test_a_date_to_wait_for_is_read(services: Services) -> None:
@@ -608,18 +601,12 @@ def test_a_stopped_run_changes_nothing_and_goes_on(services: Services, run: Run,
         (["mailto=ü@x.org"], "mailto=ü@x.org: is not an e-mail address"),
         (["openalex_key=a b"], "openalex_key: is not a key: it has a space or a character that is not ASCII"),
         (["services=[]"], "services is empty; choose openalex, semanticscholar, crossref or arxiv"),
-        (["addresses=[arxiv=https://]"], "addresses=arxiv=https://: names no host; write https://HOST"),
-        (
-            ['addresses=["arxiv=https://[::1"]'],
-            "addresses=arxiv=https://[::1: is not an address (Invalid port: ':1')",
-        ),
-        (
-            ["addresses=[arxiv=http://127.0.0.1:x]"],
-            "http://127.0.0.1:x: is not an address (Invalid port: 'x')",
-        ),
+        (["addresses=[arxiv=https://]"], "addresses=arxiv=https://: is no address with https://"),
+        (['addresses=["arxiv=https://[::1"]'], "addresses=arxiv=https://[::1: is no address with https://"),
+        (["addresses=[arxiv=http://127.0.0.1:x]"], "http://127.0.0.1:x: is no address with https://"),
         (["services=[dblp]"], "services=dblp: choose openalex, semanticscholar, crossref, arxiv or datacite"),
         (["addresses=[dblp=https://x]"], "addresses=dblp: is none of the services; write NAME=URL"),
-        (["addresses=[arxiv=http://x.org]"], "addresses=arxiv=http://x.org: must begin with https://"),
+        (["addresses=[arxiv=http://x.org]"], "addresses=arxiv=http://x.org: is no address with https://"),
         (["from=missing.bib"], "from=missing.bib: no such file"),
         (["from=mine"], "from=mine: is the library itself; name another one, or a file"),
         (["from=empty.jsonl"], "empty.jsonl: is empty"),
@@ -724,29 +711,13 @@ def test_what_a_paper_has_never_changes(
     assert all(getattr(found.paper, name) for name in found.filled)
 
 
-def test_lookups() -> None:
-    kinds = ("doi", "pmid", "arxiv")
-    assert lookups_of(PAPER, kinds) == [Lookup("title", PAPER.title, "Lee", 2010)]
-    assert lookups_of(PAPER._replace(year=0), kinds) == lookups_of(PAPER._replace(authors=()), kinds) == []
-    both = PAPER._replace(doi="10.1/a", arxiv="2001.00001", url="https://pubmed.ncbi.nlm.nih.gov/7/")
-    assert [lookup.kind for lookup in lookups_of(both, kinds)] == list(kinds)
-    assert lookups_of(both, ("arxiv",)) == [Lookup("arxiv", "2001.00001")]
-    service = OpenAlex("https://x")
-    assert not service.accepts(Lookup("doi", "10.1/a,b")) and not service.accepts(Lookup("doi", "10.1/a|b"))
-
-
-def test_own_records_come_before_what_was_filled() -> None:
-    filled = PAPER._replace(abstract=ABSTRACT, doi="10.1/a", filled=("abstract:s", "doi:s"))
-    own = PAPER._replace(id="y", abstract="Mine.")
-    for papers in ([filled, own], [own, filled]):
-        merged = merge_records(papers)
-        assert (merged.abstract, merged.doi, merged.filled) == ("Mine.", "10.1/a", ("doi:s",))
-    assert fill_again(without_filled(filled), filled) == filled
+def test_a_doi_with_signs_of_a_query_is_not_asked() -> None:
+    assert not any(OpenAlex("https://x").accepts(Lookup("doi", doi)) for doi in ("10.1/a,b", "10.1/a|b"))
 
 
 def test_records_of_another_type_are_skipped() -> None:
     service, lookups = SemanticScholar("https://x"), [Lookup("doi", "10.1000/a"), Lookup("doi", "10.1000/b")]
-    bad = {"title": ["a list"], "externalIds": {"DOI": "10.1/a"}}
+    bad = {"title": {"an": "object"}, "externalIds": {"DOI": "10.1/a"}}
     good = {"title": "T", "year": "2001", "externalIds": {"DOI": "10.1000/B"}}
     assert service.read(lookups, json.dumps([bad, good])) == {
         lookups[0]: [], lookups[1]: [Work("T", year=2001, doi="10.1000/b")],

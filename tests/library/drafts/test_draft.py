@@ -940,13 +940,10 @@ def test_a_key_belongs_to_its_own_entry(tmp_path: Path) -> None:
         }
 
 
-def test_a_copy_takes_fonts_along_and_says_what_it_lacks(recommender: Recommender, tmp_path: Path) -> None:
-    (tmp_path / "fonts").mkdir()
-    (tmp_path / "fonts" / "A.otf").touch()
-    (tmp_path / "fonts" / "notes.doc").touch()
+def test_a_copy_says_what_it_lacks(recommender: Recommender, tmp_path: Path) -> None:
     (tmp_path / "a.png").touch()
     (tmp_path / "d.tex").write_text(
-        r"""\setmainfont{A}[Path = fonts/, Extension = .otf]\begin{document}
+        r"""\begin{document}
         BERT \cite{?} \includegraphics{a} \includegraphics[width=1cm]{gone} \includegraphics{../far.png}
         \end{document}"""
     )
@@ -955,4 +952,4 @@ def test_a_copy_takes_fonts_along_and_says_what_it_lacks(recommender: Recommende
     *_, line = write_copies(suggest(parsed, recommender, 1), recommender.library, copies)
     assert line == "not in the draft's folder, and so not in the copy: gone, ../far.png"
     copied = (str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*.*"))
-    assert sorted(copied) == ["a.png", "d.bib", "d.tex", "fonts/A.otf"]
+    assert sorted(copied) == ["a.png", "d.bib", "d.tex"]

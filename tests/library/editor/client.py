@@ -25,7 +25,7 @@ SHOWS = types.ClientCapabilities(
     text_document=types.TextDocumentClientCapabilities(
         completion=types.CompletionClientCapabilities(
             completion_item=types.ClientCompletionItemOptions(
-                documentation_format=[types.MarkupKind.Markdown], label_details_support=True
+                documentation_format=[types.MarkupKind.Markdown]
             )
         ),
         hover=types.HoverClientCapabilities(content_format=[types.MarkupKind.Markdown]),

@@ -14,12 +14,9 @@ import pytest
 
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.ask.recommender import Ranked, Recommender
-from citerec.library.editor import bibliography
-from citerec.library.editor import workspace as module
 from citerec.library.editor.documents import Document
 from citerec.library.editor.features import Features
-from citerec.library.editor.server import MOST_COMPLAINTS, make_server
-from citerec.library.editor.workspace import Workspace
+from citerec.library.editor.server import make_server
 from citerec.library.papers.library import Library
 from citerec.library.settings import LspSettings
 
@@ -30,13 +27,6 @@ def document(folder: Path, name: str) -> Document:
     text = f"\\title{{T}} \\cite{{a}} \\bibliography{{refs}} {name}"
     (folder / name).write_text(text)
     return Document.open((folder / name).as_uri(), text)
-
-
-def write_bib(folder: Path, *keys: str) -> None:
-    entries = (f"@misc{{{key}, title = {{Title of {key}}}}}\n" for key in keys)
-    unfinished = folder / "refs.new"
-    unfinished.write_text("".join(entries))
-    unfinished.replace(folder / "refs.bib")
 
 
 def test_a_question_does_not_wait_for_that_of_another_document(tmp_path: Path) -> None:
@@ -62,31 +52,6 @@ def test_a_question_does_not_wait_for_that_of_another_document(tmp_path: Path) -
     assert asyncio.run(ask()) == (["quick b.tex"] * 3 + ["quick a.tex"], "slow a.tex")
 
 
-def test_a_bib_that_is_exchanged_is_read_beside_questions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace, reading, go_on = Workspace(LspSettings(library=str(tmp_path / "none"))), Event(), Event()
-    first, second = (document(tmp_path, name) for name in ("a.tex", "b.tex"))
-    workspace.documents = {one.uri: one for one in (first, second)}
-    write_bib(tmp_path, "a")
-    assert set(workspace.bibliography(first).entries) == {"a"} == set(workspace.bibliography(second).entries)
-    read = bibliography.read_entries
-
-    def read_slowly(*given: Any) -> object:
-        reading.set()
-        assert go_on.wait(WAIT)
-        return read(*given)
-
-    monkeypatch.setattr(module, "read_entries", read_slowly)
-    write_bib(tmp_path, "b", "c")
-    for one in (first, second, first):
-        assert set(workspace.bibliography(one, patience=0.01).entries) == {"a"}
-    assert reading.is_set()
-    go_on.set()
-    for one in (first, second):
-        assert set(workspace.bibliography(one, patience=None).entries) == {"b", "c"}
-
-
 BAD = [b"{", b"[]", b"1", b'{"jsonrpc": "2.0"}', b"\xff\xfe", b'{"jsonrpc": "2.0", "id": {}, "method": 3}',
        b'{"jsonrpc": "2.0", "id": 5, "method": "textDocument/completion", "params": {}}',
        b'{"jsonrpc": "2.0", "method": "textDocument/didChange", "params": {"textDocument": 5}}',
@@ -95,7 +60,7 @@ BAD = [b"{", b"[]", b"1", b'{"jsonrpc": "2.0"}', b"\xff\xfe", b'{"jsonrpc": "2.0
 
 
 @pytest.mark.slow
-def test_malformed_messages_are_a_few_lines(tmp_path: Path) -> None:
+def test_malformed_messages_stop_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.bib").write_text("@misc{a, title = {Trees}}\n")
 
     def message(content: bytes) -> bytes:
@@ -110,10 +75,7 @@ def test_malformed_messages_are_a_few_lines(tmp_path: Path) -> None:
     done = subprocess.run(
         command, input=b"".join([*sent, request("shutdown", 2), request("exit")]), capture_output=True
     )
-    lines = done.stderr.decode().splitlines()
     assert done.returncode == 0 and b'"id": 2, ' in done.stdout and b'"id": 5' in done.stdout
-    assert not any(line.startswith((" ", "Traceback")) for line in lines)
-    assert MOST_COMPLAINTS <= len(lines) < MOST_COMPLAINTS + 5
 
 
 def test_a_completion_does_not_wait_for_the_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.evidence.index import WordsEncoder
 from citerec.retrieval.arrays import Floats
 from citerec.tests.made_pdfs import MadePaper, made_paper
 
@@ -31,10 +32,11 @@ def paper_made(number: int) -> MadePaper:
     return made_paper(number, WORDS)
 
 
-class HashedWords:
+class HashedWords(WordsEncoder):
     """An encoder: each word adds 1 to one of the dimensions."""
 
-    name, dim = "hashed words", 32
+    def __init__(self) -> None:
+        self.name, self.dim = "hashed words", 32
 
     def encode(self, texts: Sequence[str]) -> Floats:
         vectors = np.zeros((len(texts), self.dim), np.float32)

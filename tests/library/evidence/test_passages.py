@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from citerec.formats.articles.pdf_layout import PdfParagraph
 from citerec.library.evidence.evidence import query_words
 from citerec.library.evidence.passages import LEAST, MOST, cut
-from citerec.library.evidence.reading import TextPart
 
 word = st.text("abcdefg", min_size=1, max_size=6)
 sentence = st.lists(word, min_size=1, max_size=260).map(lambda words: f"{' '.join(words).capitalize()}.")
 paragraph = st.lists(sentence, min_size=1, max_size=6).map(" ".join)
 parts = st.lists(st.tuples(paragraph, st.integers(1, 3)), max_size=12).map(
-    lambda found: [TextPart(text, [(0, page)], f"S{page}") for text, page in found]
+    lambda found: [PdfParagraph(text, ((0, page),), f"S{page}") for text, page in found]
 )
 
 
 @given(parts)
-def test_no_word_is_lost_and_none_too_many(texts: list[TextPart]) -> None:
+def test_no_word_is_lost_and_none_too_many(texts: list[PdfParagraph]) -> None:
     passages = cut(texts)
     assert " ".join(passage.text for passage in passages).split() == [
         word for part in texts for word in part.text.split()
@@ -29,7 +29,7 @@ def test_no_word_is_lost_and_none_too_many(texts: list[TextPart]) -> None:
 
 
 @given(parts)
-def test_pages_are_those_of_the_paragraphs(texts: list[TextPart]) -> None:
+def test_pages_are_those_of_the_paragraphs(texts: list[PdfParagraph]) -> None:
     pages = [part.starts[0][1] for part in texts for _ in part.text.split()]
     found = []
     for passage in cut(texts):
@@ -43,7 +43,7 @@ def test_pages_are_those_of_the_paragraphs(texts: list[TextPart]) -> None:
 
 def test_passages_end_with_sentences_and_prefer_paragraphs() -> None:
     of_forty = "One " + "word " * 38 + "ends."
-    texts = [TextPart(" ".join([of_forty] * count), [(0, 1)], "A") for count in (3, 3, 7)]
+    texts = [PdfParagraph(" ".join([of_forty] * count), ((0, 1),), "A") for count in (3, 3, 7)]
     lengths = [len(passage.text.split()) for passage in cut(texts)]
     assert lengths == [120, 120, 200, 80]
     assert all(passage.text.endswith("ends.") for passage in cut(texts))
@@ -51,7 +51,7 @@ def test_passages_end_with_sentences_and_prefer_paragraphs() -> None:
 
 def test_a_section_begins_a_passage_but_a_short_one() -> None:
     texts = [
-        TextPart("word " * count + "end.", [(0, 1)], name)
+        PdfParagraph("word " * count + "end.", ((0, 1),), name)
         for count, name in ((79, "A"), (19, "B"), (99, "C"))
     ]
     passages = cut(texts)
@@ -60,7 +60,8 @@ def test_a_section_begins_a_passage_but_a_short_one() -> None:
 
 
 def test_a_page_begins_within_a_sentence() -> None:
-    [passage] = cut([TextPart("Words of a first page go on there.", [(0, 4), (22, 5)])])
+    starts = ((0, 4), (22, 5))
+    [passage] = cut([PdfParagraph("Words of a first page go on there.", starts)])
     assert [passage.page(passage.text.index(word)) for word in ("Words", "go", "there")] == [4, 5, 5]
 
 

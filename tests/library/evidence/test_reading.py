@@ -121,32 +121,6 @@ def test_a_killed_process_is_started_again(tmp_path: Path) -> None:
         process.close()
 
 
-@pytest.mark.parametrize("deaths", [1, 2])
-def test_a_pdf_whose_process_is_killed_is_read_again_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deaths: int
-) -> None:
-    start, started = reading._Process._start, list[object]()
-
-    def dies_at_first(self: reading._Process) -> object:
-        started.append(None)
-        return dying_process() if len(started) <= deaths else start(self)
-
-    monkeypatch.setattr(reading._Process, "_start", dies_at_first)
-    (tmp_path / "a.pdf").write_bytes(GOOD.pdf())
-    found = read(tmp_path / "a.pdf")["a.pdf"]
-    assert len(started) == 2 and bool(found.parts) == (deaths == 1)
-    assert found.problem.startswith("ended the process that reads it (SIGKILL)" if deaths == 2 else "")
-    assert (found.problem == "") == (deaths == 1)
-
-
-def dying_process() -> object:
-    import subprocess
-    import sys
-
-    command = [sys.executable, "-c", "import os; input(); os.kill(os.getpid(), 9)"]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-
 def test_the_processes_end_with_their_reader(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(GOOD.pdf())
     before = {*threading.enumerate()}

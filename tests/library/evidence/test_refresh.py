@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,11 +15,12 @@ from citerec.datasets.tokenize import default_tokenize
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.evidence import FOLDER
 from citerec.library.evidence import index as index_module
+from citerec.library.evidence import refresh as refresh_module
 from citerec.library.evidence import store as store_module
 from citerec.library.evidence.index import FORMULA, PassageIndex, open_index, update_index
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.reading import READER, ReadText, read_here, unreadable
-from citerec.library.evidence.refresh import TextReport, read_cache, refresh_texts
+from citerec.library.evidence.refresh import TextReport, refresh_texts
 from citerec.library.evidence.store import TextStore
 from citerec.retrieval.lexical.postings import UNIT
 from citerec.retrieval.lexical.terms import Tokenizer
@@ -29,7 +29,7 @@ from citerec.tests.library.evidence.made import HashedWords, paper_made, write_p
 Papers = list[LibraryPaper]
 
 
-def read_all(files: Iterable[Path], workers: int) -> Iterator[tuple[Path, ReadText]]:
+def read_all(files: Iterable[Path]) -> Iterator[tuple[Path, ReadText]]:
     """Read as `read_files` does, in this process."""
     for file in files:
         problem = unreadable(file)
@@ -38,7 +38,9 @@ def read_all(files: Iterable[Path], workers: int) -> Iterator[tuple[Path, ReadTe
 
 def refresh(library: Path, papers: Papers, read: Any = read_all, **options: Any) -> TextReport:
     library.mkdir(exist_ok=True)
-    return refresh_texts(library, lambda: papers, HashedWords(), workers=1, read=read, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(refresh_module, "read_files", read)
+        return refresh_texts(library, lambda: papers, HashedWords(), **options)
 
 
 def opened(library: Path) -> tuple[TextStore, PassageIndex]:
@@ -166,8 +168,8 @@ def test_a_refresh_that_is_stopped_goes_on(tmp_path: Path, after: int) -> None:
     class Stopped(BaseException):
         pass
 
-    def stopping(files: Iterable[Path], workers: int) -> Iterator[tuple[Path, ReadText]]:
-        for number, found in enumerate(read_all(files, workers)):
+    def stopping(files: Iterable[Path]) -> Iterator[tuple[Path, ReadText]]:
+        for number, found in enumerate(read_all(files)):
             if number == after:
                 raise Stopped
             yield found
@@ -320,41 +322,8 @@ def test_notes_are_passages_of_the_paper(tmp_path: Path) -> None:
     assert open_index(library / FOLDER, TextStore(library / FOLDER), None) is None
 
 
-def test_zoteros_text_is_read_where_the_pdf_is_not_here(tmp_path: Path) -> None:
-    storage = tmp_path / "storage/ABCD2345"
-    storage.mkdir(parents=True)
-    text = "A page of zygo-\nmorphic words.\n\nAnother paragraph.\fThe second page has this."
-    (storage / ".zotero-ft-cache").write_text(text)
-    paper = LibraryPaper("key:a", files=(str(storage / "a.pdf"),))
-    refresh(tmp_path / "library", [paper])
-    [passage] = opened(tmp_path / "library")[0].text("key:a")[1]
-    assert passage.text == "A page of zygomorphic words.\nAnother paragraph.\nThe second page has this."
-    assert passage.starts == [(0, 1), (48, 2)]
-    text = "Abstract\nIt is short.\n\n1 Introduction\n\nIt is long.\n\nReferences\n\n[1] A. Other. 1999.\n"
-    (storage / ".zotero-ft-cache").write_text(text)
-    assert [(part.text, part.section) for part in read_cache(storage / "a.pdf").parts] == [
-        ("It is short.", "Abstract"),
-        ("It is long.", "1 Introduction"),
-    ]
-
-
 def test_an_index_without_texts_is_none(tmp_path: Path) -> None:
     report = refresh(tmp_path / "library", [LibraryPaper("key:a")])
     assert (report.papers, report.passages) == (0, 0)
     store = TextStore(tmp_path / "library" / FOLDER, create=True)
     assert update_index(tmp_path / "library" / FOLDER, store, HashedWords()) is None
-
-
-def test_a_text_of_zotero_that_is_no_file_of_its_folder_is_not_read(tmp_path: Path) -> None:
-    cache = tmp_path / "a" / ".zotero-ft-cache"
-    cache.parent.mkdir()
-    (tmp_path / "secret").write_text("Other text.")
-    for make, problem in (
-        (lambda: os.mkfifo(cache), "is not a file"),
-        (lambda: cache.symlink_to(tmp_path / "secret"), "is a link out of its folder"),
-        (lambda: cache.open("w").truncate(3 << 30), "has 3,221 MB"),
-    ):
-        make()
-        text = read_cache(cache.with_name("a.pdf"))
-        assert problem in text.problem and not text.parts
-        cache.unlink()

@@ -57,7 +57,7 @@ def fields_of(answer: Answer) -> list[str]:
 
 
 def by_table(*works: LibraryPaper) -> list[PaperSource]:
-    return [PaperSource.of([Record(work, "table") for work in works])]
+    return [PaperSource([Record(work, "table") for work in works])]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,6 @@ def test_an_entry_that_cannot_be_is_contradicted_and_its_sound_twin_is_not(
         ("Lind, Ann and Moss, B. and Fern, Cy", "Lind, Ann and Roe, Jo and Fern, Cy", "authors"),
         ("{2021}", "{2018}", "year"),
         ("International Conference on Machine Learning", "AAAI Conference on Artificial Intelligence", "venue"),
-        ("International Conference on Machine Learning", "Conference on Forests and Wood", "venue"),
         # Style:
         ("Lind, Ann and Moss, B. and Fern, Cy", "Ann Lind and others", ""),
         ("{2021}", "{2022}", ""),
@@ -208,7 +207,6 @@ def test_the_index_of_crossref_is_made_once_and_near_titles_are_contradicted(
     [index] = (tmp_path / "cache" / "tables").iterdir()
     before = index.stat().st_mtime_ns
     Table.open([str(file)], lambda _: None).close()
-    Table.open([str(index)], lambda _: None).close()
     assert index.stat().st_mtime_ns == before
     index.write_bytes(b"x" * 5000)
     with pytest.raises(InputError, match="cannot be used"):
