@@ -48,10 +48,10 @@ class StoredVectors:
     def __init__(
         self, numbers: NDArray[Any], scales: Floats | None = None, signs: NDArray[np.uint8] | None = None
     ) -> None:
-        """numbers [V, D]. scales [V]: of 8-bit numbers. signs [B, D / 8]: bits of the random vectors, whose
-        numbers are all 1 / sqrt(D) or its opposite."""
+        """numbers [V, D]. scales [V]: of 8-bit numbers. signs: bits [B, D], packed, of the random vectors,
+        whose numbers are all 1 / sqrt(D) or its opposite."""
         self.numbers, self.scales = numbers, scales
-        self.signs = np.empty((0, numbers.shape[1] // 8), np.uint8) if signs is None else signs
+        self.signs = np.empty((0, 0), np.uint8) if signs is None else signs
         self.shape = len(numbers) + len(self.signs), numbers.shape[1]
 
     def __len__(self) -> int:
@@ -63,7 +63,8 @@ class StoredVectors:
         scales = np.float32(1) if self.scales is None else self.scales[known, None]
         vectors = np.multiply(self.numbers[known], scales, dtype=np.float32)
         if len(random := np.flatnonzero(rows >= len(self.numbers))):
-            bits = np.unpackbits(self.signs[rows[random] - len(self.numbers)], axis=1)
+            packed = self.signs[rows[random] - len(self.numbers)]
+            bits = np.unpackbits(packed, axis=1, count=self.shape[1])
             vectors[random] = (bits * np.float32(2) - 1) / np.float32(self.shape[1] ** 0.5)
         return vectors
 

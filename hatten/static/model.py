@@ -183,13 +183,13 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
         if not self.unknown_weight:
             return self.encoder, self.vocabulary
         dim, vectors = self.encoder.dim, self.encoder.word_vectors
-        bits = hashlib.shake_256(b"vectors of unknown words").digest(BUCKETS * dim // 8)
-        signs = np.frombuffer(bits, np.uint8).reshape(BUCKETS, -1)
+        bits = hashlib.shake_256(b"vectors of unknown words").digest(-(-BUCKETS * dim // 8))
+        signs = np.unpackbits(np.frombuffer(bits, np.uint8), count=BUCKETS * dim).reshape(BUCKETS, dim)
         stored = (vectors.numbers, vectors.scales) if isinstance(vectors, StoredVectors) else (vectors, None)
         weight = np.full(BUCKETS, np.log(np.expm1(np.float32(self.unknown_weight))), np.float32)
         encoder = replace(
             self.encoder,
-            word_vectors=StoredVectors(*stored, signs),
+            word_vectors=StoredVectors(*stored, np.packbits(signs, axis=1)),
             word_weight=np.concatenate([self.encoder.word_weight, weight]),
         )
         return encoder, OpenVocabulary(self.vocabulary.words)
