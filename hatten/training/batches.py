@@ -196,9 +196,7 @@ class Batches(Dataset[Batch]):
         self, contexts: NDArray[np.int64], cited: NDArray[np.int64], others: NDArray[np.int64], step: int
     ) -> list[Any]:
         """Read this process's share of queries, cited papers and others."""
-        rows = [contexts, cited, others]
-        if self.share.processes > 1:
-            rows = [part[self.share.part(len(part))] for part in rows]
+        rows = [part[self.share.part(len(part))] for part in (contexts, cited, others)]
         return [self.reader.queries(rows[0]), self.reader.papers(rows[1]), self.reader.papers(rows[2])]
 
     def _log_rate(self, papers: NDArray[np.int64], drawn: NDArray[np.integer]) -> NDArray[np.float32]:

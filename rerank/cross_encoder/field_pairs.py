@@ -65,7 +65,6 @@ class LengthsReader(PairReader):
             Spans(self._passages.values, self._passages.starts(contexts), passage),
             Spans(self._citing.values, self._citing.starts(citing), title),
             Spans(self._candidates.values, self._candidates.starts(papers), candidate),
-            [],
             frame + passage + title + candidate,
             self.config.max_tokens,
         )

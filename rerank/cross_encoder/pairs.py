@@ -5,10 +5,6 @@
 With pairs.query=paper (Nogueira et al. 2020, section 3) the citing paper itself is the query:
 
     [CLS] citing title and abstract [SEP] candidate's title and abstract [SEP]
-
-With pairs.contexts=1 the candidate is followed by the most similar training context that cites it:
-
-    ... [SEP] candidate's title and abstract <sep> context with <cit> [SEP]
 """
 
 from __future__ import annotations
@@ -32,8 +28,6 @@ from citerec.retrieval.queries import Queries
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-    from citerec.rerank.ranker.citing_contexts import CitingContexts
 
 CIT, SEP, EOS = "<cit>", "<sep>", "<eos>"
 """Tokens added to the vocabulary, in the reference's order: the target citation; the separator of citing text
@@ -165,8 +159,7 @@ def divide_budget(
 class TokenPairs:
     """N tokenised and truncated pairs.
 
-    separator: tokens between citing text and context. cited: contexts that cite the candidate, each after a
-    SEP unless it is empty. lengths: [N], including special tokens.
+    separator: tokens between citing text and context. lengths: [N], including special tokens.
     """
 
     subwords: Subwords
@@ -174,7 +167,6 @@ class TokenPairs:
     citing: Spans
     context: Spans
     candidate: Spans
-    cited: list[Spans]
     lengths: NDArray[np.int64]
     max_tokens: int
 
@@ -200,10 +192,6 @@ class TokenPairs:
         ):
             second = Spans.repeat(tokens, len(chosen)).write(ids, at)
             at = part.take(chosen).write(ids, second)
-        for part in self.cited:
-            present = (part.lengths[chosen] > 0).astype(np.int64)
-            at = Spans(np.array([subwords.sep], np.int32), 0 * present, present).write(ids, at)
-            at = part.take(chosen).write(ids, at)
         at = Spans.repeat(subwords.after, len(chosen)).write(ids, at)
         assert (at == lengths).all()
         column = np.arange(width)
@@ -245,10 +233,8 @@ class PairReader:
         """Raises InputError for a tokeniser that does not support pairs (Subwords)."""
         self.corpus, self.config = corpus, config
         self.subwords = Subwords(tokenizer)
-        self._separator = [self.subwords.sep] if config.query == "context" else []
         frame = len(self.subwords.before) + len(self.subwords.between)
         self._budget = config.max_tokens - frame - len(self.subwords.after)
-        self._query_budget = None if config.query_tokens is None else config.query_tokens - frame
         if self._budget < 5:
             raise InputError(f"pairs.max_tokens={config.max_tokens}: too few for this model's special tokens")
         titles, abstracts = corpus.titles, corpus.abstracts
@@ -256,12 +242,6 @@ class PairReader:
             len(corpus.paper_ids), lambda rows: self.subwords(_join_texts(titles, abstracts, rows))
         )
         self._set_queries(Queries.from_contexts(corpus, np.arange(len(corpus.context_ids))))
-        self._citing_contexts: CitingContexts | None = None
-        if config.contexts:
-            self._cited = self._contexts
-            from citerec.rerank.ranker import citing_contexts
-
-            self._citing_contexts = citing_contexts.CitingContexts(corpus)
 
     def _set_queries(self, queries: Queries) -> None:
         self._queries = queries
@@ -277,66 +257,30 @@ class PairReader:
     def pairs(self, contexts: NDArray[np.integer], papers: NDArray[np.integer]) -> TokenPairs:
         """Build N pairs from rows [N] of contexts and rows [N] of candidates."""
         config, citing = self.config, self._queries.fields["title"].rows[contexts]
-        citing_lengths, candidate_lengths = self._citing.lengths(citing), self._candidates.lengths(papers)
-        zeros = np.zeros(len(citing), np.int64)
-        context_lengths = self._contexts.lengths(contexts) if self._separator else zeros
-        cited = self._citing_rows(contexts, papers)
-        cited_lengths = [
-            np.where(rows < 0, 0, self._cited.lengths(np.maximum(rows, 0)) + 1) for rows in cited
-        ]
-        # The separator counts as a token of the query, as in the reference.
-        query, candidate = self._truncated_lengths(
-            citing_lengths + len(self._separator) + context_lengths,
-            candidate_lengths + sum(cited_lengths, zeros),
+        citing_lengths, context_lengths = self._citing.lengths(citing), np.zeros(len(citing), np.int64)
+        share, mark = config.citing, 0  # the separator counts as a token of the query, as in the reference
+        if config.query == "context":
+            context_lengths, share, mark = self._contexts.lengths(contexts), share + config.context, 1
+        query, candidate = divide_budget(
+            citing_lengths + mark + context_lengths,
+            self._candidates.lengths(papers),
+            np.full(len(citing), self._budget),
+            share / (share + config.candidate),
+            (1 + mark, 1),
         )
-        lengths = query + config.max_tokens - self._budget
-        kept, context = query, zeros
-        if self._separator:
-            share = config.context / (config.citing + config.context)
-            context, kept = divide_budget(context_lengths, citing_lengths, query - 1, share, (1, 0))
+        context, kept = divide_budget(
+            context_lengths, citing_lengths, query - mark, config.context * mark / share, (mark, 0)
+        )
         before = context // 2 if config.truncate == "both" else context - 1
-        spans: list[Spans] = []
-        for rows, length in zip(cited, cited_lengths, strict=True):
-            share = config.cited / (config.cited * (len(cited) - len(spans)) + config.candidate)
-            others = sum(cited_lengths[len(spans) + 1 :], candidate_lengths)
-            quoted, rest = divide_budget(length, others, candidate, share, (0, 1))
-            short = quoted < 2  # too short for SEP and the mark
-            candidate = np.where(short, np.minimum(others, candidate), rest)
-            quoted = np.where(short, 0, quoted - 1)
-            spans.append(self._cited.around(np.maximum(rows, 0), quoted, quoted // 2))
-            lengths += quoted + (quoted > 0)
         return TokenPairs(
             self.subwords,
-            self._separator,
+            [self.subwords.sep] * mark,
             Spans(self._citing.values, self._citing.starts(citing), kept),
             self._contexts.around(contexts, context, before),
             Spans(self._candidates.values, self._candidates.starts(papers), candidate),
-            spans,
-            lengths + candidate,
+            query + candidate + config.max_tokens - self._budget,
             config.max_tokens,
         )
-
-    def _citing_rows(
-        self, contexts: NDArray[np.integer], papers: NDArray[np.integer]
-    ) -> list[NDArray[np.int64]]:
-        """Return the rows [N] of the first, second, ... context citing each candidate, -1 for none."""
-        chooser = self._citing_contexts
-        if chooser is None or not len(chooser.contexts):
-            return []
-        return list(chooser.most_similar(self._queries, contexts, papers, self.config.contexts).T)
-
-    def _truncated_lengths(
-        self, query: NDArray[np.int64], candidate: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the number of tokens that queries and candidates of these lengths [N] keep."""
-        if self._query_budget is not None:
-            rest = self._budget - self._query_budget
-            return np.minimum(query, self._query_budget), np.minimum(candidate, rest)
-        config = self.config
-        share = config.citing + (config.context if self._separator else 0)
-        minimum = (2, 1) if self._separator else (1, 1)
-        budget = np.full(len(query), self._budget)
-        return divide_budget(query, candidate, budget, share / (share + config.candidate), minimum)
 
     def _citing_tokens(self, rows: list[int]) -> list[list[int]]:
         titles, abstracts = (self._queries.fields[name].texts for name in ("title", "abstract"))

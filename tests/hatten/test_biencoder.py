@@ -13,10 +13,9 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from citerec.datasets.corpus import Corpus
-from citerec.hatten.biencoder.model import BiEncoderRetriever, TunedEncoder
+from citerec.hatten.biencoder.model import BiEncoderRetriever
 from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.encoder import ArticleEncoder
-from citerec.retrieval.settings import ArticleConfig
 from citerec.tests.runs import (
     TWO,
     assert_same_up_to_rounding,
@@ -27,7 +26,6 @@ from citerec.tests.runs import (
     train_twice,
 )
 from citerec.train import train
-from citerec.training.settings import FineTuningSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -85,19 +83,6 @@ def test_it_learns_and_the_saved_folder_retrieves(
     found = retriever.search(np.array([3]), 5)
     assert tiny_corpus.citing[3] not in found.papers[0]
     np.testing.assert_allclose((papers @ query)[found.papers[0].tolist()], found.scores[0], atol=1e-3)
-
-
-def test_gradient_checkpointing_gives_the_same_gradient(tiny_bert: Path, tiny_corpus: Corpus) -> None:
-    gradients = []
-    for again in (False, True):
-        article = ArticleEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert), max_tokens=24))
-        encoder = TunedEncoder(article, FineTuningSettings("float32", 0.0, gradient_checkpointing=again))
-        assert article.model.is_gradient_checkpointing == again
-        texts = ArticleReader(tiny_corpus, article.tokenizer, article.config).papers(np.arange(5))
-        encoder.encode(texts).square().sum().backward()
-        gradients.append([weight.grad for weight in encoder.parameters()])
-    for one, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, other)
 
 
 @pytest.mark.slow

@@ -149,7 +149,7 @@ def test_killed_and_interrupted_runs_resume_to_the_same_weights(
             {
                 **PLAIN,
                 "model.loss._target_": TRIPLET,
-                "model.encoder.trainable_vectors": "markers",
+                "model.encoder.trainable_vectors": "none",
                 "model.schedule.decay": "none",
                 "model.mining.queries": 100,
                 "model.mining.papers": 60,
@@ -294,30 +294,6 @@ def test_a_run_resumes_only_with_its_own_settings_data_and_state(
     for pool in (tmp_path / "mined").iterdir():
         pool.write_bytes(b"other")
     refused("not the pool that this run mined", {})
-
-
-def test_a_run_of_an_earlier_version_is_resumed(demo: Options, tmp_path: Path) -> None:
-    """Options that have gone must have had the value by which they did nothing."""
-    options = {
-        **SHORTEST,
-        **PLAIN,
-        "model": "hatten",
-        "output_dir": tmp_path,
-        "model.encoder.initial": "torch",
-    }
-    del options["model.cached_negatives"]
-    train_until_crash(train, 3, train_config(demo, options))
-    settings = yaml.safe_load((tmp_path / "config.yaml").read_text("utf-8"))
-    del settings["model"]["encoder"]["initial"]
-    for level, said in ((3, "other settings of `model`"), (4, None)):
-        settings["model"]["batch"] |= {"random_level": level, "siblings": 0, "abstracts": [1.0]}
-        (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings), "utf-8")
-        if said:
-            with pytest.raises(InputError, match=said):
-                train(train_config(demo, options, {"resume": True}))
-        else:
-            train(train_config(demo, options, {"resume": True}))
-    assert steps_done(tmp_path) == 4
 
 
 def test_a_resumed_run_says_whether_it_starts_anew_or_is_finished(

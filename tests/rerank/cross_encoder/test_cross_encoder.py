@@ -32,7 +32,6 @@ from citerec.rerank.cross_encoder.network import (
     CrossEncoder,
     first_hidden,
     is_bert,
-    keep_layers,
     subword_vectors,
 )
 from citerec.rerank.cross_encoder.pairs import CIT, EOS, SEP, PairReader
@@ -276,15 +275,6 @@ def test_gradients_match_transformers_for_every_weight(attention: str) -> None:
         assert gradient.any() or name.endswith("key.bias"), name
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_dropout_is_active_only_in_training(attention: str) -> None:
-    model, given = bert(attention=attention, dropout=0.5), texts([12, 5])
-    with torch.no_grad():
-        assert torch.equal(first_hidden(model, *given), first_hidden(model, *given))
-        model.train()
-        assert not torch.equal(first_hidden(model, *given), first_hidden(model, *given))
-
-
 def test_dropout_of_attention_keeps_the_mean() -> None:
     """In a linear layer, the mean over many dropout masks is the output without dropout."""
     model, given = bert(1), texts([12])
@@ -305,23 +295,6 @@ def test_only_bert_encoders_are_supported() -> None:
     small: dict[str, Any] = {**SIZES, "num_hidden_layers": 1}
     assert not is_bert(BertModel(BertConfig(**small, is_decoder=True)))
     assert not is_bert(DistilBertModel(DistilBertConfig(vocab_size=20, dim=8, n_heads=2, n_layers=1)))
-
-
-def test_kept_layers_are_spaced_evenly() -> None:
-    sizes: dict[str, Any] = {
-        "hidden_size": 8,
-        "num_attention_heads": 2,
-        "intermediate_size": 8,
-        "vocab_size": 9,
-    }
-    for count, kept in ((1, [0]), (2, [0, 5]), (3, [0, 2, 5]), (None, list(range(6)))):
-        model = BertModel(BertConfig(**sizes, num_hidden_layers=6))
-        layers = list(model.encoder.layer)
-        keep_layers(model, count)
-        assert [layers.index(layer) for layer in model.encoder.layer] == kept
-        assert model.config.num_hidden_layers == len(kept)
-    with pytest.raises(InputError, match=r"model\.layers=7: the transformer has only 6"):
-        keep_layers(model, 7)
 
 
 def test_roberta_reads_pairs_as_its_own_tokeniser_writes_them(tmp_path: Path, tiny_corpus: Corpus) -> None:
