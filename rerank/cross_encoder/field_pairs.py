@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
-from citerec.rerank.cross_encoder.pairs import PairReader, Spans, TokenPairs, TokenTable
+from citerec.rerank.cross_encoder.pairs import PairReader, TokenPairs
 from citerec.rerank.settings import PairSettings
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.networks.inputs import InputReader
@@ -34,13 +34,10 @@ class LengthsReader(PairReader):
         self._bare = np.zeros(len(corpus.paper_ids), np.int64)
         """subwords of each paper that has been read, without its abstract"""
         super().__init__(corpus, tokenizer, config)
-        self._candidates = TokenTable(len(corpus.paper_ids), self._paper_tokens)
 
     def _set_queries(self, queries: Queries) -> None:
         self._inputs = InputReader.of(self.subwords.tokenizer, self.config.lengths, "the cross-encoder")
-        self._queries = queries
-        self._citing = TokenTable(len(queries.fields["title"].texts), self._title_tokens)
-        self._passages = TokenTable(len(queries), self._passage_tokens)
+        super()._set_queries(queries)
 
     def pairs(
         self,
@@ -51,29 +48,25 @@ class LengthsReader(PairReader):
     ) -> TokenPairs:
         """Build N pairs from rows [N] of contexts and rows [N] of candidates. titles, abstracts: [N], False
         leaves the citing title or the candidate's abstract out."""
-        citing = self._queries.fields["title"].rows[contexts]
-        passage, title = self._passages.lengths(contexts), self._citing.lengths(citing)
-        candidate = self._candidates.lengths(papers)
+        passages, _ = self._passages(contexts)
+        citing, sizes = self._citing(self._queries.fields["title"].rows[contexts])
+        candidates, whole = self._candidates(papers)
         if titles is not None:
-            title = np.where(titles, title, 0)
+            sizes = np.where(titles, sizes, 0)
         if abstracts is not None:
-            candidate = np.where(abstracts, candidate, self._bare[papers])
-        frame = len(self.subwords.before) + len(self.subwords.between) + len(self.subwords.after)
-        return TokenPairs(
-            self.subwords,
-            [],
-            Spans(self._passages.values, self._passages.starts(contexts), passage),
-            Spans(self._citing.values, self._citing.starts(citing), title),
-            Spans(self._candidates.values, self._candidates.starts(papers), candidate),
-            frame + passage + title + candidate,
-            self.config.max_tokens,
-        )
+            whole = np.where(abstracts, whole, self._bare[papers])
+        queries = [
+            np.concatenate([passage, title[:count]])
+            for passage, title, count in zip(passages, citing, sizes.tolist(), strict=True)
+        ]
+        candidates = [text[:count] for text, count in zip(candidates, whole.tolist(), strict=True)]
+        return TokenPairs(self.subwords, queries, candidates, self.config.max_tokens)
 
     def _passage_tokens(self, rows: list[int]) -> list[list[int]]:
         texts = self._queries[np.array(rows)].texts("context")
         return self._inputs.passages(texts, [""] * len(texts))
 
-    def _title_tokens(self, rows: list[int]) -> list[list[int]]:
+    def _citing_tokens(self, rows: list[int]) -> list[list[int]]:
         texts, most = self._queries.fields["title"].texts, self.config.lengths.citing_title
         subwords = self._inputs.subwords([texts[row] for row in rows], most)
         return [[self._inputs.special["separator"], *title] if title else [] for title in subwords]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from citerec.base.errors import InputError
-from citerec.datasets.columns import Ragged, padded_length
+from citerec.datasets.columns import padded_length
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.rerank.settings import PairSettings
@@ -36,6 +37,8 @@ and context; one that is unused, but has a row in the reference's weights."""
 BLOCK = 4096
 """Texts tokenised at a time."""
 
+Tokens = NDArray[np.int32]
+
 
 class Subwords:
     """A tokeniser without the truncation and padding that its files may configure."""
@@ -49,6 +52,8 @@ class Subwords:
         self.cit, self.sep = ids[CIT], ids[SEP]
         self.pad = int(tokenizer.pad_token_id or 0)
         self.before, self.between, self.after, self.second_type = self._read_template()
+        self.special = len(self.before) + len(self.between) + len(self.after)
+        """number of special tokens of a pair"""
         self.tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
 
     def _read_template(self) -> tuple[list[int], list[int], list[int], int]:
@@ -70,65 +75,22 @@ class Subwords:
 
 
 class TokenTable:
-    """Token ids of the rows of a column, tokenised on first use and cached as int32."""
+    """Token ids of the rows of a column, tokenised on first use and kept."""
 
-    def __init__(self, rows: int, read: Callable[[list[int]], list[list[int]]]) -> None:
+    def __init__(self, read: Callable[[list[int]], list[list[int]]]) -> None:
         """read: rows -> their token ids."""
-        self._read = read
-        self._length = np.full(rows, -1, np.int32)
-        self._start = np.zeros(rows, np.int64)
-        self.values: NDArray[np.int32] = np.empty(1 << 12, np.int32)
-        self._used = 0
+        self._read, self._texts = read, dict[int, Tokens]()
 
-    def starts(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Return the start in `values` of the tokens of rows [N]."""
-        self._fill(rows)
-        return self._start[rows]
-
-    def lengths(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Return the number of tokens of rows [N]."""
-        self._fill(rows)
-        return self._length[rows].astype(np.int64)
-
-    def _fill(self, rows: NDArray[np.integer]) -> None:
-        missing = np.unique(np.asarray(rows)[self._length[rows] < 0])
+    def __call__(self, rows: NDArray[np.integer]) -> tuple[list[Tokens], NDArray[np.int64]]:
+        """Return the tokens of rows [N], and how many each has [N]."""
+        asked = rows.tolist()
+        missing = sorted(set(asked) - self._texts.keys())
         for first in range(0, len(missing), BLOCK):
             part = missing[first : first + BLOCK]
-            tokens = Ragged.from_rows(self._read(part.tolist()))
-            end = self._used + len(tokens.values)
-            if end > len(self.values):
-                larger = np.empty(max(end, 2 * len(self.values)), np.int32)
-                larger[: self._used] = self.values[: self._used]
-                self.values = larger
-            self.values[self._used : end] = tokens.values
-            self._start[part] = self._used + tokens.offsets[:-1]
-            self._length[part] = tokens.lengths
-            self._used = end
-
-
-@dataclass(frozen=True)
-class Spans:
-    """Tokens of one part of N pairs; that of pair i is `values[starts[i] : starts[i] + lengths[i]]`."""
-
-    values: NDArray[np.int32]
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-
-    @classmethod
-    def repeat(cls, tokens: list[int], count: int) -> Spans:
-        zeros = np.zeros(count, np.int64)
-        return cls(np.asarray(tokens, np.int32), zeros, zeros + len(tokens))
-
-    def take(self, rows: NDArray[np.int64]) -> Spans:
-        return Spans(self.values, self.starts[rows], self.lengths[rows])
-
-    def write(self, grid: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Write the tokens into the rows of a grid [N, L], starting at columns [N] -> columns after them."""
-        first = np.cumsum(self.lengths) - self.lengths
-        row = np.repeat(np.arange(len(self.lengths)), self.lengths)
-        within = np.arange(len(row)) - first[row]
-        grid[row, columns[row] + within] = self.values[self.starts[row] + within]
-        return columns + self.lengths
+            for row, tokens in zip(part, self._read(part), strict=True):
+                self._texts[row] = np.array(tokens, np.int32)
+        texts = [self._texts[row] for row in asked]
+        return texts, np.fromiter(map(len, texts), np.int64, len(texts))
 
 
 def divide_budget(
@@ -157,21 +119,21 @@ def divide_budget(
 
 @dataclass(frozen=True)
 class TokenPairs:
-    """N tokenised and truncated pairs.
-
-    separator: tokens between citing text and context. lengths: [N], including special tokens.
-    """
+    """N tokenised and truncated pairs: the tokens of queries and of candidates, without special ones."""
 
     subwords: Subwords
-    separator: list[int]
-    citing: Spans
-    context: Spans
-    candidate: Spans
-    lengths: NDArray[np.int64]
+    queries: list[Tokens]
+    candidates: list[Tokens]
     max_tokens: int
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return len(self.queries)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each pair [N], including special ones."""
+        sides = zip(self.queries, self.candidates, strict=True)
+        return np.array([self.subwords.special + len(query) + len(paper) for query, paper in sides], np.int64)
 
     def padded(self, rows: NDArray[np.integer] | slice | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Rows [B] of the pairs (None: all) -> input_ids, token_type_ids, attention_mask, each [B, L] int64.
@@ -184,46 +146,16 @@ class TokenPairs:
         if (lengths != width).any():
             width = min(padded_length(width), self.max_tokens)
         ids = np.full((len(chosen), width), subwords.pad, np.int64)
-        at = second = np.zeros(len(chosen), np.int64)
-        for tokens, part in (
-            (subwords.before, self.citing),
-            (self.separator, self.context),
-            (subwords.between, self.candidate),
-        ):
-            second = Spans.repeat(tokens, len(chosen)).write(ids, at)
-            at = part.take(chosen).write(ids, second)
-        at = Spans.repeat(subwords.after, len(chosen)).write(ids, at)
-        assert (at == lengths).all()
-        column = np.arange(width)
-        mask = column < lengths[:, None]
-        types = np.where((column >= second[:, None]) & mask, subwords.second_type, 0)
-        return torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(mask.astype(np.int64))
-
-
-class ContextTable(TokenTable):
-    """Token ids of contexts, with CIT as the target marker."""
-
-    def __init__(self, subwords: Subwords, queries: Queries, other_citations: str) -> None:
-        """other_citations: see PairSettings."""
-        super().__init__(len(queries), self._tokens)
-        self.subwords, self.queries, self.other_citations = subwords, queries, other_citations
-        self._marks = np.zeros(len(queries), np.int32)
-
-    def around(self, rows: NDArray[np.integer], kept: NDArray[np.int64], before: NDArray[np.int64]) -> Spans:
-        """Return `kept` [N] tokens of rows [N], up to `before` [N] of them from before the mark."""
-        starts, lengths = self.starts(rows), self.lengths(rows)
-        marks = self._marks[rows].astype(np.int64)
-        return Spans(self.values, starts + np.clip(marks - before, 0, lengths - kept), kept)
-
-    def _tokens(self, rows: list[int]) -> list[list[int]]:
-        texts = self.queries[np.array(rows)].texts("context")
-        if self.other_citations == "drop":
-            texts = [text.replace(OTHER_MARKER, " ") for text in texts]
-        sides = [text.split(TARGET_MARKER, 1) for text in texts]
-        before = self.subwords([side[0] for side in sides])
-        after = self.subwords([side[-1] for side in sides])
-        self._marks[rows] = [len(tokens) for tokens in before]
-        return [[*left, self.subwords.cit, *right] for left, right in zip(before, after, strict=True)]
+        types = np.zeros_like(ids)
+        for line, kinds, pair in zip(ids, types, chosen.tolist(), strict=True):
+            query, candidate = self.queries[pair], self.candidates[pair]
+            first = np.concatenate([subwords.before, query, subwords.between])
+            second = np.concatenate([candidate, subwords.after])
+            line[: len(first)] = first
+            line[len(first) : len(first) + len(second)] = second
+            kinds[len(first) : len(first) + len(second)] = subwords.second_type
+        mask = (np.arange(width) < lengths[:, None]).astype(np.int64)
+        return torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(mask)
 
 
 class PairReader:
@@ -233,20 +165,17 @@ class PairReader:
         """Raises InputError for a tokeniser that does not support pairs (Subwords)."""
         self.corpus, self.config = corpus, config
         self.subwords = Subwords(tokenizer)
-        frame = len(self.subwords.before) + len(self.subwords.between)
-        self._budget = config.max_tokens - frame - len(self.subwords.after)
+        self._budget = config.max_tokens - self.subwords.special
         if self._budget < 5:
             raise InputError(f"pairs.max_tokens={config.max_tokens}: too few for this model's special tokens")
-        titles, abstracts = corpus.titles, corpus.abstracts
-        self._candidates = TokenTable(
-            len(corpus.paper_ids), lambda rows: self.subwords(_join_texts(titles, abstracts, rows))
-        )
+        self._candidates = TokenTable(self._paper_tokens)
         self._set_queries(Queries.from_contexts(corpus, np.arange(len(corpus.context_ids))))
 
     def _set_queries(self, queries: Queries) -> None:
         self._queries = queries
-        self._citing = TokenTable(len(queries.fields["title"].texts), self._citing_tokens)
-        self._contexts = ContextTable(self.subwords, queries, self.config.other_citations)
+        self._citing, self._passages = TokenTable(self._citing_tokens), TokenTable(self._passage_tokens)
+        self._marks = np.zeros(len(queries), np.int64)
+        """place of the target marker among the tokens of each passage that has been read"""
 
     def for_queries(self, queries: Queries) -> PairReader:
         """Return a reader of the same candidates for other queries, by their rows instead of contexts."""
@@ -256,31 +185,50 @@ class PairReader:
 
     def pairs(self, contexts: NDArray[np.integer], papers: NDArray[np.integer]) -> TokenPairs:
         """Build N pairs from rows [N] of contexts and rows [N] of candidates."""
-        config, citing = self.config, self._queries.fields["title"].rows[contexts]
-        citing_lengths, context_lengths = self._citing.lengths(citing), np.zeros(len(citing), np.int64)
-        share, mark = config.citing, 0  # the separator counts as a token of the query, as in the reference
-        if config.query == "context":
-            context_lengths, share, mark = self._contexts.lengths(contexts), share + config.context, 1
-        query, candidate = divide_budget(
-            citing_lengths + mark + context_lengths,
-            self._candidates.lengths(papers),
-            np.full(len(citing), self._budget),
-            share / (share + config.candidate),
-            (1 + mark, 1),
-        )
-        context, kept = divide_budget(
-            context_lengths, citing_lengths, query - mark, config.context * mark / share, (mark, 0)
-        )
-        before = context // 2 if config.truncate == "both" else context - 1
-        return TokenPairs(
-            self.subwords,
-            [self.subwords.sep] * mark,
-            Spans(self._citing.values, self._citing.starts(citing), kept),
-            self._contexts.around(contexts, context, before),
-            Spans(self._candidates.values, self._candidates.starts(papers), candidate),
-            query + candidate + config.max_tokens - self._budget,
-            config.max_tokens,
-        )
+        config = self.config
+        citing, citing_sizes = self._citing(self._queries.fields["title"].rows[contexts])
+        candidates, candidate_sizes = self._candidates(papers)
+        room, share = np.full(len(citing), self._budget), config.citing
+        if config.query == "paper":
+            kept, size = divide_budget(
+                citing_sizes, candidate_sizes, room, share / (share + config.candidate), (1, 1)
+            )
+            queries = [text[:count] for text, count in zip(citing, kept.tolist(), strict=True)]
+        else:
+            share += config.context
+            passages, passage_sizes = self._passages(contexts)
+            # The separator counts as a token of the query, as in the reference.
+            whole = citing_sizes + 1 + passage_sizes
+            query, size = divide_budget(
+                whole, candidate_sizes, room, share / (share + config.candidate), (2, 1)
+            )
+            context, kept = divide_budget(
+                passage_sizes, citing_sizes, query - 1, config.context / share, (1, 0)
+            )
+            before = context // 2 if config.truncate == "both" else context - 1
+            start = np.clip(self._marks[contexts] - before, 0, passage_sizes - context)
+            separator = np.array([self.subwords.sep], np.int32)
+            cuts = zip(citing, kept.tolist(), passages, start.tolist(), context.tolist(), strict=True)
+            queries = [
+                np.concatenate([text[:count], separator, passage[first : first + length]])
+                for text, count, passage, first, length in cuts
+            ]
+        candidates = [text[:count] for text, count in zip(candidates, size.tolist(), strict=True)]
+        return TokenPairs(self.subwords, queries, candidates, config.max_tokens)
+
+    def _paper_tokens(self, rows: list[int]) -> list[list[int]]:
+        return self.subwords(_join_texts(self.corpus.titles, self.corpus.abstracts, rows))
+
+    def _passage_tokens(self, rows: list[int]) -> list[list[int]]:
+        """The tokens of contexts, with CIT as the target marker."""
+        texts = self._queries[np.array(rows)].texts("context")
+        if self.config.other_citations == "drop":
+            texts = [text.replace(OTHER_MARKER, " ") for text in texts]
+        sides = [text.split(TARGET_MARKER, 1) for text in texts]
+        before = self.subwords([side[0] for side in sides])
+        after = self.subwords([side[-1] for side in sides])
+        self._marks[rows] = [len(tokens) for tokens in before]
+        return [[*left, self.subwords.cit, *right] for left, right in zip(before, after, strict=True)]
 
     def _citing_tokens(self, rows: list[int]) -> list[list[int]]:
         titles, abstracts = (self._queries.fields[name].texts for name in ("title", "abstract"))

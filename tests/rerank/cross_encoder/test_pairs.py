@@ -21,7 +21,16 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.rerank.cross_encoder.network import add_tokens
-from citerec.rerank.cross_encoder.pairs import CIT, EOS, SEP, PairReader, Subwords, TokenTable, divide_budget
+from citerec.rerank.cross_encoder.pairs import (
+    CIT,
+    EOS,
+    SEP,
+    PairReader,
+    Subwords,
+    TokenPairs,
+    TokenTable,
+    divide_budget,
+)
 from citerec.rerank.ranker.citing_contexts import CitingContexts
 from citerec.rerank.settings import MIN_TOKENS, PairSettings
 from citerec.retrieval.queries import Queries
@@ -76,6 +85,15 @@ def texts_of(corpus: Corpus, context: int, paper: int, query: str = "context") -
     return asked, f"{corpus.titles[paper]} {corpus.abstracts[paper]}"
 
 
+def sizes(pairs: TokenPairs) -> np.ndarray:
+    """Tokens of citing text, context and candidate of each pair [N, 3]."""
+    parts = []
+    for query, candidate in zip(pairs.queries, pairs.candidates, strict=True):
+        citing = query.tolist().index(pairs.subwords.sep)
+        parts.append([citing, len(query) - citing - 1, len(candidate)])
+    return np.array(parts)
+
+
 def grid(corpus: Corpus, contexts: int = 80) -> tuple[np.ndarray, np.ndarray]:
     rows = np.arange(contexts * 5)
     return rows // 5, (rows * 7) % len(corpus.paper_ids)
@@ -105,12 +123,12 @@ def test_rows_are_tokenised_once_on_first_use(monkeypatch: pytest.MonkeyPatch) -
         asked.extend(rows)
         return [list(range(row * 100, row * 100 + row)) for row in rows]
 
-    table = TokenTable(300, read)
+    table = TokenTable(read)
     for rows in ([5, 3, 5], [3], [], list(range(299, 100, -1)), [0, 3, 250]):
         wanted = np.array(rows, np.int64)
-        starts, lengths = table.starts(wanted), table.lengths(wanted)
-        for row, start, length in zip(rows, starts.tolist(), lengths.tolist(), strict=True):
-            assert table.values[start : start + length].tolist() == list(range(row * 100, row * 100 + row))
+        texts, lengths = table(wanted)
+        assert lengths.tolist() == rows
+        assert [text.tolist() for text in texts] == [list(range(row * 100, row * 101)) for row in rows]
     assert sorted(asked) == [0, 3, 5, *range(101, 300)]
 
 
@@ -229,26 +247,26 @@ def test_truncation_keeps_the_mark_and_both_sides_and_uses_the_budget(
     assert (pairs.lengths == mask.sum(1)).all()
     assert ((ids == cit).sum(1) == 1).all() and ((ids == sep).sum(1) == 1).all()
     assert ((ids == end).sum(1) == 2).all()
-    assert (pairs.candidate.lengths >= 1).all()
+    candidates = sizes(pairs)[:, 2]
+    assert (candidates >= 1).all()
     # Order: citing text, separator, context with the mark, candidate; only the candidate has type 1.
     mark, border = (ids == cit).argmax(1), (ids == sep).argmax(1)
     assert (border < mark).all() and (mark < (ids == end).argmax(1)).all()
-    assert (types.sum(1) == pairs.candidate.lengths + 1).all()
+    assert (types.sum(1) == candidates + 1).all()
     assert (np.diff(types * mask, axis=1) > 0).sum() == len(ids)
 
 
 def test_shares_decide_which_part_is_truncated(ragged: Corpus, tokenizer: Any) -> None:
     contexts, papers = grid(ragged)
     whole = PairReader(ragged, tokenizer, ALL_WORDS).pairs(contexts, papers)
-    long = (whole.citing.lengths > 14) & (whole.context.lengths > 14) & (whole.candidate.lengths > 14)
+    long = (sizes(whole) > 14).all(1)
     assert long.sum() > 20
 
     def lengths(**shares: Any) -> list[list[int]]:
         config = PairSettings(max_tokens=28 + 4, citing_words=None, **shares)
         pairs = PairReader(ragged, tokenizer, config).pairs(contexts[long], papers[long])
-        parts = [part.lengths for part in (pairs.citing, pairs.context, pairs.candidate)]
-        assert (np.sum(parts, axis=0) == 28).all()
-        return np.unique(np.stack(parts, 1), axis=0).tolist()
+        assert (sizes(pairs).sum(1) == 28).all()
+        return np.unique(sizes(pairs), axis=0).tolist()
 
     # One token of the query's share is SEP; odd tokens go to the longer text.
     for shares, expected in (((1, 1, 2), [7, 7, 14]), ((0.5, 2, 1.5), [3, 14, 11])):
@@ -266,8 +284,9 @@ def test_contexts_are_truncated_around_the_mark(ragged: Corpus, tokenizer: Any) 
     for row, context in enumerate(contexts.tolist()):
         passage = ragged.context_texts[context].replace(TARGET_MARKER, CIT)
         whole = tokenizer(passage, add_special_tokens=False)["input_ids"]
-        start, length = int(pairs.context.starts[row]), int(pairs.context.lengths[row])
-        kept = pairs.context.values[start : start + length].tolist()
+        query = pairs.queries[row].tolist()
+        kept = query[query.index(pairs.subwords.sep) + 1 :]
+        length = len(kept)
         before = whole.index(cit) - kept.index(cit)
         assert whole[before : before + length] == kept
         if length < len(whole):
