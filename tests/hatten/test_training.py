@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ from citerec.tests.runs import (
     train_until_crash,
 )
 from citerec.train import train
-from citerec.training.settings import DATE_FORMAT, run_folder, wandb_id
+from citerec.training.settings import run_folder, wandb_id
 
 ROUNDS, STEPS = 5, 10
 Options = dict[str, Any]
@@ -392,25 +391,6 @@ def test_two_processes_match_one_and_are_resumed_by_two_others(demo: Options, tm
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("training on") == 1 and done.stdout.count("round 3 done") == 1, done.stdout
     assert_same_up_to_rounding(tmp_path / "one", two, "hatten")
-
-
-@pytest.mark.slow
-def test_each_run_gets_a_new_folder_and_resume_continues_the_latest(
-    script: Callable[..., Done], demo: Options, tmp_path: Path
-) -> None:
-    def trained(*options: str) -> Path:
-        given = overrides(demo, SHORTEST, {"model.rounds": 1})
-        done = script("train.py", *given, *options)
-        assert done.code == 0, done.err
-        return (base / "latest").resolve()
-
-    base = tmp_path / "outputs" / "train" / "hatten_fast-demo"
-    one = trained()
-    assert time.strptime(one.name, DATE_FORMAT)
-    assert (one / "hatten").is_dir() and (one / ".hydra").is_dir()
-    assert trained("resume=true") == one
-    two = trained()
-    assert {path.name for path in base.iterdir()} == {one.name, two.name, "latest"} and one != two
 
 
 NO_MEAN_PATH = "needs model=hatten_fast, or encoder.residual=mean"

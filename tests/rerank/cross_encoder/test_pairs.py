@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-import citerec.rerank.cross_encoder.pairs
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
@@ -28,7 +27,6 @@ from citerec.rerank.cross_encoder.pairs import (
     PairReader,
     Subwords,
     TokenPairs,
-    TokenTable,
     divide_budget,
 )
 from citerec.rerank.ranker.citing_contexts import CitingContexts
@@ -112,24 +110,6 @@ def test_a_budget_is_divided_by_shares_without_waste(
     # The truncated text has its share, to a token, except for the minimum of the other one.
     assert ((kept == first) | (kept >= np.minimum(np.floor(share * room), room - least[1]))).all()
     assert ((others == second) | (others >= np.floor((1 - share) * room) - least[0])).all()
-
-
-def test_rows_are_tokenised_once_on_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(citerec.rerank.cross_encoder.pairs, "BLOCK", 7)
-    asked: list[int] = []
-
-    def read(rows: list[int]) -> list[list[int]]:
-        assert len(rows) <= 7
-        asked.extend(rows)
-        return [list(range(row * 100, row * 100 + row)) for row in rows]
-
-    table = TokenTable(read)
-    for rows in ([5, 3, 5], [3], [], list(range(299, 100, -1)), [0, 3, 250]):
-        wanted = np.array(rows, np.int64)
-        texts, lengths = table(wanted)
-        assert lengths.tolist() == rows
-        assert [text.tolist() for text in texts] == [list(range(row * 100, row * 101)) for row in rows]
-    assert sorted(asked) == [0, 3, 5, *range(101, 300)]
 
 
 def test_special_tokens_in_texts_and_the_tokenisers_truncation_are_ignored(tiny_bert: Path) -> None:
