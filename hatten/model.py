@@ -126,7 +126,9 @@ citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=cus
 def build_encoder(
     config: EncoderConfig, word_vectors: NDArray[np.float32], vocabulary: Vocabulary
 ) -> HAttenEncoder:
-    """Build an encoder with random weights over a vocabulary and its vectors [V, D]."""
+    """Build an encoder with random weights over a vocabulary and its vectors [V, D]; else InputError."""
+    if len(vocabulary) != len(word_vectors):
+        raise InputError(f"{len(vocabulary):,} words for {len(word_vectors):,} vectors")
     if config.residual == "none":
         return HAttenEncoder(config, word_vectors, vocabulary.pad_id)
     from citerec.hatten.static.network import ResidualEncoder  # not the paper's

@@ -167,6 +167,8 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
             if (scales := learned.pop("scales", None)) is not None:
                 learned["word_vectors"] *= scales[:, None]
             vocabulary = Vocabulary(words)
+            if len(vocabulary) != len(learned["word_vectors"]):
+                raise InputError(f"{len(vocabulary):,} words for {len(learned['word_vectors']):,} vectors")
             encoder = MeanEncoder(**learned, target_id=int(vocabulary.lookup([TARGET_WORD])[0]))
             max_tokens, unknown_weight = int(config["max_tokens"]), float(config["unknown_weight"])
             near = tuple(map(int, config["near"]))

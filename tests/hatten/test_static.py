@@ -86,6 +86,7 @@ def test_a_model_can_keep_only_its_frequent_words_and_the_markers() -> None:
     [
         (WEIGHTS, None, "is missing"),
         (WORDS, "[", "vocabulary.json: damaged"),
+        (WORDS, '["a"]', "2 words for 3 vectors"),
         (CONFIG, '{"format": "other"}', "not a model of citerec train"),
         (CONFIG, '{"format": "static-1"}', "parts of the model are missing or inconsistent"),
         (CONFIG, None, "not a saved static model"),
