@@ -21,8 +21,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import atomic_write
 from citerec.datasets.corpus import Corpus, Split
 from citerec.rerank.cross_encoder.backends import TOKENS, batches
-from citerec.rerank.cross_encoder.field_pairs import LengthsReader
-from citerec.rerank.cross_encoder.pairs import PairReader, TokenPairs
+from citerec.rerank.cross_encoder.pairs import LengthsReader, PairReader, TokenPairs
 from citerec.rerank.settings import NegativesSettings, StepSettings
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.encoders.nets import to_device

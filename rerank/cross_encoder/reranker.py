@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
 from citerec.rerank.cross_encoder.backends import batches, open_backend
-from citerec.rerank.cross_encoder.field_pairs import pair_reader
 from citerec.rerank.cross_encoder.network import CrossEncoder
-from citerec.rerank.cross_encoder.pairs import PairReader, TokenPairs
+from citerec.rerank.cross_encoder.pairs import PairReader, TokenPairs, pair_reader
 from citerec.rerank.cross_encoder.published import PUBLISHED, open_reference
 from citerec.rerank.cross_encoder.sentence_transformers import open_cross_encoder
 from citerec.rerank.settings import RerankerSettings, ScoringSettings

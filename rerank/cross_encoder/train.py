@@ -31,10 +31,9 @@ from citerec.rerank.cross_encoder.data import (
     RerankData,
     TrainingLists,
 )
-from citerec.rerank.cross_encoder.field_pairs import pair_reader
 from citerec.rerank.cross_encoder.losses import list_loss
 from citerec.rerank.cross_encoder.network import CrossEncoder
-from citerec.rerank.cross_encoder.pairs import PairReader
+from citerec.rerank.cross_encoder.pairs import PairReader, pair_reader
 from citerec.rerank.settings import RerankerSettings, RerankingValidationSettings
 from citerec.retrieval.base import top_k
 from citerec.retrieval.encoders.nets import (

@@ -30,8 +30,8 @@ from citerec.rerank.cross_encoder.data import (
     draw_negatives,
 )
 from citerec.rerank.cross_encoder.export import write_networks
-from citerec.rerank.cross_encoder.field_pairs import LengthsReader, pair_reader
 from citerec.rerank.cross_encoder.network import CrossEncoder
+from citerec.rerank.cross_encoder.pairs import LengthsReader, pair_reader
 from citerec.rerank.settings import (
     NegativesSettings,
     PairSettings,
