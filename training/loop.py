@@ -158,10 +158,14 @@ class TrainingRun:
         return find_device(self.trainer.accelerator)
 
     def workers(self, given: int | None) -> int:
-        """The number of processes that read batches, as given, or by the device and the cores."""
+        """The number of processes that read batches, as given, or by the device and the cores; InputError if
+        there are fewer cores."""
+        cores = os.cpu_count() or 1
+        if given is not None and given > cores:
+            raise InputError(f"model.workers={given}: this machine has {cores} cores")
         if given is not None:
             return given
-        return 0 if self.device.type == "cpu" else min(4, (os.cpu_count() or 1) - 1)
+        return 0 if self.device.type == "cpu" else min(4, cores - 1)
 
     @property
     def is_first(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -250,8 +249,6 @@ class TrainingData(RoundData):
         self.split = training_split(self.corpus, self.batch.splits)
         self.sets: DataSets | None = None
         """data sets of the split's queries; None: one"""
-        if workers > (os.cpu_count() or 1):
-            raise InputError(f"model.workers={workers}: this machine has {os.cpu_count()} cores")
         self.pool: Pool | None = None
 
     def train_dataloader(self) -> DataLoader[Batch]:

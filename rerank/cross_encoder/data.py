@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -328,8 +327,6 @@ class RerankData(RoundData):
                 f"{len(lists.queries.rows):,} training queries do not fill a step "
                 f"({lists.batch.queries * lists.batch.accumulate:,}); lower model.batch.queries or accumulate"
             )
-        if workers > (os.cpu_count() or 1):
-            raise InputError(f"model.workers={workers}: this machine has {os.cpu_count()} cores")
         self.every = min(every, self.steps)
         self.rounds = -(-self.steps // self.every)
 

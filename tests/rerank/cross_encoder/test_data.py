@@ -283,5 +283,3 @@ def test_rounds_cover_the_steps(lists: Make) -> None:
     assert (data.every, data.rounds) == (7, 1)
     with pytest.raises(InputError, match=r"42 training queries do not fill a step \(60\)"):
         RerankData(lists(StepSettings(30, 2)), every=4, seed=0)
-    with pytest.raises(InputError, match=r"model\.workers=1000: this machine has"):
-        RerankData(lists(StepSettings(2)), every=4, seed=0, workers=1000)
