@@ -17,7 +17,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -60,7 +60,6 @@ from citerec.retrieval.indexes.index import search_exact
 from citerec.retrieval.settings import ArticleConfig
 from citerec.retrieval.vectors import Reader, encode
 from citerec.tests.hatten.made import random_model, unit
-from citerec.training.processes import Share
 
 SYNCHRONISING = ("_local_scalar_dense", "nonzero", "masked_select", "unique")
 """Parts of the names of operations that wait for a device."""
@@ -319,17 +318,6 @@ def test_a_static_model_trained_on_a_device_is_saved_from_it() -> None:
     with pytest.raises(TypeError, match="not on the CPU"):
         encoder.word_vectors.detach().numpy()
     np.testing.assert_array_equal(encoder.to_numpy().word_vectors, np.ones((3, 4), np.float32))
-
-
-def test_processes_exchange_what_is_on_their_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As NCCL requires."""
-    exchanged = []
-    monkeypatch.setattr(distributed, "all_reduce", lambda tensor: exchanged.append(tensor.device.type))
-    for total in (Share(0, 2, "meta").sum, Share(0, 1, "meta").sum):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Tensor, "to", lambda self, device: self.new_empty(self.shape, device=device))
-            total(torch.tensor(1.0))
-    assert exchanged == ["meta"]  # alone, a process exchanges nothing
 
 
 def test_searching_on_a_device_is_exact_and_not_in_tf32(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,11 +17,7 @@ from citerec.hatten.biencoder.model import BiEncoderRetriever
 from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.encoder import ArticleEncoder
 from citerec.tests.runs import (
-    TWO,
-    assert_same_up_to_rounding,
     history,
-    overrides,
-    run_forked,
     train_config,
     train_twice,
 )
@@ -93,14 +89,3 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     whole, resumed = train_twice(train, 5, tmp_path, small, more)
     for name in ("model.safetensors", "encoder.json", "about.json"):
         assert (whole / name).read_bytes() == (resumed / name).read_bytes()
-
-
-@pytest.mark.slow
-def test_two_processes_match_one(small: dict[str, Any], tmp_path: Path) -> None:
-    """Three queries a step cannot be divided by two."""
-    # As for rerankers: no full steps along gradients that are only rounding errors.
-    small |= {"model.optimizer.eps": 1.0, "model.optimizer.lr": 0.1, "trainer.gradient_clip_val": "null"}
-    train(train_config(small, {"output_dir": tmp_path / "one"}))
-    done = run_forked(overrides(small, TWO), tmp_path / "two", processes=2)
-    assert done.returncode == 0, done.stderr
-    assert_same_up_to_rounding(tmp_path / "one", tmp_path / "two", "biencoder")

@@ -10,15 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from citerec.base.arguments import read_arguments
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_WORD, TARGET_WORD
 from citerec.hatten.documents import DocumentReader, Vocabulary
-from citerec.hatten.encoder import Level
-from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.hatten.static.compress import CompressSettings, compress
 from citerec.hatten.static.model import (
     CONFIG,
@@ -99,31 +96,6 @@ def test_a_damaged_folder_is_a_clear_error(tmp_path: Path, file: str, content: s
         (folder / file).write_text(content)
     with pytest.raises(InputError, match=said):
         StaticModel.open(folder)
-
-
-def test_levels_with_zero_output_are_not_computed(
-    tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = random_model(tiny_corpus.words, residual="mean")
-    model.save(tmp_path / "busy")
-    busy = HAtten.open(tmp_path / "busy").encoder
-    assert isinstance(busy, ResidualEncoder) and not busy.mean_only
-    with torch.no_grad():
-        model.encoder.document_level.pool.out.weight.zero_()
-        model.encoder.document_level.pool.out.bias.zero_()
-    model.save(tmp_path / "idle")
-    reader = DocumentReader(tiny_corpus, model.vocabulary, 16)
-    with torch.inference_mode():
-        expected = model.encoder.encode(reader.papers(np.arange(12)))
-
-    def computed(*_: object) -> Tensor:
-        raise AssertionError("a level was computed")
-
-    monkeypatch.setattr(Level, "forward", computed)
-    retriever = HAttenRetriever(tmp_path / "idle")
-    retriever.index(tiny_corpus)
-    with torch.inference_mode():
-        assert torch.equal(retriever.encoder.encode(reader.papers(np.arange(12))), expected)
 
 
 def test_a_model_is_compressed_into_a_new_folder(tmp_path: Path) -> None:

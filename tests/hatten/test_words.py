@@ -70,15 +70,6 @@ def test_adding_words_is_deterministic_and_keeps_the_others() -> None:
     assert before.with_words(["nets"]) is before
 
 
-def test_the_matrix_is_in_the_order_of_the_vocabulary() -> None:
-    for words in (["deep", "nets"], ["deep", "<pad>", "nets"]):
-        vectors = some(words)
-        vocabulary, matrix = vectors.vocabulary()
-        assert matrix.shape == (len(vocabulary), 3) and matrix.dtype == np.float32
-        np.testing.assert_array_equal(matrix[vocabulary.lookup(["nets", "deep"])], vectors.matrix[[-1, 0]])
-        assert matrix[vocabulary.pad_id].any() == ("<pad>" in words)
-
-
 def test_vectors_and_their_coverage_are_logged(tiny_corpus: Corpus, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     everything = some(list(tiny_corpus.words))
