@@ -205,6 +205,8 @@ class RerankerSettings(FineTuningSettings):
                 f"model.lists=top: model.loss.name={self.loss.name} needs exactly one cited paper per list; "
                 "set model.loss.name=pointwise"
             )
+        if self.lists == "top" and self.negatives.has_siblings:
+            raise InputError("model.negatives.siblings: only with model.lists=cited")
         if self.batch.varies_texts and self.pairs.layout != "lengths":
             raise InputError("model.batch.abstracts, model.batch.titles: need model.pairs.layout=lengths")
 

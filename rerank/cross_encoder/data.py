@@ -240,6 +240,13 @@ class TrainingLists(Dataset[ListBatch]):
                 f"corpus {reader.corpus.name}: none of {len(choices):,} training queries has candidates for "
                 "its list; choose another retriever or change model.negatives"
             )
+        if top and not any(
+            np.isin(self.papers(row, 0), split.positives[row]).any() for row in self._distinct
+        ):
+            raise InputError(
+                f"corpus {reader.corpus.name}: no training query has a cited paper among its top {enough} "
+                "papers; raise model.negatives.depth or choose another retriever"
+            )
         if few or none:
             log.warning(
                 f"of {len(choices):,} training queries, {few:,} have fewer candidates than "
@@ -272,7 +279,7 @@ class TrainingLists(Dataset[ListBatch]):
         return ListBatch(*marks, chunks, torch.from_numpy(positions))
 
     def _pairs(self, items: slice, papers: NDArray[np.int64], mask: NDArray[np.bool_]) -> TokenPairs:
-        """The pairs of lists, papers [Q, 1 + n], without the titles and abstracts that are left out."""
+        """The pairs of lists, papers [Q, n], without the titles and abstracts that are left out."""
         contexts = np.repeat(self.split.contexts[self.queries.rows[items]], mask.sum(1))
         if not self.batch.varies_texts:
             return self.reader.pairs(contexts, papers[mask])

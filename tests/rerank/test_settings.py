@@ -29,6 +29,11 @@ from citerec.rerank.settings import (
         ),
         (RerankingValidationSettings, {"candidates": 5}, "monitor=recall@10: choose one of mrr, recall@1$"),
         (RerankerSettings, {"lists": "top"}, r"model\.lists=top: model\.loss\.name=hinge needs"),
+        (
+            RerankerSettings,
+            {"lists": "top", "loss": {"name": "pointwise"}, "negatives": {"siblings": 1}},
+            r"siblings: only with model\.lists=cited",
+        ),
     ],
 )
 def test_invalid_settings_raise_one_line_that_names_them(

@@ -183,6 +183,14 @@ def test_the_papers_recipe_is_three_passes_over_all_contexts_without_dropout_and
     assert rows[-1]["step"] == 3 * 5  # all training contexts with candidates
 
 
+def test_lists_without_a_cited_paper_are_refused(tiny_training: Composed, tmp_path: Path) -> None:
+    # This seed samples one query, which does not cite the most cited paper.
+    changes = {**TOP, "model.negatives.depth": 1, "retriever": "popularity", "seed": 3, "model.epochs": 1}
+    changes |= {"model.queries_per_epoch": 1, "model.batch.queries": 1}
+    with pytest.raises(InputError, match="no training query has a cited paper among its top 1 papers"):
+        train(tiny_training(**changes, output_dir=tmp_path / "out"))
+
+
 @pytest.mark.slow
 def test_two_processes_match_one(
     tiny_options: Callable[..., list[str]], tiny_training: Composed, tmp_path: Path
