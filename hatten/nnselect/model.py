@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,8 +63,8 @@ citerec evaluate benchmark=prefetch retriever=nnselect checkpoint={place} data=c
     settings_class = NNSelectSettings
 
     @classmethod
-    def untrained(  # type: ignore[override]  # of other settings
-        cls, corpus: Corpus, settings: NNSelectSettings, pretrained: Embeddings
+    def untrained(
+        cls, corpus: Corpus, settings: Any, pretrained: Embeddings
     ) -> tuple[Self, StaticEncoder, DocumentReader]:
         name, vocabulary, table = load_initial_vectors(pretrained, corpus, settings)
         encoder = average_encoder(table * inverse_document_frequency(corpus, vocabulary)[:, None], vocabulary)
