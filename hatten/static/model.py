@@ -49,7 +49,6 @@ FORMAT = "static-1"
 CONFIG, WORDS = "config.json", "vocabulary.json"
 BUCKETS = 16_384
 """Number of random vectors for unknown words."""
-DTYPES = ("float32", "float16", "int8")
 
 
 class OpenVocabulary(Vocabulary):
@@ -89,7 +88,7 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
     """maximum words of a paragraph"""
     about: dict[str, Any]
     dtype: str = "float32"
-    """of the saved vectors, one of DTYPES; int8 stores integers up to ±127 and a scale per word"""
+    """of the saved vectors: float32, float16 or int8 (integers up to ±127, and a scale per word)"""
     unknown_weight: float = 0.0
     """weight of out-of-vocabulary words; 0: ignore them"""
     near: tuple[int, ...] = ()
@@ -139,7 +138,7 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
             "unknown_weight": self.unknown_weight,
             "near": self.near,
         }
-        hub.write_json(folder / CONFIG, config)
+        hub.write_json(folder / self.settings_file, config)
         words = json.dumps(self.vocabulary.words, ensure_ascii=False, separators=(",", ":"))
         (folder / WORDS).write_text(words + "\n", "utf-8")
         hub.write_weights(folder / hub.WEIGHTS, weights)
@@ -148,17 +147,17 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
     def read(cls, folder: Path, about: dict[str, Any]) -> Self:
         """Read a model; its vectors stay as they are in the file. The same for all folders of the same files,
         as those of several libraries, which are hard links."""
-        files = (folder / name for name in (hub.ABOUT, CONFIG, WORDS, hub.WEIGHTS))
-        content = tuple(_digest(file) if file.is_file() else "" for file in files)
+        files = (folder / name for name in (hub.ABOUT, cls.settings_file, WORDS, hub.WEIGHTS))
+        content = cls.folder, *(_digest(file) if file.is_file() else "" for file in files)
         if (model := _opened.get(content)) is None:
             model = _opened[content] = cls._read(folder, about)
         return model
 
     @classmethod
     def _read(cls, folder: Path, about: dict[str, Any]) -> Self:
-        config, words = hub.read_json(folder / CONFIG, dict), hub.read_json(folder / WORDS, list)
+        config, words = hub.read_json(folder / cls.settings_file, dict), hub.read_json(folder / WORDS, list)
         if config.get("format") != FORMAT:
-            raise InputError(f"{folder}: not a model of citerec train model=static")
+            raise InputError(f"{folder}: not a model of citerec train model={cls.folder}")
         weights = hub.read_weights(folder / hub.WEIGHTS)
         with hub.check_consistent(folder):
             scales, numbers = weights.pop("scales", None), weights["word_vectors"]
@@ -171,6 +170,8 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
                 numbers if numbers.dtype == np.float32 else StoredVectors(numbers, scales)
             )
             vocabulary = Vocabulary(words)
+            if len(vocabulary) != len(learned["word_vectors"]):
+                raise InputError(f"{len(vocabulary):,} words for {len(learned['word_vectors']):,} vectors")
             encoder = MeanEncoder(**learned, target_id=int(vocabulary.lookup([TARGET_WORD])[0]))
             max_tokens, unknown_weight = int(config["max_tokens"]), float(config["unknown_weight"])
             near = tuple(map(int, config["near"]))
@@ -223,23 +224,17 @@ class StaticRetriever(WordsRetriever):
     """Nearest-neighbour search with a static embedding model."""
 
     name = "static"
+    kind: type[StaticModel] = StaticModel
 
-    def __init__(
-        self,
-        model: StaticModel,
-        index: IndexConfig | None = None,
-        unknown_weight: float | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        """unknown_weight: weight of out-of-vocabulary words; None: as saved. checkpoint: where the model is,
-        for messages.
-        """
+    def __init__(self, checkpoint: StaticModel | str | Path | None, index: IndexConfig | None = None) -> None:
+        """checkpoint: a model, or the output of its training; else InputError."""
         super().__init__(index)
-        if unknown_weight is not None:
-            if unknown_weight < 0:
-                raise InputError(f"retriever.unknown_weight={unknown_weight}: must not be below 0")
-            model = replace(model, unknown_weight=unknown_weight)
-        self.model, self.about, self.checkpoint = model, model.about, checkpoint
+        self.use(self.kind.given(checkpoint))
+        self.checkpoint = None if isinstance(checkpoint, StaticModel) else checkpoint
+
+    def use(self, model: StaticModel) -> None:
+        """Search with a model."""
+        self.model, self.about = model, model.about
         self.encoder, self.vocabulary = model.with_unknown_words
         self.max_tokens, self.near = model.max_tokens, model.near
 
