@@ -1,14 +1,8 @@
-"""Run a benchmark: `citerec evaluate benchmark=prefetch retriever=bm25 data=... split=test output_dir=DIR`.
-
-`torchrun --nproc-per-node N evaluate.py benchmark=pipeline ...` scores pairs in N processes.
-"""
+"""Run a benchmark: `citerec evaluate benchmark=prefetch retriever=bm25 data=... output_dir=DIR`."""
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -26,9 +20,6 @@ from citerec.base.help import CONF
 from citerec.evaluation.benchmark import Benchmark, Data
 from citerec.evaluation.report import Provenance
 from citerec.training.settings import refuse_absent
-
-HELPER = os.environ.get("RANK", "0") != "0"
-"""True for worker processes of torchrun, which only score pairs for the main process."""
 
 
 def build_benchmark(config: DictConfig) -> Benchmark:
@@ -56,19 +47,10 @@ def main(config: DictConfig) -> None:
     benchmark = build_benchmark(config.benchmark)
     filters = partial(instantiate, config.filters)
     data = Data(partial(instantiate, config.data), config.split, filters, config.index_dir)
-    if HELPER:
-        benchmark.serve(data.corpus)
-        return
     report = benchmark.run(folder, provenance, partial(instantiate, config.retriever), data)
     if job.mode == RunMode.RUN:  # a multirun prints one table of all jobs at the end
         report.show(folder)
 
 
 if __name__ == "__main__":
-    if not HELPER:
-        main()
-    else:  # helpers write no output
-        with tempfile.TemporaryDirectory() as nowhere:
-            sys.argv += [f"hydra.{mode}.dir={nowhere}" for mode in ("run", "sweep")]
-            sys.argv += ["hydra.output_subdir=null", "hydra/job_logging=none", "~hydra.callbacks.summary"]
-            main()
+    main()

@@ -25,7 +25,6 @@ from citerec.rerank import settings as rerank
 from citerec.retrieval.settings import measure_name
 from citerec.training.settings import RunSettings, refuse_absent
 
-RERANKER = ("retriever", "index_dir", "candidates_dir", "teacher", "scoring", "scores_dir")
 MODELS: dict[type, tuple[str, dict[str, str]]] = {
     hatten.HAttenSettings: ("citerec.hatten.model:HAtten", {"pretrained": "embeddings"}),
     hatten.FastHAttenSettings: ("citerec.hatten.model:HAtten", {"pretrained": "embeddings"}),
@@ -34,7 +33,12 @@ MODELS: dict[type, tuple[str, dict[str, str]]] = {
     hatten.BiEncoderSettings: ("citerec.hatten.biencoder.model:BiEncoder", {"pretrained": "encoder"}),
     rerank.RerankerSettings: (
         "citerec.rerank.cross_encoder.reranker:Reranker",
-        {"pretrained": "encoder", **{name: name for name in RERANKER}},
+        {
+            "pretrained": "encoder",
+            "retriever": "retriever",
+            "index_dir": "index_dir",
+            "candidates_dir": "candidates_dir",
+        },
     ),
     rerank.RankerSettings: (
         "citerec.rerank.ranker.model:RankingModel",
@@ -42,7 +46,6 @@ MODELS: dict[type, tuple[str, dict[str, str]]] = {
     ),
 }
 """The model of each type of settings, and the arguments of its `train` with the options that give them."""
-PAPER = ("paper", "paper_small")
 
 
 @one_line_errors
@@ -53,7 +56,7 @@ def main(config: DictConfig) -> float | None:
     job = HydraConfig.get()
     chosen = job.runtime.choices
     experiment, model = chosen["experiment"], chosen["model"]
-    if experiment in PAPER and not (CONF / "recipe" / f"{chosen['recipe@_global_']}.yaml").is_file():
+    if experiment == "paper" and not (CONF / "recipe" / f"{chosen['recipe@_global_']}.yaml").is_file():
         raise InputError(f"experiment={experiment}: the paper has no model={model}")
     # Resolve the folder: the configured value may contain the time, and all jobs of a multirun share it.
     folder = Path(job.runtime.output_dir)

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Ints = NDArray[np.integer]
@@ -321,6 +320,8 @@ def write_words(
     words: by id. tokens: each writer with a mask [rows] of the rows to count, None for all. Words are sorted
     by descending count.
     """
+    import pyarrow.compute as pc  # what is written is read without
+
     counts = np.zeros(len(words), np.int64)
     for writer, counted in tokens:
         for ids in writer.chunks(counted):

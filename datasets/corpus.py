@@ -15,7 +15,6 @@ from typing import Any, Self, overload
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
@@ -59,6 +58,8 @@ class TextColumn(Sequence[str]):
 
     def rows_of(self, values: Sequence[str]) -> NDArray[np.int64]:
         """Return the rows of distinct values [n], -1 for those it lacks; the column is not kept in memory."""
+        import pyarrow.compute as pc  # questions are asked without
+
         wanted, rows = pa.array(values, pa.string()), np.full(len(values), -1, np.int64)
         for start, batch in zip(self._starts[:-1].tolist(), self._batches, strict=True):
             place = pc.index_in(batch, value_set=wanted)

@@ -73,10 +73,6 @@ class Benchmark(ABC):
         Raises InputError for inputs that cannot be evaluated.
         """
 
-    def serve(self, corpus: Callable[[], Corpus]) -> None:
-        """Run in torchrun's other processes: do the work shared with the first; by default nothing."""
-        return
-
     @classmethod
     def headlines(cls, outputs: Mapping[str, Output]) -> tuple[dict[str, Metrics], Sequence[Column]]:
         """Return the rows of a results page's table, {label: flat metrics}, and its columns."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import citerec.rerank.settings  # noqa: F401  (schema of scoring)
 from citerec.base.errors import InputError
 from citerec.base.settings import Settings, cache_setting, check_count, register, setting
-from citerec.rerank.settings import LLM  # its schemas, too: scoring, llm
 from citerec.retrieval.settings import recall_measures
 
 PROTOCOLS = TRANSDUCTIVE, INDUCTIVE, DRAFT = "transductive", "inductive", "draft"
@@ -71,16 +71,11 @@ class PipelineSettings(ContextSettings):
     """A retriever, then a reranker of its top candidates."""
 
     reranker: str | None = None
-    """folder of a trained reranker, anything else rerank.cross_encoder.reranker.Reranker.open accepts, or
-    llm"""
+    """folder of a trained reranker, or what else rerank.cross_encoder.reranker.Reranker.open accepts"""
     candidates: Any = 100
     """candidates to rerank per query, or all; the rest follow in their original order"""
     scoring: Any = None
     """how pairs are scored, a rerank.settings.ScoringSettings; null: the defaults"""
-    llm: Any = None
-    """reranker=llm: a rerank.settings.LlmSettings"""
-    llm_dir: str = cache_setting("llm")
-    """cache of the answers of language models"""
     fuse: str = setting("none", choices=("none", "score", "rank"))
     """none (reranker only) | score | rank (fuse the scores or ranks of reranker and retriever)"""
     weight: Any = "tuned"
@@ -102,8 +97,6 @@ class PipelineSettings(ContextSettings):
         if self.candidates != "all":
             check_count("candidates", self.candidates)
         _check_counts(self, "depths")
-        if self.reranker == LLM:
-            object.__setattr__(self, "depths", ())  # an order of more candidates is not that of fewer
         is_number = type(self.weight) in (int, float)
         if self.weight != "tuned" and not (is_number and 0 <= float(self.weight) <= 1):
             raise InputError(f"benchmark.weight={self.weight}: choose tuned, or a number from 0 to 1")

@@ -196,13 +196,11 @@ Array = Any
 class Chunk:
     """Paragraphs of similar length.
 
-    ids: [n, L]; absent: [n, L], padding (None: none); markers: of the words with vectors of their own, places
-    in the flattened ids and numbers, [m] each (None: no such words).
+    ids: [n, L]; absent: [n, L], padding (None: none).
     """
 
     ids: Array
     absent: Array | None
-    markers: tuple[Array, Array] | None
 
 
 @dataclass(frozen=True)
@@ -228,12 +226,11 @@ class LevelInputs:
 class Layout:
     """How documents are laid out for HAtten's two levels, without its weights: other processes may have it.
 
-    chunk_tokens: maximum padded tokens of a chunk. markers: ids of words with vectors of their own.
+    chunk_tokens: maximum padded tokens of a chunk.
     """
 
     chunk_tokens: int = 2048
     max_tokens: int = 512
-    markers: tuple[int, ...] = ()
 
     def prepare(self, documents: Documents) -> LevelInputs:
         """The inputs of documents."""
@@ -262,14 +259,7 @@ class Layout:
         absent: NDArray[np.bool_] = position >= lengths[:, None]
         ids = np.zeros(absent.shape, np.int64)
         ids[~absent] = paragraphs.values
-        return Chunk(ids, absent if absent.any() else None, self._markers(ids))
-
-    def _markers(self, ids: NDArray[np.int64]) -> tuple[Array, Array] | None:
-        places = np.flatnonzero(np.isin(ids, self.markers)) if self.markers else ()
-        if not len(places):
-            return None
-        number = {marker: number for number, marker in enumerate(self.markers)}
-        return places, np.array([number[word] for word in ids.ravel()[places].tolist()])
+        return Chunk(ids, absent if absent.any() else None)
 
 
 PAD_WORD = "<pad>"

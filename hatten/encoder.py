@@ -4,7 +4,7 @@ paragraph, then the paragraphs of a document, each by a transformer layer and mu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -170,27 +170,16 @@ class HAttenEncoder(Encoder):
     Paragraphs are sorted by length and encoded in chunks of at most `chunk_tokens` tokens to limit padding.
     """
 
-    fast_prefixes = ("word_vectors", "marker_vectors", "mean.")
+    fast_prefixes = ("word_vectors", "mean.")
 
-    def __init__(
-        self,
-        config: EncoderConfig,
-        word_vectors: NDArray[np.float32],
-        pad_id: int = 0,
-        marker_ids: Sequence[int] = (),
-    ) -> None:
-        """word_vectors [V, D]; marker_ids: words to train with trainable_vectors=markers.
-
-        Raises InputError if D does not fit the configuration (EncoderConfig.fit).
-        """
+    def __init__(self, config: EncoderConfig, word_vectors: NDArray[np.float32], pad_id: int = 0) -> None:
+        """word_vectors [V, D]; InputError if D does not fit the configuration (EncoderConfig.fit)."""
         super().__init__()
         config = config.fit(word_vectors.shape[1])
         self.config, self.dim, self.pad_id = config, config.dim, pad_id
         self.chunk_tokens = CHUNK_TOKENS
         table = torch.from_numpy(np.ascontiguousarray(word_vectors, np.float32))
         self.word_vectors = nn.Parameter(table, requires_grad=config.trainable_vectors == "all")
-        self.marker_ids = list(marker_ids) if config.trainable_vectors == "markers" else []
-        self.marker_vectors = nn.Parameter(table[self.marker_ids].clone()) if self.marker_ids else None
         self.word_level: Any = Mean() if config.levels == "paragraphs" else Level(config, config.max_tokens)
         self.document_level: Any = (
             Mean() if config.levels == "words" else Level(config, config.max_paragraphs)
@@ -215,7 +204,7 @@ class HAttenEncoder(Encoder):
     @property
     def level_layout(self) -> Layout:
         """How documents are laid out for the two levels."""
-        return Layout(self.chunk_tokens, self.config.max_tokens, tuple(self.marker_ids))
+        return Layout(self.chunk_tokens, self.config.max_tokens)
 
     def adapt(self, device: torch.device | str, arithmetic: str = "float32") -> None:
         self.precision = precision(arithmetic, device)
@@ -254,17 +243,13 @@ class HAttenEncoder(Encoder):
                 for grid, chunk in zip(grids, chunks, strict=True)
             ]
         else:
-            parts = [self.word_level(self.embed(chunk.ids, chunk.markers), chunk.absent) for chunk in chunks]
+            parts = [self.word_level(self.embed(chunk.ids), chunk.absent) for chunk in chunks]
         return torch.cat(parts)[inputs.back]
 
-    def embed(self, ids: Tensor, markers: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """Word ids [...] -> vectors [..., D] in the working precision. markers: as in Chunk."""
+    def embed(self, ids: Tensor) -> Tensor:
+        """Word ids [...] -> vectors [..., D] in the working precision."""
         # index_select: the backward pass of F.embedding takes twice as long on a CPU.
-        x = self.word_vectors.index_select(0, ids.flatten())
-        if self.marker_vectors is not None and markers is not None:
-            places, numbers = markers
-            x = x.index_copy(0, places, self.marker_vectors[numbers])
-        x = x.view(*ids.shape, -1)
+        x = self.word_vectors.index_select(0, ids.flatten()).view(*ids.shape, -1)
         return (x * self.config.input_scale if self.config.input_scale != 1.0 else x).to(self.precision)
 
 

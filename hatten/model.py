@@ -11,20 +11,26 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
+from citerec.datasets.records import TARGET_WORD
 from citerec.hatten.dense import DenseModel
-from citerec.hatten.documents import DocumentReader, Vocabulary
-from citerec.hatten.encoder import HAttenEncoder
-from citerec.hatten.retriever import EncoderRetriever
+from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
+from citerec.hatten.encoder import HAttenEncoder, encode_documents
+from citerec.hatten.retriever import WordsRetriever
 from citerec.hatten.settings import EncoderConfig, EncoderTraining, FastHAttenSettings, HAttenSettings
 from citerec.hatten.words.vectors import Embeddings, GloVe, inverse_document_frequency, load_initial_vectors
-from citerec.retrieval.encoders.nets import weights_to_numpy, weights_to_torch
+from citerec.retrieval.arrays import Floats
+from citerec.retrieval.encoders.nets import (
+    as_numpy,
+    find_device,
+    weights_hash,
+    weights_to_numpy,
+    weights_to_torch,
+)
 from citerec.retrieval.settings import IndexConfig
 from citerec.training import hub
 
 if TYPE_CHECKING:
     from citerec.hatten.dense import Parts
-    from citerec.hatten.static.model import StaticModel
     from citerec.hatten.static.network import ResidualEncoder
 
 FORMAT, WORDS = "hatten-1", "words.json"
@@ -85,18 +91,6 @@ citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=cus
         """Nearest-neighbour search with this model."""
         return HAttenRetriever(self, index=index)
 
-    def mean_path(self, place: str | Path = "") -> StaticModel:
-        """The mean path as a static model; InputError, naming the place, if it has none."""
-        from citerec.hatten.static.model import StaticModel
-
-        if self.encoder.config.residual != "mean":
-            raise InputError(
-                f"{place}: this HAtten model has no mean path (model.encoder.residual=none); "
-                "use retriever=hatten"
-            )
-        encoder = cast("ResidualEncoder", self.encoder).mean.to_numpy(self.encoder.word_vectors)
-        return StaticModel(encoder, self.vocabulary, self.encoder.config.max_tokens, self.about)
-
     def write(self, folder: Path) -> None:
         hub.write_json(folder / self.settings_file, {"format": FORMAT, "config": asdict(self.encoder.config)})
         hub.write_json(folder / WORDS, self.vocabulary.words)
@@ -132,17 +126,18 @@ citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=cus
 def build_encoder(
     config: EncoderConfig, word_vectors: NDArray[np.float32], vocabulary: Vocabulary
 ) -> HAttenEncoder:
-    """Build an encoder with random weights over a vocabulary and its vectors [V, D]."""
-    markers = vocabulary.lookup(MARKER_WORDS)
-    parts = config, word_vectors, vocabulary.pad_id, markers[markers >= 0].tolist()
+    """Build an encoder with random weights over a vocabulary and its vectors [V, D]; else InputError."""
+    if len(vocabulary) != len(word_vectors):
+        raise InputError(f"{len(vocabulary):,} words for {len(word_vectors):,} vectors")
     if config.residual == "none":
-        return HAttenEncoder(*parts)
+        return HAttenEncoder(config, word_vectors, vocabulary.pad_id)
     from citerec.hatten.static.network import ResidualEncoder  # not the paper's
 
-    return ResidualEncoder(*parts, target_id=int(vocabulary.lookup([TARGET_WORD])[0]))
+    target = int(vocabulary.lookup([TARGET_WORD])[0])
+    return ResidualEncoder(config, word_vectors, vocabulary.pad_id, target)
 
 
-class HAttenRetriever(EncoderRetriever):
+class HAttenRetriever(WordsRetriever):
     """Nearest-neighbour search with HAtten."""
 
     name = "hatten"
@@ -171,4 +166,19 @@ class HAttenRetriever(EncoderRetriever):
         self.checkpoint = None if isinstance(checkpoint, HAtten) else checkpoint
         self.encoder, self.vocabulary = self.model.encoder, self.model.vocabulary
         self.max_tokens, self.about = self.model.encoder.config.max_tokens, self.model.about
-        self.use_device(arithmetic)
+        device = find_device()
+        self.encoder.to(device)
+        self.encoder.adapt(device, arithmetic)
+
+    @property
+    def dim(self) -> int:
+        return self.encoder.dim
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"weights": weights_hash(self.encoder), "arithmetic": str(self.encoder.precision)}
+
+    def encode(self, documents: Documents) -> Floats:
+        return as_numpy(self.encoder.encode)(documents)
+
+    def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        return encode_documents(self.encoder, self._reader.papers, rows, "papers")

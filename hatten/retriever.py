@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,6 @@ from citerec.retrieval.arrays import Floats
 from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.vectors import encode, encode_queries
-
-if TYPE_CHECKING:
-    from citerec.hatten.encoder import Encoder
 
 log = logging.getLogger(__name__)
 
@@ -84,36 +81,3 @@ class WordsRetriever(DenseRetriever):
 
     def encode_queries(self, queries: Queries | NDArray[np.int64]) -> NDArray[np.float32]:
         return encode_queries(self.encode, self._reader, queries, self.dim)
-
-
-class EncoderRetriever(WordsRetriever):
-    """A WordsRetriever with a torch encoder."""
-
-    encoder: Encoder
-
-    @property
-    def dim(self) -> int:
-        return self.encoder.dim
-
-    def use_device(self, arithmetic: str = "float32") -> None:
-        """Move the encoder to the GPU, if there is one, and choose its precision there."""
-        from citerec.retrieval.encoders.nets import find_device  # torch
-
-        device = find_device()
-        self.encoder.to(device)
-        self.encoder.adapt(device, arithmetic)
-
-    def fingerprint(self) -> dict[str, Any]:
-        from citerec.retrieval.encoders.nets import weights_hash  # torch
-
-        return {"weights": weights_hash(self.encoder), "arithmetic": str(self.encoder.precision)}
-
-    def encode(self, documents: Documents) -> Floats:
-        from citerec.retrieval.encoders.nets import as_numpy  # torch
-
-        return as_numpy(self.encoder.encode)(documents)
-
-    def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        from citerec.hatten.encoder import encode_documents  # torch
-
-        return encode_documents(self.encoder, self._reader.papers, rows, "papers")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -42,8 +42,8 @@ class EncoderConfig(Settings):
     """dropout after the attention and the feed-forward part of each layer"""
     input_dropout: float = 0.0
     """dropout on each level's input, after adding positions; 0 in the paper"""
-    trainable_vectors: str = setting("markers", choices=("none", "markers", "all"))
-    """word vectors to train: none | markers (the two citation markers) | all"""
+    trainable_vectors: str = setting("none", choices=("none", "all"))
+    """word vectors to train: none | all"""
     input_scale: float = 1.0
     """factor on the word vectors before positions are added"""
     residual: str = setting("none", choices=("none", "mean"))
@@ -200,11 +200,6 @@ class EncoderTraining(Settings):
     first, skip, positives) or your own"""
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
 
-    gone: ClassVar[Mapping[str, Any]] = {}
-    """options of earlier versions, with the values that runs to be resumed had"""
-    since: ClassVar[Mapping[str, Any]] = {}
-    """options that such runs do not have, with the values that they ran with"""
-
     @property
     def arithmetic(self) -> str:
         """The precision of the encoder's computation."""
@@ -272,16 +267,6 @@ class HAttenSettings(WordsSettings, EncoderTraining):
     )
     mining: dict[str, Any] = field(default_factory=mining_of(first="bm25", positives=True), metadata=MINED)
     schedule: EncoderRateSettings = field(default_factory=lambda: EncoderRateSettings(20, "linear"))
-
-    gone: ClassVar[Mapping[str, Any]] = {
-        "batch.siblings": 0,
-        "batch.random_level": 4,
-        "batch.cached_negatives": False,
-        "batch.shares": {},
-        "batch.abstracts": [1.0],
-        "batch.titles": 1.0,
-    }
-    since: ClassVar[Mapping[str, Any]] = {"encoder.initial": "torch"}
 
     @property
     def arithmetic(self) -> str:
@@ -354,8 +339,6 @@ class NNSelectSettings(WordsSettings, EncoderTraining):
 
     centre_vectors: bool = False
     """subtract the mean from the word vectors and scale them to unit length"""
-    weighting: str = setting("idf", choices=("mean", "idf"))
-    """initial magnitudes: mean (vector lengths) | idf (vector lengths times inverse document frequency)"""
     max_tokens: int = setting(512, least=1)
     """maximum words of a field"""
     rounds: int = setting(3, least=1)

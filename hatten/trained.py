@@ -22,34 +22,10 @@ def trained_retriever(
             "or hatten, or a ranker=FOLDER that was saved with such a model"
         )
     if is_static(checkpoint):
-        return static_retriever(checkpoint, index)
+        return StaticRetriever(checkpoint, index)
     from citerec.hatten.model import HAttenRetriever  # torch
 
     return HAttenRetriever(checkpoint, index=index, cache_dir=cache_dir)
-
-
-def static_retriever(
-    checkpoint: str | Path | None, index: IndexConfig | None = None, unknown_weight: float | None = None
-) -> StaticRetriever:
-    """Return the retriever of a static model, or of the mean path of a saved HAtten.
-
-    unknown_weight: weight of out-of-vocabulary words; None: as saved. Raises InputError if there is none.
-    """
-    if checkpoint is None:
-        raise InputError(
-            "retriever=static needs checkpoint=FOLDER, the output of citerec train model=static, or of "
-            "model=hatten with a mean path"
-        )
-    return StaticRetriever(open_static(checkpoint), index, unknown_weight, checkpoint)
-
-
-def open_static(place: str | Path) -> StaticModel:
-    """Open a static model, or the mean path of HAtten, with float32 vectors; else InputError."""
-    if is_static(place) or not Path(place).exists():
-        return StaticModel.open(place)
-    from citerec.hatten.model import HAtten  # torch
-
-    return HAtten.open(place).mean_path(place)
 
 
 def open_model(place: str | Path) -> DenseModel:

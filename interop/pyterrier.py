@@ -21,7 +21,6 @@ import numpy as np
 from citerec.base.errors import InputError, needs_extra
 from citerec.datasets.corpus import Corpus
 from citerec.rerank.cross_encoder.reranker import Reranker
-from citerec.rerank.llm import LlmReranker
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.queries import Queries, Query
 
@@ -89,12 +88,12 @@ class Retrieve(pt.Transformer):
 
 
 class Rerank(pt.Transformer):
-    """Results to results, with the scores of a cross-encoder, a language model, or a retriever."""
+    """Results to results, with the scores of a cross-encoder or a retriever."""
 
-    def __init__(self, reranker: Reranker | LlmReranker | Retriever, corpus: Corpus | None = None) -> None:
-        """corpus: with the papers' texts, for a cross-encoder; the others know theirs."""
+    def __init__(self, reranker: Reranker | Retriever, corpus: Corpus | None = None) -> None:
+        """corpus: with the papers' texts, for a cross-encoder; a retriever knows its own."""
         if corpus is None:
-            if not isinstance(reranker, Retriever | LlmReranker):
+            if not isinstance(reranker, Retriever):
                 raise InputError("Rerank: give the corpus with the papers' texts")
             corpus = reranker.corpus
         self.reranker, self.corpus = reranker, corpus

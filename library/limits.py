@@ -1,15 +1,12 @@
-"""The limits of a server: sizes, counts and times. `citerec serve` has options for the first four.
+"""The limits of a server: sizes, counts and times.
 
 Programs on this machine that use Python or the command line are trusted; only MAX_TEXT holds there too.
 """
 
 from __future__ import annotations
 
-# Options of `citerec serve` (library.settings).
 THREADS = 4
-"""Requests answered at a time."""
-QUEUE = 64
-"""Requests that wait; further ones are refused (503)."""
+"""Requests answered at a time; `citerec serve` has an option for it."""
 LONGEST_WAIT = 10.0
 """Seconds that a request waits for its answer; one that would wait longer is refused (503)."""
 MAX_BODY = 4_000_000
@@ -34,17 +31,7 @@ MAX_NAME = 500
 """Characters of an id, key, author, collection or venue."""
 MAX_PAPERS = 100
 """Papers in an answer."""
-MAX_QUESTIONS = 64
-"""Questions of a batch."""
 MAX_EXCLUDED, MAX_ONLY = 1_000, 10_000
 """Papers that a filter names."""
 MAX_COLLECTIONS_SHOWN = 1_000
 """Collections that the description of a library lists."""
-
-# New papers (422).
-MAX_NEW_PAPERS = 10_000
-"""Papers added by a request."""
-MAX_AUTHORS, MAX_COLLECTIONS, MAX_TAGS = 5_000, 100, 1_000
-"""Items of a paper."""
-MAX_VENUE, MAX_URL = 1_000, 2_000
-"""Characters."""

@@ -40,15 +40,7 @@ class VerifySettings(LibrarySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChangeSettings(LibrarySettings):
-    """Shared by the commands that change a library."""
-
-    wait: bool = True
-    """wait while another process changes the library; false: fail at once"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AddSettings(ChangeSettings):
+class AddSettings(LibrarySettings):
     """Add papers to a library."""
 
     source: tuple[str, ...]
@@ -76,34 +68,25 @@ class BuildSettings(AddSettings):
 
     source: tuple[str, ...] = ()
     """files of papers, folders or patterns: BibTeX, RIS, NBIB, EndNote, CSL JSON, papers.json or JSON lines,
-    plain or .gz (e.g. papers.bib); empty, with overwrite: the library's own, with contexts and model"""
-    contexts: str = ""
-    """where the papers are cited: a draft or an earlier paper (.tex, .md, .Rmd, .qmd), a folder of them, or a
-    folder with papers.json, contexts.json and train.json; the built-in model
-    then also ranks by them"""
+    plain or .gz (e.g. papers.bib); empty, with overwrite: the library's own, with its model"""
     model: str = ""
     """ranking model: folder written by citerec train or save, or hub id, of a static model or
     HAtten; or bm25; static: the built-in model without its networks; empty: the built-in model"""
-    ranker: str = ""
-    """learned ranker, if it is not in the model's folder: folder or hub id"""
     overwrite: bool = False
     """replace an existing library"""
     force: bool = False
     """even if the library's own source files have lost more than a fifth of its papers"""
-    storage: str = "memory"
+    storage: str = setting("memory", choices=("memory", "lance"))
     """memory, for up to two million papers, or lance: in LanceDB, of any size (docs/write/safety.md)"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.storage not in ("memory", "lance"):
-            ways = "memory, for up to some two million papers, or lance, for more (extra `large`)"
-            raise InputError(f"storage={self.storage}: a library is kept in {ways}")
         if not self.source and not self.overwrite:
             raise InputError("source is required, as in source=papers.bib: files of papers")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RemoveSettings(ChangeSettings):
+class RemoveSettings(LibrarySettings):
     """Remove papers from a library for good, or files with their papers."""
 
     id: tuple[str, ...] = ()
@@ -115,7 +98,7 @@ class RemoveSettings(ChangeSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpdateSettings(ChangeSettings):
+class UpdateSettings(LibrarySettings):
     """Reread a library's source files: add new papers, replace changed ones, remove deleted ones."""
 
     force: bool = False
@@ -145,7 +128,7 @@ class ServiceSettings(LibrarySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnrichSettings(ServiceSettings, ChangeSettings):
+class EnrichSettings(ServiceSettings):
     """Fill in abstracts, DOIs, years and venues that a library lacks, from services or files."""
 
     from_: str = ""
@@ -206,8 +189,6 @@ class AskSettings(RankingSettings):
     only: tuple[str, ...] = ()
     """paper ids or citation keys to restrict to"""
     format: str = setting("table", choices=FORMATS)
-    save: str = ""
-    """collection of Zotero that the papers are saved in (e.g. "zotero://collection/To read")"""
     explain: bool = False
     """show the features behind the scores"""
 
@@ -223,8 +204,6 @@ class SearchSettings(QuestionSettings):
     k: int = setting(10, least=1)
     """maximum number of papers"""
     format: str = setting("table", choices=FORMATS)
-    save: str = ""
-    """collection of Zotero that the papers are saved in (e.g. "zotero://collection/To read")"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +229,22 @@ class MissingSettings(LibrarySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DraftSettings(RankingSettings):
+class DraftFiles(LibrarySettings):
+    """Shared by the commands that read drafts."""
+
+    bib: tuple[str, ...] = ()
+    """a draft's .bib files; empty: those that it names, else those beside it"""
+    root: str = ""
+    """folder that may be read for a draft's inputs; empty: the draft's"""
+
+    @property
+    def draft_files(self) -> tuple[Path | None, list[Path]]:
+        """The root, and the .bib files."""
+        return expand_user(self.root) if self.root else None, [*map(expand_user, self.bib)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftSettings(DraftFiles, RankingSettings):
     """Suggest papers for the missing citations of a draft: \\cite{?}, \\citep{TODO}, [@?] or [CITE]."""
 
     positional: ClassVar[str] = "tex"
@@ -270,10 +264,6 @@ class DraftSettings(RankingSettings):
     sure: float = setting(0.5, most=1)
     """least probability to fill a citation; others are left, with a comment that names the best papers; 0:
     fill all"""
-    bib: tuple[str, ...] = ()
-    """the draft's .bib files; empty: those that it names, else those beside it"""
-    root: str = ""
-    """folder that may be read for inputs; empty: the draft's"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -282,7 +272,7 @@ class DraftSettings(RankingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckSettings(LibrarySettings):
+class CheckSettings(DraftFiles):
     """Check a draft's citations: unknown keys, papers under two keys, published preprints, unused entries."""
 
     positional: ClassVar[str] = "tex"
@@ -291,19 +281,15 @@ class CheckSettings(LibrarySettings):
     """the draft, in LaTeX, Markdown, Typst, Org, Word or LibreOffice (e.g. paper.tex)"""
     library: str = ""
     """folder of a library that knows keys and published versions, too; empty: only the draft's .bib files"""
-    bib: tuple[str, ...] = ()
-    """the draft's .bib files; empty: those that it names, else those beside it"""
     format: str = setting("text", choices=("text", "json"))
     strict: bool = False
     """exit with 1 if there are findings, entries that are never cited aside"""
-    root: str = ""
-    """folder that may be read for inputs; empty: the draft's"""
     references: bool = False
     """also report cited entries that contradict themselves or the library's records (citerec references)"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class DraftReferences(LibrarySettings):
+class DraftReferences(DraftFiles):
     """Shared by the commands that say whether the references of a draft are right."""
 
     library: str = ""
@@ -311,15 +297,6 @@ class DraftReferences(LibrarySettings):
     table: tuple[str, ...] = ()
     """works to compare with: dumps of Crossref, OpenAlex or arXiv, files of papers, Retraction Watch's CSV;
     turned once into an index in the cache (e.g. works.jsonl.gz)"""
-    bib: tuple[str, ...] = ()
-    """a draft's .bib files; empty: those that it names, else those beside it"""
-    root: str = ""
-    """folder that may be read for a draft's inputs; empty: the draft's"""
-
-    @property
-    def draft_files(self) -> tuple[Path | None, list[Path]]:
-        """The root, and the .bib files."""
-        return expand_user(self.root) if self.root else None, [*map(expand_user, self.bib)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,7 +336,7 @@ class ReportSettings(DraftReferences):
 
 @dataclass(frozen=True, kw_only=True)
 class ServeSettings(RankingSettings):
-    """Serve a library over HTTP: a page for people, JSON for programs, MCP for writing assistants."""
+    """Serve a library over HTTP: a page for people, JSON for programs."""
 
     host: str = "127.0.0.1"
     """address to listen on; 0.0.0.0: all addresses, for access from other machines"""
@@ -367,20 +344,10 @@ class ServeSettings(RankingSettings):
     """port to listen on; 0: any free port"""
     allowed_hosts: tuple[str, ...] = ()
     """host names of the server, or *.DOMAIN; requests for other names are refused (e.g. [papers.lab])"""
-    token: str = ""
-    """token required to change the library; empty: generated and printed"""
     watch: bool = False
     """reread the library's sources whenever they change: files, folders, Zotero"""
-    mcp: bool = True
-    """serve MCP tools for writing assistants at /mcp"""
     threads: int = setting(limits.THREADS, least=1)
     """worker threads"""
-    queue: int = setting(limits.QUEUE, least=1)
-    """maximum queued requests; more are refused with a retry hint"""
-    max_body: int = setting(limits.MAX_BODY, least=1000)
-    """maximum bytes of a request body"""
-    timeout: float = setting(limits.TIMEOUT, above=0)
-    """seconds in which a request's head, and then its body, must arrive"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -389,8 +356,6 @@ class ServeSettings(RankingSettings):
                 raise InputError(f"allowed_hosts={host}: give whole names, or *.DOMAIN for all of a domain")
         if not self.host.strip():  # sockets take it for all addresses
             raise InputError("host is empty; give an address, or 0.0.0.0 for all")
-        if not self.token.isprintable():  # it is sent in a header, which a line break would end
-            raise InputError("token: may have no line breaks or control codes")
 
 
 @dataclass(frozen=True, kw_only=True)

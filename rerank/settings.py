@@ -19,8 +19,8 @@ from citerec.training.settings import (
     check_monitor,
 )
 
-MIN_TOKENS, MIN_SIDE = 16, 8
-"""Minimum tokens of a pair, and of a side with its own budget."""
+MIN_TOKENS = 16
+"""Minimum tokens of a pair."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,8 @@ class PairSettings(Settings):
     """truncate a context at: both ends, around the target marker | end (as in the reference)"""
     other_citations: str = setting("keep", choices=("keep", "drop"))
     """markers of other citations in a context: keep (as in the reference) | drop"""
-    contexts: int = setting(0, most=2)
-    """training contexts citing the candidate to append to it, those most similar to the query; never from
-    the query's own citing paper"""
-    cited: float = setting(1.5, above=0, below=inf)
-    """share of each such context on the candidate's side, relative to `candidate` for its title and
-    abstract"""
     query: str = setting("context", choices=("context", "paper"))
     """query: context (the citing text, then the context) | paper (the citing text only)"""
-    query_tokens: int | None = None
-    """fixed tokens of the query, including [CLS] and [SEP]; the candidate gets the rest of max_tokens;
-    null: divide by shares"""
     layout: str = setting("shares", choices=("shares", "lengths"))
     """shares (as above) | lengths (as the small networks read them: [MASK] is the citation, the citing title
     follows the context, candidates have names and year, each field has its own length)"""
@@ -67,28 +58,14 @@ class PairSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.layout == "lengths":
-            if self.contexts or self.query != "context" or self.query_tokens is not None:
-                raise InputError(
-                    "model.pairs.layout=lengths: needs model.pairs.contexts=0 query=context query_tokens=null"
-                )
-            if (longest := 3 + self.lengths.query + self.lengths.paper) > self.max_tokens:
-                raise InputError(
-                    f"model.pairs.layout=lengths: model.pairs.lengths give pairs of up to {longest} tokens; "
-                    f"set model.pairs.max_tokens={longest} or shorter lengths"
-                )
-        if self.citing + self.context == 0:
+        longest = 3 + self.lengths.query + self.lengths.paper
+        if self.layout == "lengths" and longest > self.max_tokens:
+            raise InputError(
+                f"model.pairs.layout=lengths: model.pairs.lengths give pairs of up to {longest} tokens; "
+                f"set model.pairs.max_tokens={longest} or shorter lengths"
+            )
+        if (self.citing if self.query == "paper" else self.citing + self.context) == 0:
             raise InputError("model.pairs: citing text or context must have a share above 0")
-        if self.query == "paper" and (self.citing == 0 or self.citing_words == 0):
-            raise InputError(
-                "model.pairs.query=paper: the citing text is the query; set citing and citing_words above 0"
-            )
-        tokens = self.query_tokens
-        if tokens is not None and not MIN_SIDE <= tokens <= self.max_tokens - MIN_SIDE:
-            raise InputError(
-                f"model.pairs.query_tokens={tokens}: must be null or a whole number that leaves query and "
-                f"candidate at least {MIN_SIDE} of max_tokens={self.max_tokens}"
-            )
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> PairSettings:
@@ -158,17 +135,13 @@ class NegativesSettings(Settings):
     skew: float = 0.0
     """rank r is sampled with a weight of 1 / r^skew; 0: all ranks alike"""
     siblings: int = 0
-    """with lists=cited: further negatives that the citing paper cites in other passages"""
+    """further negatives that the citing paper cites in other passages"""
     sibling_lists: float = setting(0.0, most=1)
-    """with lists=cited: share of the lists whose negatives are all siblings, as far as there are any"""
+    """share of the lists whose negatives are all siblings, as far as there are any"""
 
     @property
     def has_siblings(self) -> bool:
         return self.siblings > 0 or self.sibling_lists > 0
-
-
-F1_AT = 20
-"""Cutoff of F1, as in Nogueira et al. 2020."""
 
 
 @dataclass(frozen=True)
@@ -191,8 +164,7 @@ class RerankingValidationSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        others = [f"f1@{F1_AT}"] if self.candidates >= F1_AT else []
-        object.__setattr__(self, "monitor", check_monitor(self.monitor, self.candidates, others))
+        object.__setattr__(self, "monitor", check_monitor(self.monitor, self.candidates))
 
 
 @dataclass(frozen=True)
@@ -209,19 +181,15 @@ class RerankerSettings(FineTuningSettings):
     """sigmoid: sigmoid(linear(relu(CLS))) | linear: linear(CLS)"""
     new_tokens: str = setting("copied", choices=("copied", "random"))
     """initial vectors of the added tokens: copied (<cit> from the mask, <sep> from the separator) | random"""
-    layers: int | None = setting(None, least=1)
-    """transformer layers to keep, evenly spaced from first to last; null: all"""
     ema: float = setting(0.0, below=1)
     """decay of the moving average of the weights, used for validation and saving; 0: no averaging"""
     workers: int | None = None
     """data-loader processes; null: none on a CPU, up to 4 beside a GPU"""
     lists: str = setting("cited", choices=("cited", "top"))
     """cited (one cited paper per query, and sampled negatives) | top (the top negatives.depth papers as
-    retrieved, cited or not: Nogueira et al. 2020)"""
+    retrieved, cited or not, with model.loss.name=pointwise: Nogueira et al. 2020)"""
     pairs: PairSettings = field(default_factory=PairSettings)
     loss: ListLossSettings = field(default_factory=ListLossSettings)
-    distil: DistilLossSettings = field(default_factory=lambda: DistilLossSettings(temperature=1.0))
-    """distillation, with teacher=FOLDER"""
     batch: StepSettings = field(default_factory=StepSettings)
     negatives: NegativesSettings = field(default_factory=NegativesSettings)
     validation: RerankingValidationSettings = field(default_factory=RerankingValidationSettings)
@@ -260,64 +228,6 @@ class ScoringSettings(Settings):
     SciBERT's"""
 
 
-LLM = "llm"
-"""The reranker that is a language model."""
-
-
-@dataclass(frozen=True)
-class LlmSettings(Settings):
-    """reranker=llm: a large language model orders the candidates (rerank.llm)"""
-
-    where: ClassVar[str] = "llm"
-    base_url: str | None = None
-    """OpenAI-compatible address, up to and including /v1; the key is read from OPENAI_API_KEY"""
-    model: str | None = None
-    """name of the model there"""
-    prompt: str = ""
-    """question with the placeholders $context, $title, $abstract, $papers and $count (conf/llm); empty: the
-    one of conf/llm/listwise.yaml"""
-    system: str = ""
-    """system message; empty: none"""
-    window: int = setting(20, least=2)
-    """candidates per question"""
-    step: int = setting(10, least=1)
-    """candidates from one window to the one before it"""
-    abstract_words: int = 60
-    """words of each abstract"""
-    temperature: float | None = 0.0
-    """null: the server's default"""
-    max_tokens: int | None = setting(1024, least=1)
-    """most tokens of an answer; null: the server's default"""
-    parallel: int = setting(4, least=1)
-    """queries asked at a time"""
-    attempts: int = setting(6, least=1)
-    """times to ask when the server is busy or does not answer, with growing pauses"""
-    timeout: float = setting(300.0, above=0)
-    """seconds to wait for an answer"""
-    price_in: float | None = None
-    """money per million tokens of prompts, to tell the cost"""
-    price_out: float | None = None
-    """money per million tokens of answers"""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.step > self.window:
-            raise InputError(f"llm.step={self.step}: must be at most llm.window={self.window}")
-
-
-@dataclass(frozen=True)
-class DistilLossSettings(Settings):
-    """Distillation loss: the divergence of the student's softmax over a list from the teacher's."""
-
-    where: ClassVar[str] = "model.distil"
-    weight: float = setting(0.5, above=0, most=1)
-    """weight of the distillation loss; the student's own loss (model.loss) gets the rest"""
-    temperature: float = setting(0.05, above=0)
-    """temperature of the student's scores"""
-    teacher_temperature: float = setting(1.0, above=0)
-    """temperature of the teacher's logits"""
-
-
 @dataclass(frozen=True)
 class RankerSettings(Settings):
     """model=ranker"""
@@ -339,4 +249,3 @@ class RankerSettings(Settings):
 register("ranker", RankerSettings)
 register("scibert_reranker", RerankerSettings)
 register("scoring", ScoringSettings)
-register("llm", LlmSettings)

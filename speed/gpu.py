@@ -131,7 +131,7 @@ class Bench:
     @cached_property
     def encoder_config(self) -> EncoderConfig:
         small: dict[str, Any] = {"dim": 16, "heads": 2, "hidden": 32, "max_tokens": 64} if self.tiny else {}
-        return EncoderConfig(trainable_vectors="none", **small)
+        return EncoderConfig(**small)
 
     @property
     def vectors(self) -> RandomVectors:

@@ -73,11 +73,9 @@ def build_library(args: argparse.Namespace) -> None:
     file = find_files(args.data, None, ["train"])["papers"]
     papers = sum(1 for _ in read_source(file, lambda _: None))
     read = time_call(args, lambda: [None for _ in read_source(file, lambda _: None)])
-    contexts = str(file.parent) if args.contexts else ""
     settings = BuildSettings(
         library=str(args.library),
         source=(str(file),),
-        contexts=contexts,
         model=args.model,
         storage=args.storage,
         overwrite=True,
@@ -277,7 +275,6 @@ def main() -> None:
     parser.add_argument("--reranker", default="", help="folder of a cross-encoder for the server")
     parser.add_argument("--pdfs", type=int, default=1000, help="made PDFs, extrapolated to 10,000")
     parser.add_argument("--workers", type=int, default=2, help="processes that read PDFs")
-    parser.add_argument("--contexts", action="store_true", help="use the training contexts of the data")
     args = parser.parse_args()
     setup(args)
     with tempfile.TemporaryDirectory() as scratch:

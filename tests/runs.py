@@ -132,10 +132,8 @@ FORKS.set_forkserver_preload(
 )
 
 
-def run_forked(
-    given: list[str], out: Path, processes: int = 1, script: str = "train"
-) -> subprocess.CompletedProcess[str]:
-    """Run train.py or evaluate.py in forks of a process that has imported all and computed nothing.
+def run_forked(given: list[str], out: Path, processes: int = 1) -> subprocess.CompletedProcess[str]:
+    """Run train.py in forks of a process that has imported all and computed nothing.
 
     Several are told of each other as torchrun does it.
     """
@@ -148,7 +146,7 @@ def run_forked(
     for rank in range(processes):
         own = {**shared, "RANK": rank, "LOCAL_RANK": rank} if processes > 1 else {}
         options = [*given, f"output_dir={out}"]
-        fork = FORKS.Process(target=_run_here, args=(script, options, own, printed))
+        fork = FORKS.Process(target=_run_here, args=(options, own, printed))
         fork.start()
         forks.append(fork)
     for fork in forks:
@@ -158,14 +156,14 @@ def run_forked(
     return subprocess.CompletedProcess(given, next(filter(None, codes), 0), *texts)
 
 
-def _run_here(script: str, given: list[str], environment: Mapping[str, Any], printed: list[Path]) -> None:
+def _run_here(given: list[str], environment: Mapping[str, Any], printed: list[Path]) -> None:
     os.environ.update({"HF_HUB_OFFLINE": "1", **{name: str(value) for name, value in environment.items()}})
     torch.set_num_threads(1)
     vars(rank_zero_only)["rank"] = int(environment.get("RANK", 0))  # Lightning reads it when imported
     for number, path in enumerate(printed, 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
-    sys.argv = [f"{script}.py", *given]
-    import_module(f"citerec.{script}").main()
+    sys.argv = ["train.py", *given]
+    import_module("citerec.train").main()
 
 
 def assert_same_up_to_rounding(one: Path, other: Path, model: str) -> None:

@@ -19,7 +19,6 @@ from citerec.hatten.documents import Vocabulary
 from citerec.hatten.model import HAtten
 from citerec.hatten.static.model import StaticModel
 from citerec.hatten.static.network import StaticEncoder
-from citerec.hatten.trained import open_static
 from citerec.rerank.cross_encoder.network import CrossEncoder
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.ranker.confidence import Confidence
@@ -174,7 +173,9 @@ def test_retriever_and_reranker_load_by_hub_id(hub: Hub, tiny_reranker: Path) ->
     assert same(HAtten.open("someone/prefetcher"), model)
     small = static(["<pad>", "a", "b"], "int8")
     small.push("someone/static")
-    assert same(open_static("someone/static"), small) and open_static("someone/static").dtype == "int8"
+    assert (
+        same(StaticModel.open("someone/static"), small) and StaticModel.open("someone/static").dtype == "int8"
+    )
     CrossEncoder.open(tiny_reranker).push("someone/reranker")
     scoring = ScoringSettings("float32")
     theirs, ours = (Reranker.open(place, scoring) for place in ("someone/reranker", tiny_reranker))

@@ -1,4 +1,4 @@
-"""Processes of a training: parts, sums, gradients."""
+"""Processes of a training, and their threads."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
-from citerec.tests.processes import in_processes
 from citerec.training.processes import Share
 
 
@@ -22,45 +19,6 @@ def test_parts_cover_all_rows_in_order(rows: int, processes: int) -> None:
     parts = [np.arange(rows)[Share(rank, processes).part(rows)] for rank in range(processes)]
     assert np.concatenate(parts).tolist() == list(range(rows))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
-
-
-@pytest.mark.parametrize("rows", [7, 2])
-def test_arrays_are_merged_in_blocks(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("citerec.retrieval.vectors.BLOCK", 6)  # two rows
-    expected = np.random.default_rng(0).standard_normal((9, 3)).astype(np.float32)
-    wanted = np.array([0, 2, 3, 4, 6, 7, 8])[:rows]
-    expected[np.setdiff1d(np.arange(9), wanted)] = 0
-
-    def merged(share: Share) -> list[list[float]]:
-        array, own = np.zeros_like(expected), wanted[share.part(rows)]
-        array[own] = expected[own]
-        share.merge(array, wanted)
-        return list(array.tolist())
-
-    assert in_processes(3, merged) == [expected.tolist()] * 3
-
-
-@pytest.mark.parametrize("kind", [np.int32, np.bool_])
-def test_parts_are_collected(kind: type[np.generic]) -> None:
-    whole = (np.arange(10).reshape(5, 2) % 3 - 1).astype(kind)
-    for found in in_processes(3, lambda share: share.collect(whole[share.part(5)], 5)):
-        assert found.dtype == kind and found.tolist() == whole.tolist()
-
-
-def test_the_mean_of_the_gradients_is_that_of_one_process() -> None:
-    """Every process computes the loss of all rows; its encoder sees its own only."""
-    inputs = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
-
-    def gradient(share: Share) -> Tensor:
-        weight = torch.linspace(-1, 1, 12).view(4, 3).requires_grad_()
-        rows = share.gather((inputs[share.part(5)] @ weight).tanh(), 5)
-        (rows @ rows.T).logsumexp(1).sum().backward()
-        assert weight.grad is not None
-        return weight.grad
-
-    expected = gradient(Share())
-    assert expected.abs().min() > 0.01
-    torch.testing.assert_close(torch.stack(in_processes(3, gradient)).mean(0), expected)
 
 
 @pytest.mark.slow

@@ -158,10 +158,14 @@ class TrainingRun:
         return find_device(self.trainer.accelerator)
 
     def workers(self, given: int | None) -> int:
-        """The number of processes that read batches, as given, or by the device and the cores."""
+        """The number of processes that read batches, as given, or by the device and the cores; InputError if
+        there are fewer cores."""
+        cores = os.cpu_count() or 1
+        if given is not None and given > cores:
+            raise InputError(f"model.workers={given}: this machine has {cores} cores")
         if given is not None:
             return given
-        return 0 if self.device.type == "cpu" else min(4, (os.cpu_count() or 1) - 1)
+        return 0 if self.device.type == "cpu" else min(4, cores - 1)
 
     @property
     def is_first(self) -> bool:
@@ -181,7 +185,7 @@ class TrainingRun:
             )
         if not self.is_first:
             logging.getLogger().setLevel(logging.WARNING)
-        elif self.resume and self._resume_point(corpus, settings, more or {}) is None:
+        elif self.resume and resume_point(self.path, self._shared(corpus, settings, more or {})) is None:
             stopped = (self.path / UNFINISHED).exists()
             why = "the run was stopped before its state was first saved" if stopped else "nothing to resume"
             log.info(f"{self.path}: {why}: starting from the beginning")
@@ -189,14 +193,9 @@ class TrainingRun:
         # Saves time: no uninitialised memory is read.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
-    def _shared(self, corpus: Corpus, settings: Settings) -> dict[str, Any]:
+    def _shared(self, corpus: Corpus, settings: Settings, more: Mapping[str, Any]) -> dict[str, Any]:
         """What a resumed run must have in common with this one."""
-        return {"model": asdict(settings), "seed": self.seed, "corpus": corpus.fingerprint}
-
-    def _resume_point(self, corpus: Corpus, settings: Settings, more: Mapping[str, Any]) -> Path | None:
-        shared = self._shared(corpus, settings) | dict(more)
-        earlier = (getattr(settings, name, None) for name in ("gone", "since"))
-        return resume_point(self.path, shared, *earlier)
+        return {"model": asdict(settings), "seed": self.seed, "corpus": corpus.fingerprint, **more}
 
     def about(self, corpus: Corpus, settings: Settings) -> dict[str, Any]:
         """Provenance that every model saves with its weights."""
@@ -232,6 +231,7 @@ class TrainingRun:
             **options,
             default_root_dir=self.path,
             max_epochs=training.count,
+            enable_model_summary=False,
             reload_dataloaders_every_n_epochs=1,
             use_distributed_sampler=False,
             limit_val_batches=0,
@@ -241,10 +241,10 @@ class TrainingRun:
             plugins=[AtomicCheckpointIO()],
             callbacks=[training.rounds, progress, *self.callbacks, checkpoint],
         )
-        wanted = self._shared(corpus, settings) | dict(training.settings)
+        wanted = self._shared(corpus, settings, training.settings)
         last = None
         if self.resume and self.is_first:
-            last = self._resume_point(corpus, settings, training.settings)
+            last = resume_point(self.path, wanted)
         elif self.resume and (self.path / LAST).exists():
             last = self.path / LAST
         if last is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
@@ -17,22 +16,12 @@ from citerec.training.settings import FineTuningSettings, OptimizerSettings, Rat
 Net = TypeVar("Net", bound=nn.Module)
 
 
-def make_optimizer(
-    settings: OptimizerSettings, groups: Iterable[dict[str, Any]], fused: bool = True
-) -> torch.optim.Optimizer:
-    """The optimiser of groups of weights. fused: all of them are updated in one kernel."""
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[settings.name]
-    return kind(groups, lr=settings.lr, weight_decay=settings.weight_decay, eps=settings.eps, fused=fused)
-
-
 def prepare_transformer(encoder: Any, config: FineTuningSettings) -> None:
-    """Set dropout and checkpointing of an encoder with a pretrained transformer, `model`."""
+    """Set dropout of an encoder with a pretrained transformer."""
     encoder.train()  # pretrained encoders are loaded in evaluation mode
     for part in encoder.modules():
         if isinstance(part, nn.Dropout):
             part.p = config.dropout
-    if config.gradient_checkpointing:
-        encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
 class AveragedModule(pl.LightningModule, Generic[Net]):
@@ -99,9 +88,15 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
 
     def configure_optimizers(self) -> Any:
         groups = self.parameter_groups()
-        # In mixed precision, Lightning does not clip the gradients of fused optimisers.
-        fused = self._trainer is None or not str(self.trainer.precision).endswith("mixed")
-        optimizer = make_optimizer(self._optimizer, [{"params": weights} for weights, _ in groups], fused)
+        settings = self._optimizer
+        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[settings.name]
+        optimizer = kind(
+            [{"params": weights} for weights, _ in groups],
+            lr=settings.lr,
+            weight_decay=settings.weight_decay,
+            eps=settings.eps,
+            fused=True,  # all weights are updated in one kernel
+        )
         for group, (_, factor) in zip(optimizer.param_groups, groups, strict=True):
             group["lr"] *= factor
         rate = torch.optim.lr_scheduler.LambdaLR(

@@ -36,7 +36,8 @@ def training_split(corpus: Corpus, names: Sequence[str] = (TRAIN,)) -> Split:
 
 def _with_twins(corpus: Corpus, positives: Ragged) -> Ragged:
     """Add to each list of papers those with the same title and abstract, word by word."""
-    texts = _hashes(corpus.title_tokens) * np.uint64(3) + _hashes(corpus.abstract_tokens)
+    words = zip(corpus.title_tokens, corpus.abstract_tokens, strict=True)
+    texts = np.array([hash((title.tobytes(), abstract.tobytes())) for title, abstract in words], np.int64)
     _, group, counts = np.unique(texts, return_inverse=True, return_counts=True)
     has_words = corpus.title_tokens.lengths + corpus.abstract_tokens.lengths > 0
     is_twin = (counts[group] > 1) & has_words
@@ -50,17 +51,6 @@ def _with_twins(corpus: Corpus, positives: Ragged) -> Ragged:
         more = [twin for paper in row[is_twin[row]].tolist() for twin in twins[int(group[paper])]]
         rows.append(np.concatenate([row, np.setdiff1d(np.array(more, row.dtype), row)]) if more else row)
     return Ragged.from_rows(rows)
-
-
-def _hashes(words: Ragged) -> NDArray[np.uint64]:
-    """Return a hash of each row of words, in their order."""
-    place = np.arange(len(words.values)) - np.repeat(words.offsets[:-1], words.lengths)
-    mixed = (words.values.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(29))) * (2 * place.astype(np.uint64) + np.uint64(0xBF58476D1CE4E5B9))
-    sums = np.concatenate(
-        [np.zeros(1, np.uint64), np.cumsum(mixed ^ (mixed >> np.uint64(32)), dtype=np.uint64)]
-    )
-    return np.asarray(sums[words.offsets[1:]] - sums[words.offsets[:-1]])
 
 
 def permuted(rows: Rows, rng: np.random.Generator) -> Rows:

@@ -153,28 +153,12 @@ def link_latest(folder: Path) -> None:
         return
 
 
-def resume_point(
-    folder: Path,
-    settings: Mapping[str, Any],
-    gone: Mapping[str, Any] | None = None,
-    since: Mapping[str, Any] | None = None,
-) -> Path | None:
-    """The state to resume from; None if there is none, InputError if it is damaged or settings differ.
-
-    gone: options of `model` that only earlier versions had, and what their runs must have; since: those that
-    they did not have, and what they did.
-    """
+def resume_point(folder: Path, settings: Mapping[str, Any]) -> Path | None:
+    """The state to resume from; None if there is none, InputError if it is damaged or settings differ."""
     last, saved = folder / LAST, folder / SAVED_SETTINGS
     if not last.exists():
         return None
     earlier = yaml.safe_load(saved.read_text("utf-8")) if saved.exists() else None
-    for options, is_gone in ((gone or {}, True), (since or {}, False)):
-        for (section, name), value in ((key.split("."), value) for key, value in options.items()):
-            part = earlier.get("model", {}).get(section) if isinstance(earlier, dict) else None
-            if isinstance(part, dict) and is_gone and part.get(name) == value:
-                del part[name]
-            elif isinstance(part, dict) and not is_gone:
-                part.setdefault(name, value)
     alternative = "or restart with resume=false or another output_dir"
     for section, value in plain(settings).items():
         if not isinstance(earlier, dict) or earlier.get(section) != value:

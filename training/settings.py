@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -81,10 +81,10 @@ class RunSettings(Settings):
     """minutes between checkpoints within a round"""
 
 
-def check_monitor(monitor: str, depth: int, others: Sequence[str] = ()) -> str:
-    """Return the name of a measure of `depth` ranked papers or one of `others`; InputError for any other."""
+def check_monitor(monitor: str, depth: int) -> str:
+    """Return the name of a measure of `depth` ranked papers; InputError for any other."""
     monitor = measure_name(monitor)
-    measures = ["mrr", *(f"recall@{k}" for k in RECALL_AT if k <= depth), *others]
+    measures = ["mrr", *(f"recall@{k}" for k in RECALL_AT if k <= depth)]
     if monitor not in measures:
         raise InputError(f"model.validation.monitor={monitor}: choose one of {', '.join(measures)}")
     return monitor
@@ -166,14 +166,10 @@ class TrainerSettings(Settings):
     """number of machines, on each of which torchrun starts the processes"""
     strategy: str = setting("auto", choices=("auto", "ddp"))
     """auto | ddp (the same with several processes: docs/research/hatten.md, Several processes)"""
-    precision: str = "32-true"
-    """Lightning's precision; the encoder's is model.precision"""
     gradient_clip_val: float | None = 1.0
     """maximum gradient norm; null: no clipping"""
     enable_progress_bar: bool = False
     """show a progress bar"""
-    enable_model_summary: bool = False
-    """print a summary of the model"""
     log_every_n_steps: int = setting(10, least=1)
     """steps between log entries"""
     deterministic: bool | None = None
@@ -194,8 +190,6 @@ class FineTuningSettings(Settings):
     """precision of matrix products; weights are float32"""
     dropout: float = setting(0.0, below=1)
     """dropout, in place of the pretrained model's; nearly doubles the time on a CPU"""
-    gradient_checkpointing: bool = False
-    """recompute activations in the backward pass: less memory, more time"""
 
 
 register("trainer", TrainerSettings)

@@ -76,7 +76,7 @@ class LibraryPaper(NamedTuple):
 
     id: unique, without white space. key: citation key. authors: names in their usual order. names: the same
     as BibTeX writes them, if `authors` do not tell their parts. bibtex: entry in the source, or made from it.
-    aliases: ids and keys of other records of the same paper. source: 0 if read from a source file, else -1.
+    aliases: ids and keys of other records of the same paper.
     filled: FIELD:SOURCE of what `citerec enrich` filled in, which any record of the user's own replaces; and
     RETRACTED, if it was.
     files: paths of its PDFs.
@@ -96,7 +96,6 @@ class LibraryPaper(NamedTuple):
     tags: tuple[str, ...] = ()
     bibtex: str = ""
     aliases: tuple[str, ...] = ()
-    source: int = -1
     filled: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     names: tuple[str, ...] = ()

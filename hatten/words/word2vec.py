@@ -31,7 +31,6 @@ MIN_EPOCHS, MAX_EPOCHS = 4, 20
 GENSIM_SETTINGS = {"sg": 0, "negative": 10, "sample": 1e-4, "alpha": 0.1}
 """CBOW, 10 negative samples, subsampling of words with a frequency above 1e-4, initial learning rate."""
 REPORT_EVERY = 50_000  # tokens
-LOG_EVERY = 10.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def train_vectors(corpus: Corpus, settings: dict[str, Any], workers: int = 1) ->
     counts = {word: n for word, n in counted if n >= least or (n > 0 and word in MARKER_WORDS)}
     if not counts.keys() - set(MARKER_WORDS):
         raise InputError(f"corpus {corpus.name}: no word occurs {least} times; lower embeddings.min_count")
-    texts = TrainingTexts(corpus, epochs)
+    texts = TrainingTexts(corpus)
     log.info(f"word vectors: training {name}, {epochs} x {texts.words:,} tokens, {workers} threads")
     start = time.monotonic()
     with quiet_gensim(), count_progress("word vectors", texts.words * epochs) as texts.report:
@@ -103,18 +102,15 @@ class TrainingTexts:
     """Iterates over titles, abstracts and training contexts as lists of words.
 
     Contexts of other splits are excluded, since models are evaluated on them. `report` is called with the
-    number of words read since its last call; finished epochs are logged every LOG_EVERY seconds.
+    number of words read since its last call.
     """
 
-    def __init__(self, corpus: Corpus, epochs: int = 1) -> None:
-        """epochs: number of iterations, for the estimate of the remaining time."""
+    def __init__(self, corpus: Corpus) -> None:
         self._types = np.array(corpus.words, object)
         training = corpus.splits[TRAIN].contexts if TRAIN in corpus.splits else np.empty(0, np.int64)
         contexts = corpus.context_tokens.take(training)
         self._parts: list[Ragged] = [corpus.title_tokens, corpus.abstract_tokens, contexts]
         self.words: int = sum(int(part.offsets[-1]) for part in self._parts)
-        self.epochs, self._finished = epochs, 0
-        self._start = self._logged = time.monotonic()
         self.report: Callable[[int], None] = lambda words: None
 
     def __len__(self) -> int:
@@ -130,7 +126,3 @@ class TrainingTexts:
                 self.report(unreported)
                 unreported = 0
         self.report(unreported)
-        self._finished, now = self._finished + 1, time.monotonic()
-        if self._finished < self.epochs and now - self._logged > LOG_EVERY:
-            self._logged, left = now, (now - self._start) * (self.epochs / self._finished - 1)
-            log.info(f"word vectors: epoch {self._finished} of {self.epochs} done, about {left:.0f} s left")

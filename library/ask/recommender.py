@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import re
 import threading
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.base.errors import InputError, error_text
+from citerec.base.errors import InputError
+from citerec.base.files import expand_user
 from citerec.base.progress import spinner
 from citerec.base.settings import check_count, listed
 from citerec.formats.bibliography.paper import LibraryPaper
@@ -34,7 +34,7 @@ from citerec.library.ask.question import (
 )
 from citerec.library.ask.recommendation import TOGETHER, Recommendation, what_fits
 from citerec.library.evidence.passages import TextPlace
-from citerec.library.papers.encoding import MOST_READ, BackgroundEncoding, encode, state
+from citerec.library.papers.encoding import MOST_READ, BackgroundEncoding, encode, in_words, state
 from citerec.library.papers.folder import damage_told
 from citerec.library.papers.library import Library
 from citerec.library.papers.search import IN_PART, count_words, plain_words, query_words, spellings
@@ -45,7 +45,6 @@ from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings
 from citerec.retrieval.fusion import fuse_scores
 from citerec.retrieval.queries import Queries, Query
-from citerec.training.hub import is_hub_id
 
 if TYPE_CHECKING:
     from citerec.library.evidence.evidence import FullTexts
@@ -54,9 +53,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_KINDS = ("arrow", "npy", "json", "txt", "safetensors", "onnx", "sqlite")
-HUB_PATTERNS = [f"*.{kind}" for kind in _KINDS]
-"""Files of a library to download from the hub."""
 RERANK_DEPTH = 30
 """Number of top papers that a cross-encoder reranks."""
 CITED, CITED_SHARE = 3, 0.3
@@ -76,7 +72,7 @@ class Recommender:
     def __init__(self, library: Library, reranker: Reranker | None = None) -> None:
         """reranker: a cross-encoder that reranks the top papers."""
         self.library, self.reranker = library, reranker
-        """The library as of the last query or change."""
+        """The library as of the last query."""
         self._reranker_lock, self._reload_lock = threading.Lock(), threading.Lock()
         self._background: BackgroundEncoding | None = None
         library.load()
@@ -110,28 +106,6 @@ class Recommender:
         if isinstance(library.storage, Storage):
             cross_encoder.prepare(library.corpus)  # now rather than at the first query
         return cls(library, cross_encoder)
-
-    @classmethod
-    def from_pretrained(cls, path: str | Path) -> Recommender:
-        """Open a library by its folder or hub id. Raises InputError if it cannot be downloaded."""
-        if os.path.exists(Path(path)) or not is_hub_id(path):
-            return cls.open(path)
-        from huggingface_hub import snapshot_download
-
-        try:
-            return cls.open(snapshot_download(str(path), allow_patterns=HUB_PATTERNS))
-        except InputError:
-            raise
-        except Exception as error:  # the network raises nearly anything
-            raise InputError(
-                f"{path}: neither a folder nor available on the hub ({error_text(error)}); copy the library "
-                "to this machine and give its folder"
-            ) from None
-
-    @property
-    def calibrated(self) -> bool:
-        """True if scores are logarithms of probabilities."""
-        return self.library.retriever.log_probabilities
 
     @property
     def reranks(self) -> bool:
@@ -184,7 +158,9 @@ class Recommender:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
         reranks = self.reranker is not None and rerank is not False
         depth = max(depth, RERANK_DEPTH) if reranks else depth
-        papers, query = self._candidates(self.refresh(), request, depth), mark_query(request.query)
+        query, filters = mark_query(request.query), request.filters
+        named = [*query.known, *filters.only, named_key(query.context)]
+        papers = self.refresh().storage.candidates(query, depth, filters.condition(), named)
         if query.passages is None:
             passages, place = cited_near(request.query.context, papers.id_of)
             query = replace(query, passages=passages, place=place)
@@ -192,8 +168,7 @@ class Recommender:
         if own := papers.titled(query.title):  # the paper being written, and versions of it
             names = [corpus.paper_ids[row] for row in own]
             query = replace(query, own=names[0])
-            filters = replace(request.filters, exclude=[*request.filters.exclude, *names[1:]])
-            request = replace(request, filters=filters)
+            filters = replace(filters, exclude=[*filters.exclude, *names[1:]])
         queries = Queries.from_list(corpus, [replace(query, known=tuple(id for id in ids if id is not None))])
         if not len(papers):
             return Ranked(papers, queries, Ranking(*empty_rankings(1, 0)), {}, 0)
@@ -201,32 +176,24 @@ class Recommender:
         if quick and isinstance(retriever, Ranker):
             retriever = retriever.without_networks()
         with papers.lock if not quick else nullcontext():
-            allowed = request.filters.mask(papers)
+            allowed = filters.mask(papers)
             languages = None if quick or is_english(query.context) else papers.languages
             retriever = languages or retriever
             ranking = retriever.search_allowed(queries, _depth(depth, len(queries.known[0])), allowed)
         with papers.search_lock:
             rows, name = named_papers(papers, query.context)
-        named = {row: name for row in rows if allowed is None or allowed[row]}
-        first = list(named)
-        if not named and papers.full_texts is not None:
+        named_rows = {row: name for row in rows if allowed is None or allowed[row]}
+        first = list(named_rows)
+        if not first and papers.full_texts is not None:
             said = papers.full_texts.literal(query.context)
             first = [row for row in said if row != queries.citing[0] and (allowed is None or allowed[row])]
         if reranks:
             ranking = self._rerank(queries, ranking)
         own = np.exp(ranking.scores[0][np.isin(ranking.papers[0], first)]).sum()
-        share = NAMED if named else max(SAID, min(float(own), NAMED))
+        share = NAMED if named_rows else max(SAID, min(float(own), NAMED))
         ranking = _named_first(ranking, first, share if retriever.log_probabilities else None)
         count = corpus.total_papers if allowed is None else int(np.count_nonzero(allowed))
-        return Ranked(papers, queries, ranking, named, count, languages, quick)
-
-    def _candidates(self, library: Library, request: Request, depth: int) -> Storage:
-        """Return papers in memory to rank for a request: all, or nearly all of the best among them."""
-        if isinstance(library.storage, Storage):
-            return library.storage
-        query, filters = mark_query(request.query), request.filters
-        named = [*query.known, *filters.only, named_key(query.context)]
-        return library.storage.candidates(query, depth, filters.condition(), named)
+        return Ranked(papers, queries, ranking, named_rows, count, languages, quick)
 
     def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
         """Return at most k papers with the words of a query, or their beginnings, best first by BM25.
@@ -241,14 +208,9 @@ class Recommender:
             return self._search(query, k)
 
     def _search(self, query: str, k: int) -> list[LibraryPaper]:
-        library = self.refresh()
-        if not len(library):
+        papers = self.refresh().storage.search_candidates(query)
+        if not len(papers):
             return []
-        papers = library.storage
-        if not isinstance(papers, Storage):
-            papers = papers.search_candidates(query)
-            if not len(papers):
-                return []
         with papers.search_lock:
             rows, has_all = papers.search_index.search(query, max(k, IN_PART))
         if has_all:
@@ -261,13 +223,11 @@ class Recommender:
 
     def lacking(self, query: str, papers: Sequence[LibraryPaper]) -> list[str]:
         """Return a line for each word of a query that none of the papers found for it has."""
-        lines, storage = [], self.library.storage
+        lines, some = [], self.library.storage.search_candidates(query)
         words = [word for word in query_words(query) if not any(count_words([word], one) for one in papers)]
         for word in words if papers else ():
-            near = ""
-            if isinstance(storage, Storage):
-                with storage.search_lock:
-                    near = storage.search_index.near(word)
+            with some.search_lock:
+                near = some.search_index.near(word)
             lines.append(f"nothing has “{word}”" + (f"; did you mean {near}?" if near else ""))
         return lines
 
@@ -295,31 +255,13 @@ class Recommender:
 
     def _full_text(self, name: str) -> tuple[Storage, FullTexts, int]:
         library = self.refresh()
-        papers = library.storage if isinstance(library.storage, Storage) else library.storage.named([name])
+        papers = library.storage.named([name])
         [row] = papers.rows([name], "key").tolist()
         if (texts := papers.full_texts) is None:
             raise InputError(f"{library.path}: has no full texts; read PDFs: citerec build ... fulltext=true")
         if not texts.has_text(row):
             raise InputError(f"key={name}: has no full text: no PDF of it was found that can be read")
         return papers, texts, row
-
-    def add(self, papers: Sequence[LibraryPaper]) -> None:
-        """Add papers to the library; records of existing papers complete them (library.papers.merging)."""
-        with Library.edit(self.library.path) as library:
-            library.add(papers)
-        library = self.refresh()
-        if self._background is None:
-            encode(library)
-
-    def remove(self, names: Sequence[str]) -> None:
-        """Remove papers by id or key. Raises InputError for an unknown one."""
-        with Library.edit(self.library.path) as library:
-            library.remove(listed(names, "names"))
-        if library.manifest.fulltext:
-            from citerec.library.papers.fulltexts import forget_texts
-
-            forget_texts(self.library.path)
-        self.refresh()
 
     def refresh(self) -> Library:
         """Return the library, reloaded if it has changed on disk."""
@@ -350,6 +292,8 @@ def open_recommender(place: str, reranker: str | None = None, serves: bool = Fal
 
     serves: this process will stay, so its networks may read the papers in the background.
     """
+    if serves and not is_temporary(place):
+        place = str(expand_user(place).absolute())  # which errors name, and clients are not told
     with spinner("opening the library"):
         recommender = Recommender.open(place, reranker)
     if serves:
@@ -362,13 +306,13 @@ def open_recommender(place: str, reranker: str | None = None, serves: bool = Fal
 def _read_missing(library: Library, most: int) -> None:
     """Let the networks of a library read at most so many papers that they lack, and tell what they have read
     if they lack some: they rank better when they have read all."""
-    reading = state(library)
-    if reading is None or reading.complete:
+    readings = state(library)
+    if all(reading.complete for reading in readings):
         return
     with suppress(InputError, OSError):  # another process does it, or nothing may be written
-        reading = encode(library, wait=False, most=most) or reading
-    more = "" if reading.complete else f"; {library.encodes} goes on"
-    log.warning("%s: %s%s", library.path, reading, more)
+        readings = encode(library, wait=False, most=most)
+    more = "" if all(reading.complete for reading in readings) else f"; {library.encodes} goes on"
+    log.warning("%s: %s%s", library.path, in_words(readings), more)
 
 
 @dataclass(frozen=True)

@@ -202,7 +202,7 @@ class _Run:
             if protocol != "merged":
                 plain = [paper._replace(abstract="") for paper in papers if paper.title]
                 recommenders = self._libraries(place, protocol, plain if protocol == "titles" else papers)
-            calibrated = recommenders[MODEL].calibrated
+            calibrated = recommenders[MODEL].library.retriever.log_probabilities
             for who, recommender in recommenders.items():
                 for command in self.settings.commands:
                     prior = command != ASK and self.models[who] == NAMED

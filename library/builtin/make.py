@@ -38,8 +38,7 @@ from citerec.datasets.published.drafts import LIST, read_list
 from citerec.datasets.records import TRAIN, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.formats.articles.pdf_layout import PdfParagraph
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.hatten.static.model import StaticModel
-from citerec.hatten.trained import open_static, static_retriever
+from citerec.hatten.static.model import StaticModel, StaticRetriever
 from citerec.library.ask.question import mark_query
 from citerec.library.benchmark.collection import MaskedDraft, find_drafts, questions, quiet, read_papers
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
@@ -136,7 +135,7 @@ def make(settings: BuiltInSettings) -> None:
     """Write the networks, fit the ranker, and print how it ranks the drafts of both parts."""
     folder, fitting = Path(settings.output), RankerSettings(folds=settings.folds, l2=settings.l2)
     if settings.static:
-        static = open_static(settings.static)
+        static = StaticModel.open(settings.static)
         static.save(folder / static.folder)
     networks = write_networks(settings, folder / NETWORKS)
     store = VectorStore(Path(settings.cache_dir) / "encoded", networks.identity, networks.dim)
@@ -196,7 +195,7 @@ class ListReader:
     model: RankingModel | None = None
 
     def _over(self, corpus: Corpus) -> Ranker:
-        ranker = Ranker.over(static_retriever(self.static), self.model, {ENCODER: self.encoder})
+        ranker = Ranker.over(StaticRetriever(self.static), self.model, {ENCODER: self.encoder})
         return copy.deepcopy(ranker).index(corpus)
 
     def _file(self, name: str) -> Path | None:

@@ -43,8 +43,6 @@ def ask(settings: AskSettings) -> None:
         for paper in recommended:
             if told := retraction_note(paper.retracted):
                 print(terminal_text(f"{paper.key or paper.id}: {told}"), file=sys.stderr)
-    if settings.save and recommended:
-        _save(papers(), settings.save)
     if not recommended:
         print(f"{settings.library}: no paper matches this passage", file=sys.stderr)
     elif note and settings.format != "table":
@@ -64,18 +62,8 @@ def search(settings: SearchSettings) -> None:
         Console().print(paper_list(papers))
     else:
         _print_papers(papers, settings.format)
-    if settings.save and papers:
-        _save(papers, settings.save)
     if not papers:
         print(f"{settings.library}: no paper has these words", file=sys.stderr)
-
-
-def _save(papers: Sequence[LibraryPaper], place: str) -> None:
-    from citerec.library.sources.zotero import save
-
-    with spinner("saving (Zotero may ask for leave in its window)"):
-        line = save(papers, place)
-    print(line, file=sys.stderr)
 
 
 def _print_papers(papers: Sequence[LibraryPaper], format: str) -> None:

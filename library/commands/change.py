@@ -13,7 +13,7 @@ from citerec.base.files import expand_user
 from citerec.formats.bibliography.paper import terminal_text
 from citerec.library.evidence.files import check_folders
 from citerec.library.papers.building import create, read_papers, refresh, remove_sources, short_name
-from citerec.library.papers.encoding import encode_and_tell, state
+from citerec.library.papers.encoding import encode_and_tell, in_words, state
 from citerec.library.papers.folder import (
     read_manifest,
 )
@@ -68,8 +68,8 @@ def add(settings: AddSettings) -> None:
     """Add the papers in files to a library."""
     check_folders(settings.pdfs)
     files, named = find_sources(settings.source), absolute_names(settings.source)
-    with Library.edit(settings.library, settings.wait) as library:
-        records = (paper._replace(source=0) for paper in chain.from_iterable(map(read_papers, files)))
+    with Library.edit(settings.library) as library:
+        records = chain.from_iterable(map(read_papers, files))
         done = library.add(records, files, named, settings.separate)
     happened = f"{done.added:,} added, {done.completed:,} completed" if any(done[:2]) else "nothing new"
     print(f"{library.path}: {happened}; {count_noun(done.papers)}")
@@ -87,11 +87,11 @@ def remove(settings: RemoveSettings) -> None:
     if bool(settings.id) == bool(settings.source):
         raise InputError("remove: give either id=[...] (papers) or source=[...] (files with their papers)")
     if settings.source:
-        change = remove_sources(settings.library, settings.source, settings.wait, settings.force)
+        change = remove_sources(settings.library, settings.source, settings.force)
         print(change)
         tell_texts(change.library.path)
         return
-    with Library.edit(settings.library, settings.wait) as library:
+    with Library.edit(settings.library) as library:
         before = len(library)
         removed = library.remove(settings.id)
     print(f"{library.path}: {removed:,} removed; {count_noun(before - removed)}")
@@ -103,28 +103,28 @@ def verify(settings: VerifySettings) -> None:
     library = Library.open(settings.library)
     library.verify()
     print(f"{library.path}: no damage; {count_noun(len(library))}, {library.describe()['size']}")
-    if (reading := state(library)) is not None and not reading.complete:
-        print(f"  {reading}; {library.encodes} goes on")
+    readings = state(library)
+    if not all(reading.complete for reading in readings):
+        print(f"  {in_words(readings)}; {library.encodes} goes on")
 
 
 def info(settings: InfoSettings) -> None:
     """Show what a library contains."""
     library = Library.open(settings.library)
     if settings.merged:
-        for paper in library.merged_papers():
-            others = ", ".join(paper.merged_names)
-            print(terminal_text(f"{short_name(paper)}: {paper.title}: also {others}"))
+        for paper in map(library.paper, library.storage.merged):
+            if others := ", ".join(paper.merged_names):
+                print(terminal_text(f"{short_name(paper)}: {paper.title}: also {others}"))
         return
     lines = library.describe()
-    if (reading := state(library)) is not None:
-        lines["encoder"] = str(reading)
+    lines["encoder"] = in_words(state(library))
     print(library.path, *(f"  {name:12} {line}" for name, line in lines.items() if line), sep="\n")
 
 
 def update(settings: UpdateSettings) -> None:
     """Reread the sources of a library, with `watch` whenever they change."""
     if not settings.watch:
-        change = refresh(settings.library, settings.wait, settings.force)
+        change = refresh(settings.library, settings.force)
         print(change)
         tell_texts(settings.library)
         encode_and_tell(Library.open(settings.library))  # whose texts are those of now

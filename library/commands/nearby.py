@@ -36,7 +36,7 @@ class Nearby(NamedTuple):
             for patterns in ((f"*/{MANIFEST}",), ("*.bib", "*/*.bib") if sources else ())
         ]
         libraries = [str(Path(name).parent) for name in there[0]]
-        return cls(libraries, there[1], find_database()[0] if sources else None)
+        return cls(libraries, there[1], find_database() if sources else None)
 
     def describe(self) -> str:
         """Return what there is, as a list."""

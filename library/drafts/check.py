@@ -136,9 +136,7 @@ def _at(place: Entry | Citation, kind: str, message: str) -> Finding:
 
 def check(settings: CheckSettings) -> None:
     """Print what is wrong with the citations of a draft; exit with 1 if `strict` and something is."""
-    root = expand_user(settings.root) if settings.root else None
-    bibs = [expand_user(bib) for bib in settings.bib]
-    draft = read_checked(expand_user(settings.tex), root, bibs)
+    draft = read_checked(expand_user(settings.tex), *settings.draft_files)
     library = None
     if settings.library:
         from citerec.library.papers.library import Library  # NumPy and Arrow, which drafts do not need

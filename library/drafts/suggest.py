@@ -39,8 +39,7 @@ _INDENT = Text(" ")
 
 def draft(settings: DraftSettings) -> None:
     """Print suggestions for a draft, and write a copy that cites them if requested."""
-    root = expand_user(settings.root) if settings.root else None
-    bibs = [expand_user(bib) for bib in settings.bib]
+    root, bibs = settings.draft_files
     parsed = read_draft(expand_user(settings.tex), root, bibs)
     plain = settings.citations == "plain"
     copies = plan_copies(parsed, expand_user(settings.fill), root, plain) if settings.fill else None

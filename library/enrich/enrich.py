@@ -42,7 +42,6 @@ from citerec.library.enrich.services import LONGEST, SERVICES, TITLE, Lookup, Se
 from citerec.library.papers.encoding import encode
 from citerec.library.papers.library import Library
 from citerec.library.papers.merging import KeyIndex
-from citerec.library.papers.writer import current_contexts
 from citerec.library.settings import EnrichSettings, ReferencesSettings, ServiceSettings
 from citerec.retrieval.arrays import Rows
 
@@ -61,7 +60,6 @@ Find = Callable[[int, LibraryPaper], Outcome]
 def enrich(settings: EnrichSettings) -> None:
     """Complete a library from files, or from services after consent."""
     library = Library.open(settings.library)
-    current_contexts(library.manifest)  # to report missing files before anything is asked
     if settings.from_:
         _use_files(settings)
     else:
@@ -74,7 +72,7 @@ def enrich(settings: EnrichSettings) -> None:
 
 def _use_files(settings: EnrichSettings) -> None:
     bad: list[InputError] = []
-    with Library.edit(settings.library, settings.wait) as library:
+    with Library.edit(settings.library) as library:
         finder = DumpFinder(library, lacking_rows(library))
         count = finder.read(read_works(settings.from_, library.path, bad.append))
         if bad:
@@ -95,7 +93,7 @@ def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache
         raise
     if unavailable is None:
         return
-    with Library.edit(settings.library, settings.wait) as library:
+    with Library.edit(settings.library) as library:
         finder = ServiceFinder(library, services, cache, settings.retractions)
         completed = _complete_library(settings, library, _rows(library, settings), finder.find, unavailable)
     if unavailable and not completed:
@@ -343,11 +341,8 @@ def _complete_library(
         if outcome.filled:
             changed.append(row)
     if changed:
-        library.write(
-            np.delete(np.arange(len(library)), changed),
-            (outcome.paper for _, outcome in _findings(library, np.array(changed), find)),
-            reread=current_contexts(library.manifest),
-        )
+        found = _findings(library, np.array(changed), find)
+        library.change(changed, (outcome.paper for _, outcome in found))
     report.print(len(library))
     return len(changed)
 

@@ -263,7 +263,7 @@ def _name_of(entry: str) -> str:
 
 
 def text_contexts(library: Path, papers: Mapping[str, str]) -> tuple[list[ContextRecord], list[QueryRecord]]:
-    """Return the contexts in which full texts cite papers of a library, as `contexts=` would give them.
+    """Return the contexts in which full texts cite papers of a library, and the cited papers of each.
 
     papers: ids that may occur, and their titles. Papers of one title are versions of one work: all their
     contexts are those of the first of them, each once.

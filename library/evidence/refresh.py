@@ -98,18 +98,6 @@ def refresh_texts(
             return report
 
 
-def drop_texts(library: Path, encoder: WordsEncoder | None, is_gone: Callable[[str], bool]) -> None:
-    """Remove the texts of papers that are gone, without reading any."""
-    folder = library / FOLDER
-    with (
-        disk_errors(folder, "full texts", "library"),
-        file_lock(folder / LOCK, "reads full texts"),
-        closing(TextStore(folder, create=True)) as store,
-    ):
-        store.remove([stored.paper for stored in store.papers() if is_gone(stored.paper)])
-        update_index(folder, store, encoder)
-
-
 class _Reader:
     """Reads files that the store does not know, or that have changed."""
 

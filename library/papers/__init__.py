@@ -3,7 +3,7 @@
 library   one library: open, create, change, describe   storage   its files, opened: papers, what ranks them
 writer    writes a generation of these files            folder    library.json, lock, generations, damage
 building  from its sources, and again                   watch     again whenever they change
-merging   which records are one paper; merging them     contexts  where papers are cited: data sets, drafts
+merging   which records are one paper; merging them
 models    the ranking model                             encoding  lets its networks read the papers
 search    papers by words of title, author, year, key   fulltexts reads their PDFs, fills in abstracts
 """

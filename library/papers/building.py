@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import compress, islice
 from pathlib import Path
@@ -18,7 +19,6 @@ from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.library.papers.folder import GENERATIONS, Manifest, ReadFile, check_target, read_manifest
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import model_files
-from citerec.library.papers.storage import Storage
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.finding import absolute_names, find_sources
 from citerec.library.sources.zotero_places import is_zotero
@@ -57,33 +57,29 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
     """Build a library. Returns it, and what was merged."""
     from citerec.library.evidence.files import check_folders  # as all that reads sources, not to ask
     from citerec.library.papers.merging import Deduplicator
-    from citerec.library.papers.writer import context_files, current_contexts
 
     path = expand_user(settings.library)
     check_target(path, settings.overwrite)
-    old, model, ranker = None, absolute(settings.model), absolute(settings.ranker)
+    old, model = None, settings.model
+    if model and os.path.exists(folder := expand_user(model)):
+        model = str(folder.resolve())  # so that it is found again from anywhere
     if settings.source:
         files, named = find_sources(settings.source), absolute_names(settings.source)
-        cited = context_files(settings.contexts) if settings.contexts else []
     else:
         old = read_manifest(path)
-        cited = [Path(file.path) for file in old.contexts]
-        model, ranker = model or old.model, ranker or old.ranker
+        model = model or old.model
         if not old.named:
             raise InputError(f"{path}: was not built from files; give source=...")
         files, named = _find_again(old.named), old.named
-        current_contexts(old)  # to report a missing one before the papers are read
     lance = settings.storage == "lance" or bool(old and old.lance)
     if lance:
         from citerec.library.papers.lance import lancedb
 
         lancedb()  # to report that it is missing before the papers are read
-        if cited:
-            raise InputError("contexts: a library in LanceDB does not rank by contexts; leave them out")
     generations = path.resolve() / GENERATIONS
     if inside := [file for file in files if Path(file).is_relative_to(generations)]:
         raise InputError(f"source={inside[0]}: is a file of the library that it replaces; copy it elsewhere")
-    model_files(model, ranker)  # to report errors before the papers are read
+    model_files(model)  # to report errors before the papers are read
     check_folders(settings.pdfs)
     separate = [*settings.separate] or (old.separate if old else [])
     with (
@@ -91,12 +87,14 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
         Deduplicator(path.absolute().parent, separate=separate) as records,
     ):
         sources = _read_sources(files, records)
-        gone = 0 if old is None else _keep_papers_without_source(path, old, records)
+        if old is not None:
+            with suppress(InputError):  # it is damaged: what was filled in is lost
+                records.former = Library.open(path).mapped
         records.finish()
         away = frozenset(old.removed if old else ())
         if old is not None and not settings.force:
             left = records.count - (sum(record.id in away for record in records.papers()) if away else 0)
-            _refuse_loss(path, old, old.counts.get("papers", 0) - gone - left, sources)
+            _refuse_loss(path, old, old.counts.get("papers", 0) - left, sources)
         fulltext, pdfs = settings.fulltext, absolute_names(settings.pdfs)
         if fulltext is None:
             fulltext, pdfs = (False, []) if old is None else (old.fulltext, old.pdfs)
@@ -104,11 +102,8 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
             path,
             (paper for paper in records.papers_with_progress() if paper.id not in away),
             model=model,
-            ranker=ranker,
-            contexts=cited,
             lance=lance,
             overwrite=settings.overwrite,
-            wait=settings.wait,
             sources=sources,
             named=named,
             removed=[*old.removed] if old else [],
@@ -117,27 +112,6 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
             pdfs=pdfs,
         )
         return library, MergedRecords.of(records)
-
-
-def absolute(model: str) -> str:
-    """Return the absolute path of a model that is a path, so that it is found again from anywhere."""
-    path = expand_user(model)
-    return str(path.resolve()) if model and os.path.exists(path) else model
-
-
-def _keep_papers_without_source(path: Path, old: Manifest, records: Deduplicator) -> int:
-    """Add the papers that came over HTTP or from Python. Return how many a damaged library has lost."""
-    try:
-        library = Library.open(path)
-    except InputError:
-        if lost := old.counts.get("without_source", 0):
-            log.warning("%s: %s added without a file cannot be restored", path, count_noun(lost))
-        return lost
-    if isinstance(library.storage, Storage):
-        records.former = library.storage
-    for row in library.storage.without_source:
-        records.add(library.paper(row))
-    return 0
 
 
 def _refuse_loss(
@@ -162,7 +136,7 @@ def _refuse_loss(
 
 
 class Change(NamedTuple):
-    """The library after an update, and what it did; all zero if only contexts have changed, or nothing."""
+    """The library after an update, and what it did."""
 
     library: Library
     added: int = 0
@@ -178,32 +152,27 @@ class Change(NamedTuple):
         return f"{self.library.path}: {happened}; {count_noun(len(self.library))}"
 
 
-def refresh(path: str | Path, wait: bool = True, force: bool = False) -> Change:
+def refresh(path: str | Path, force: bool = False) -> Change:
     """Reread the sources of a library that have changed, and folders and patterns for new files.
 
-    wait, force: as for the command `update`. Raises InputError if it cannot.
+    force: as for the command `update`. Raises InputError if it cannot.
     """
-    with Library.edit(path, wait) as library:
+    with Library.edit(path) as library:
         manifest, _ = library.manifest, library.mapped
         if not manifest.named:
             raise InputError(f"{library.path}: has no source files; add some with citerec add")
         files = _find_again(manifest.named)
-        read, contexts = [ReadFile.of(file) for file in files], list[ReadFile]()
-        if manifest.contexts:
-            from citerec.library.papers.writer import current_contexts
-
-            contexts = current_contexts(manifest)
-        if (read, contexts) == (manifest.sources, manifest.contexts) and not any(map(is_zotero, files)):
+        if [*map(ReadFile.of, files)] == manifest.sources and not any(map(is_zotero, files)):
             return Change(library)
         return _reread(library, manifest.named, force)
 
 
-def remove_sources(path: str | Path, names: Sequence[str], wait: bool = True, force: bool = False) -> Change:
+def remove_sources(path: str | Path, names: Sequence[str], force: bool = False) -> Change:
     """Remove source files and folders with their papers; papers that other sources also contain stay.
 
-    wait, force: as for the command `remove`. Raises InputError for an unknown source.
+    force: as for the command `remove`. Raises InputError for an unknown source.
     """
-    with Library.edit(path, wait) as library:
+    with Library.edit(path) as library:
         _ = library.mapped
         left = _remaining(library, names)
         kept = _find_again(left)
@@ -226,57 +195,42 @@ def _find_again(named: Sequence[str]) -> list[str]:
 
 
 def _remaining(library: Library, names: Sequence[str]) -> list[str]:
-    """Return the sources without the named files and folders. Raises InputError for an unknown source.
-
-    A folder or pattern of which some files remain is replaced by these.
-    """
-    left, sources = library.manifest.named, [source.path for source in library.manifest.sources]
+    """Return the sources without these ones. Raises InputError for one that the library has not."""
+    left = library.manifest.named
     for name in dict.fromkeys(names):
         [path] = absolute_names([name])
-        gone = {other for other in (*left, *sources) if other == path or Path(path) in Path(other).parents}
-        if not gone:
-            raise InputError(
-                f"source={name}: is not a source of {library.path}; choose from {', '.join(left) or 'none'}"
-            )
-        parts: list[str] = []
-        for other in left:
-            files = [other] if other in sources or other in gone else _find_again([other])
-            parts += [other] if gone.isdisjoint(files) else [file for file in files if file not in gone]
-        left = parts
+        if path not in left:
+            known = ", ".join(left) or "none"
+            raise InputError(f"source={name}: is not a source of {library.path}; choose from {known}")
+        left = [other for other in left if other != path]
     return left
 
 
 def _reread(library: Library, named: list[str], force: bool, dropped: Container[str] = ()) -> Change:
-    """Write a generation with the current papers of these sources and those added without a source.
-
-    force: without `_refuse_loss`, which knows `dropped`.
-    """
+    """Write a generation with the current papers of these sources. force: without `_refuse_loss`, which knows
+    `dropped`."""
     from citerec.library.papers.merging import Deduplicator
-    from citerec.library.papers.writer import current_contexts
 
     with Deduplicator(library.path, former=library.mapped, separate=library.manifest.separate) as records:
         sources = _read_sources(_find_again(named), records)
-        for row in library.storage.without_source:
-            records.add(library.paper(row))
         records.finish()
-        kept, new, removed = _compare(library, records)
+        gone, new, removed = _compare(library, records)
         if not new.any():
             library.check_some_left(removed)
         if not force:
             _refuse_loss(library.path, library.manifest, removed, sources, dropped)
-        cited = current_contexts(library.manifest)
-        replaced = len(library) - len(kept) - removed
-        if not (new.any() or removed or replaced) and cited == library.manifest.contexts:
+        replaced = len(gone) - removed
+        if not (new.any() or len(gone)):
             library.update_manifest(sources=sources, named=named)
             return Change(library)
-        papers = compress(records.papers(), new)
-        changed = library.write(kept, papers, reread=cited, sources=sources, named=named)
+        changed = library.change(gone, compress(records.papers(), new), sources=sources, named=named)
     return Change(changed, int(new.sum()) - replaced, removed, replaced, True)
 
 
 def _compare(library: Library, records: Deduplicator) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return rows of unchanged papers, a mask of new or changed papers [N], and how many were removed."""
-    kept, new, seen = [], np.zeros(records.count, np.bool_), 0
+    """Return rows of removed and changed papers, a mask of new and changed ones [N], and how many were
+    removed."""
+    gone, new, seen = np.ones(len(library), np.bool_), np.zeros(records.count, np.bool_), 0
     removed = set(library.manifest.removed)
     for number, paper in enumerate(records.papers()):
         if paper.id in removed:
@@ -284,10 +238,10 @@ def _compare(library: Library, records: Deduplicator) -> tuple[np.ndarray, np.nd
         row = library.corpus.paper_row(paper.id) if library.corpus.has_paper(paper.id) else None
         seen += row is not None
         if row is not None and library.paper(row) == paper:
-            kept.append(row)
+            gone[row] = False
         else:
             new[number] = True
-    return np.sort(np.array(kept, np.int64)), new, len(library) - seen
+    return np.flatnonzero(gone), new, len(library) - seen
 
 
 def _read_sources(files: Iterable[str], records: Deduplicator) -> list[ReadFile]:
@@ -299,7 +253,7 @@ def _read_sources(files: Iterable[str], records: Deduplicator) -> list[ReadFile]
     for file in files:
         source, digest, number = ReadFile.of(file), blake2b(digest_size=16), len(records)
         for paper in read_papers(file):
-            records.add(paper._replace(source=0))
+            records.add(paper)
             digest.update(repr(paper).encode())
         if is_zotero(file):  # which has no file that tells whether its papers have changed
             source = ReadFile(file, len(records) - number, digest.hexdigest())

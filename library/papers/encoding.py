@@ -10,10 +10,10 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import disk_errors, file_lock
@@ -37,39 +37,42 @@ NICE = 10
 
 @dataclass(frozen=True)
 class Reading:
-    """What the networks have read: `read` of `papers`, `new` of them in so many seconds."""
+    """What an encoder has read: `read` of `papers`, `new` of them in so many seconds."""
 
+    what: str
     papers: int
     read: int
     new: int = 0
     seconds: float = 0.0
-    what: str = "papers"
-    languages: Reading | None = None
-    """by the encoder of passages that are not in English, if it is installed"""
 
     @property
     def complete(self) -> bool:
-        return self.read == self.papers and (self.languages is None or self.languages.complete)
+        return self.read == self.papers
 
     def __str__(self) -> str:
         """Describe it in one line, for people."""
-        state = f"all {self.papers:,}" if self.read == self.papers else f"{self.read:,} of {self.papers:,}"
+        state = f"all {self.papers:,}" if self.complete else f"{self.read:,} of {self.papers:,}"
         rate = f", {self.new:,} now in {self.seconds:.1f} s" if self.new else ""
-        read = f"{state} {self.what} read by the encoder{rate}"
-        return f"{read}; {self.languages}" if self.languages else read
+        return f"{state} {self.what} read by the encoder{rate}"
 
 
-def state(library: Library) -> Reading | None:
-    """Return what the networks of a library have read; None as for `Library.networks`."""
-    if (networks := library.networks) is None:
-        return None
-    networks.refresh()
-    reading = Reading(len(library), len(library) - len(networks.missing()))
-    if (others := library.languages) is not None:
-        others.refresh()
-        in_others = Reading(len(library), len(library) - len(others.missing()), what=IN_LANGUAGES)
-        reading = replace(reading, languages=in_others)
-    return reading
+def in_words(readings: Sequence[Reading]) -> str:
+    return "; ".join(map(str, readings))
+
+
+def _encoders(library: Library) -> list[tuple[str, NetworkRetriever]]:
+    """Return what reads the papers of a library: none for a model without networks, and past MOST_ENCODED."""
+    both = (("papers", library.networks), (IN_LANGUAGES, library.languages))
+    return [(what, networks) for what, networks in both if networks is not None]
+
+
+def state(library: Library) -> list[Reading]:
+    """Return what each encoder has read."""
+    readings = []
+    for what, networks in _encoders(library):
+        networks.refresh()
+        readings.append(Reading(what, len(library), len(library) - len(networks.missing())))
+    return readings
 
 
 def encode(
@@ -78,52 +81,35 @@ def encode(
     most: int = MOST_ENCODED,
     pool: Executor | None = None,
     tell: Callable[[str], None] = lambda line: None,
-) -> Reading | None:
-    """Let the networks read the papers that they have not read; None as for `Library.networks`.
+) -> list[Reading]:
+    """Let each encoder read the papers that it has not read.
 
     What is done is kept if this is stopped at any time. wait: for another process that does the same. most:
     papers to read. pool: threads, by default those of answers. tell: is told how long it will take, if that
     is long.
     Raises InputError if another process does it and `wait` is false, OSError if the folder cannot be written.
     """
-    if (networks := library.networks) is None:
-        return None
-    with file_lock(library.path / LOCK, WORK, wait):
-        done = _encode(library, networks, "papers", most, pool, tell)
-        networks.search_known()
-        if (others := library.languages) is not None:
-            read = _encode(library, others, IN_LANGUAGES, most, pool, tell)
-            done = replace(done, languages=read)
-            others.search_known()
-    return done
-
-
-def _encode(
-    library: Library,
-    networks: NetworkRetriever,
-    what: str,
-    most: int,
-    pool: Executor | None,
-    tell: Callable[[str], None],
-) -> Reading:
-    """Encode the papers by one encoder; the rest as for `encode`."""
-    networks.refresh()
-    before, started = networks.missing(), time.perf_counter()
-    missing = before[:most]
-    with count_progress(f"reading {what}", len(missing)) as advance:
-        for start in range(0, len(missing), PART):
-            networks.encode(missing[start : start + PART], advance, pool)
-            left = (time.perf_counter() - started) * (len(missing) / PART - 1)
-            if start == 0 and left > LONG:
-                tell(
-                    f"reading {len(missing):,} {what} takes about {left / 60:.0f} minutes; questions are "
-                    "answered meanwhile, and Ctrl-C only puts the rest off"
-                )
-    seconds = time.perf_counter() - started
-    if read_manifest(library.path).generation == library.manifest.generation:
-        networks.store.keep(networks.keys.tolist())
-    read = len(library) - len(before) + len(missing)
-    return Reading(len(library), read, len(missing), seconds, what)
+    readings, encoders = list[Reading](), _encoders(library)
+    with file_lock(library.path / LOCK, WORK, wait) if encoders else nullcontext():
+        for what, networks in encoders:
+            networks.refresh()
+            before, started = networks.missing(), time.perf_counter()
+            missing = before[:most]
+            with count_progress(f"reading {what}", len(missing)) as advance:
+                for start in range(0, len(missing), PART):
+                    networks.encode(missing[start : start + PART], advance, pool)
+                    left = (time.perf_counter() - started) * (len(missing) / PART - 1)
+                    if start == 0 and left > LONG:
+                        tell(
+                            f"reading {len(missing):,} {what} takes about {left / 60:.0f} minutes; questions "
+                            "are answered meanwhile, and Ctrl-C only puts the rest off"
+                        )
+            seconds, read = time.perf_counter() - started, len(library) - len(before) + len(missing)
+            if read_manifest(library.path).generation == library.manifest.generation:
+                networks.store.keep(networks.keys.tolist())
+            networks.search_known()
+            readings.append(Reading(what, len(library), read, len(missing), seconds))
+    return readings
 
 
 def encode_and_tell(library: Library) -> None:
@@ -132,10 +118,10 @@ def encode_and_tell(library: Library) -> None:
         with disk_errors(library.path, "what the networks make of its papers", "library"):
             done = encode(library, tell=lambda line: print(line, flush=True))
     except KeyboardInterrupt:
-        print(f"{state(library)}; {library.encodes} goes on")
+        print(f"{in_words(state(library))}; {library.encodes} goes on")
         raise
-    if done is not None and (done.new or (done.languages and done.languages.new)):
-        print(done)
+    if any(reading.new for reading in done):
+        print(in_words(done))
 
 
 class BackgroundEncoding:
@@ -162,8 +148,7 @@ def _encode_or_say_why_not(library: Library) -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 
     try:
-        reading = state(library)
-        if reading is None or reading.complete:  # perhaps where nothing may be written
+        if all(reading.complete for reading in state(library)):  # perhaps where nothing may be written
             return
         with ThreadPoolExecutor(1, initializer=give_way) as pool:
             encode(library, wait=False, pool=pool)

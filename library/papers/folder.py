@@ -27,7 +27,7 @@ from citerec.base.files import digest_file, disk_errors, file_lock, write_text
 from citerec.library import MANIFEST
 from citerec.library.sources.zotero_places import is_zotero
 
-VERSION = 4
+VERSION = 5
 """Version of the folder layout: increment it when the files change."""
 LOCK, GENERATIONS = "library.lock", "generations"
 _UNFINISHED = f".{MANIFEST}."
@@ -65,14 +65,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Number of the current generation."""
     model: str = ""
     """`model` of its building, absolute if it is a path"""
-    ranker: str = ""
-    """likewise"""
     named: list[str] = []
     """Sources by the names that the user gave, absolute: files, folders, patterns, places in Zotero."""
     sources: list[ReadFile] = []
     """What these were when they were read."""
-    contexts: list[ReadFile] = []
-    """Files that citing contexts were read from."""
     removed: list[str] = []
     """Ids of papers that the user removed; `update` does not add them again."""
     separate: list[str] = []
@@ -93,11 +89,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """Return the same with its checksum."""
         content = msgspec.json.encode(msgspec.structs.replace(self, checksum=""))
         return msgspec.structs.replace(self, checksum=xxhash.xxh3_64_hexdigest(content))
-
-    @property
-    def ranking_model(self) -> str:
-        """The model and the ranker, for people."""
-        return (self.model or "built-in model") + (f", ranked by {self.ranker}" if self.ranker else "")
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -182,26 +173,26 @@ def check_target(path: Path, overwrite: bool) -> None:
 
 
 @contextmanager
-def lock_folder(path: Path, wait: bool) -> Iterator[None]:
-    """Lock the folder and remove what killed processes left behind."""
+def lock_folder(path: Path) -> Iterator[None]:
+    """Lock the folder, when other processes are ready, and remove what killed ones left behind."""
     with disk_errors(path, "the library", "library"):
         (path / GENERATIONS).mkdir(parents=True, exist_ok=True)
-        with file_lock(path / LOCK, "changes the library", wait):
+        with file_lock(path / LOCK, "changes the library"):
             remove_old_generations(path)
             yield
 
 
 @contextmanager
-def lock_target(path: Path, overwrite: bool, wait: bool) -> Iterator[None]:
+def lock_target(path: Path, overwrite: bool) -> Iterator[None]:
     """Lock a folder to create a library in it. If that fails, a folder that was not there is removed.
 
-    overwrite: replace an existing library. wait: for another process that changes it.
+    overwrite: replace an existing library.
     Raises InputError if the folder contains other files, or a library that must not be overwritten.
     """
     check_target(path, overwrite)
     is_new = not os.path.exists(path)
     try:
-        with lock_folder(path, wait):
+        with lock_folder(path):
             check_target(path, overwrite)
             yield
     except BaseException:

@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from citerec.base.files import expand_user
 from citerec.formats.bibliography.paper import SHORTEST_ABSTRACT, LibraryPaper
@@ -17,7 +16,7 @@ from citerec.library.evidence import FOLDER
 from citerec.library.evidence.citations import LINKED, link_texts
 from citerec.library.evidence.evidence import text_encoder
 from citerec.library.evidence.passages import Passage
-from citerec.library.evidence.refresh import TextReport, drop_texts, refresh_texts
+from citerec.library.evidence.refresh import TextReport, refresh_texts
 from citerec.library.evidence.store import TextStore
 from citerec.library.papers.folder import (
     lock_folder,
@@ -28,20 +27,18 @@ from citerec.library.papers.folder import (
 from citerec.library.papers.library import CITED, Library
 from citerec.library.papers.models import open_model
 from citerec.library.papers.storage import MODEL
-from citerec.library.papers.writer import current_contexts
-from citerec.library.sources.zotero import zotero_database
-from citerec.library.sources.zotero_database import read_annotations
+from citerec.library.sources.zotero_database import read_annotations, zotero_database
 from citerec.library.sources.zotero_places import is_zotero
 
 log = logging.getLogger(__name__)
 
-SOURCE = "pdf"
-"""Source of what is filled in from PDFs."""
+FILLED = "abstract:pdf"
+"""Mark of an abstract from a PDF."""
 
 
 def set_full_texts(path: Path, fulltext: bool, pdfs: Sequence[str] = ()) -> None:
     """Say whether a library reads the PDFs of its papers. pdfs: folders in which there are more."""
-    with lock_folder(path, wait=True):
+    with lock_folder(path):
         manifest = read_manifest(path)
         folders = list(dict.fromkeys([*manifest.pdfs, *(str(expand_user(name).resolve()) for name in pdfs)]))
         wanted = msgspec.structs.replace(manifest, fulltext=fulltext, pdfs=folders if fulltext else [])
@@ -71,7 +68,7 @@ def update_full_texts(path: Path) -> TextReport | None:
     report.abstracts = fill_abstracts(path)
     is_new = rank_citations(path, linked)
     if report.changed and not (report.abstracts or is_new):
-        with lock_folder(path, wait=True):  # so that open libraries read the texts
+        with lock_folder(path):  # so that open libraries read the texts
             write_manifest(path, msgspec.structs.replace(read_manifest(path), changed=now()))
     return report
 
@@ -82,16 +79,8 @@ def rank_citations(path: Path, linked: int) -> bool:
     with Library.edit(path) as library:
         if library.manifest.lance or library.manifest.counts.get(CITED, 0) == linked:
             return False
-        rows, reread = np.arange(len(library)), current_contexts(library.manifest)
-        library.write(rows, (), reread, linked)
+        library.change([], (), linked)
         return True
-
-
-def forget_texts(path: Path) -> None:
-    """Remove the texts of papers that a library has no longer."""
-    library = Library.open(path)
-    encoder = text_encoder(open_model(library.folder / MODEL))
-    drop_texts(path, encoder, lambda paper: library.row(paper) is None)
 
 
 def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
@@ -106,15 +95,14 @@ def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
 
 def fill_abstracts(path: Path) -> int:
     """Give papers without an abstract that of their PDF, marked as filled in. Returns how many got one."""
+    filled: dict[int, LibraryPaper] = {}
     with Library.edit(path) as library, closing(TextStore(path / FOLDER)) as store:
-        files = {stored.paper: stored.file for stored in store.papers()}
-        filled = dict[int, LibraryPaper]()
-        for row, paper in library.without_abstract():
-            read = store.about(files[paper.id]) if paper.id in files else None
+        for id, file in {stored.paper: stored.file for stored in store.papers()}.items():
+            if (row := library.row(id)) is None or (paper := library.paper(row)).abstract:
+                continue
+            read = store.about(file)
             if read is not None and len(read.abstract) >= SHORTEST_ABSTRACT:
-                marks = (*paper.filled, f"abstract:{SOURCE}")
-                filled[row] = paper._replace(abstract=read.abstract, filled=marks)
+                filled[row] = paper._replace(abstract=read.abstract, filled=(*paper.filled, FILLED))
         if filled:
-            rows, reread = np.array([*filled], np.int64), current_contexts(library.manifest)
-            library.change(rows, filled.values(), reread)
-        return len(filled)
+            library.change([*filled], [filled[row] for row in sorted(filled)])
+    return len(filled)

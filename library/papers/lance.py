@@ -45,7 +45,7 @@ from citerec.library.papers.folder import damaged
 from citerec.library.papers.merging import Identities
 from citerec.library.papers.models import ENCODED, PLAIN, install_model, model_files, open_model
 from citerec.library.papers.search import IN_PART, SearchIndex, query_words, spellings
-from citerec.library.papers.storage import MODEL, SCHEMA, Storage
+from citerec.library.papers.storage import MODEL, SCHEMA, Papers, Storage
 from citerec.library.papers.writer import record_of
 from citerec.rerank.ranker.author_names import AUTHOR, hash_authors, longest_part, names_beside
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
@@ -98,19 +98,16 @@ def lance_errors(folder: Path) -> Iterator[None]:
     """Turn what LanceDB raises for a damaged table into DamagedFile."""
     try:
         yield
-    except (InputError, OSError) as error:
-        if isinstance(error, InputError) or error.errno is not None:
-            raise
-        raise DamagedFile(f"{folder / LANCE}: damaged ({_short(error)})") from None
+    except InputError:
+        raise
     except BaseException as error:
-        # A panic of Rust is no Exception, and has a class that cannot be imported.
-        if not isinstance(error, ValueError | RuntimeError) and type(error).__name__ != "PanicException":
+        # A panic of Rust is no Exception, and has a class that cannot be imported. Errors of the system have
+        # a number.
+        is_theirs = isinstance(error, ValueError | RuntimeError) or type(error).__name__ == "PanicException"
+        if not (is_theirs or (isinstance(error, OSError) and error.errno is None)):
             raise
-        raise DamagedFile(f"{folder / LANCE}: damaged ({_short(error)})") from None
-
-
-def _short(error: BaseException) -> str:
-    return " ".join(str(error).split())[:160] or type(error).__name__
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        raise DamagedFile(f"{folder / LANCE}: damaged ({reason})") from None
 
 
 # Names: what finds a paper besides its words and vector, as hashes that LanceDB takes for words.
@@ -275,18 +272,16 @@ def dense_part(retriever: Retriever) -> DenseRetriever:
     return dense
 
 
-def write_generation(
-    folder: Path, papers: Iterable[LibraryPaper], model: str, ranker: str
-) -> tuple[int, dict[str, int]]:
+def write_generation(folder: Path, papers: Iterable[LibraryPaper], model: str) -> tuple[int, dict[str, int]]:
     """Write a generation to a new folder. Returns the version of its table, and counts for the manifest.
 
-    model, ranker: as for `install_model`. Raises InputError for a model without vectors.
+    model: as for `install_model`. Raises InputError for a model without vectors.
     """
-    if model_files(model, ranker)[1] == PLAIN:
+    if model_files(model)[1] == PLAIN:
         raise InputError(f"model={model}: storage=lance needs a model with vectors")
     engine = lancedb()
     folder.mkdir()
-    install_model(model, ranker, folder / MODEL)
+    install_model(model, folder / MODEL)
     dense, counting = dense_part(open_model(folder / MODEL)), Counting()
     with lance_errors(folder):
         database = engine.connect(str(folder / LANCE))
@@ -377,7 +372,7 @@ class FoundPapers(Storage):
         return SearchIndex.make(self.corpus, self._batches)
 
 
-class LanceStorage:
+class LanceStorage(Papers):
     """The papers of a generation in LanceDB. A paper's row is a number that it keeps; some are not taken."""
 
     def __init__(self, library: Path, folder: Path, version: int, counts: Mapping[str, int]) -> None:
@@ -444,7 +439,6 @@ class LanceStorage:
         return self._read(lambda table: table.search(match, query_type="fts").limit(most))
 
     def paper(self, row: int) -> LibraryPaper:
-        """Return the paper of a row. Raises IndexError if the row does not exist."""
         papers = self._read(lambda table: table.search().where(f"row = {int(row)}").limit(1))
         if not papers:
             raise IndexError(f"row {row}")
@@ -459,7 +453,6 @@ class LanceStorage:
                 yield from ((row, self._decoded(row, record)) for row, record in pairs)
 
     def row(self, name: str) -> int | None:
-        """Return the row of the paper with this id, citation key or alias; None if there is none."""
         papers = self._named(called([name]), BY_NAME)
         for names in (
             lambda paper: (paper.id,),
@@ -479,11 +472,6 @@ class LanceStorage:
             return sorted(set().union(*parts))
 
     @property
-    def without_source(self) -> list[int]:
-        """Rows of the papers that came over HTTP or from Python."""
-        return [row for row, paper in self.papers() if paper.source < 0]
-
-    @property
     def merged(self) -> list[int]:
         """Rows of the papers that other records may have been merged into."""
         return [row for row, paper in self.papers() if paper.aliases]
@@ -500,10 +488,6 @@ class LanceStorage:
             names = [name for paper in some for name in (*shared_names(paper), *called([paper.id]))]
             papers |= self._named(names, BY_NAME * len(some))
         return FoundPapers(self, papers)
-
-    def id_of(self, name: str) -> str | None:
-        """Return the id of the paper with this id, citation key or alias; None if there is none."""
-        return None if (row := self.row(name)) is None else self.paper(row).id
 
     def candidates(self, query: Query, depth: int, where: str = "", named: Sequence[str] = ()) -> FoundPapers:
         """Return papers to rank for a query with a mark, nearly all of the `depth` best among them.

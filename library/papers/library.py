@@ -6,10 +6,9 @@ million papers or so. More are kept in LanceDB (`lance`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -36,7 +35,7 @@ from citerec.library.papers.folder import (
     write_manifest,
 )
 from citerec.library.papers.models import ENCODED, ENCODED_LANGUAGES, MOST_ENCODED
-from citerec.library.papers.storage import Storage, known_row
+from citerec.library.papers.storage import Storage
 from citerec.rerank.ranker.model import encoder_of
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Retriever, folder_bytes
@@ -94,14 +93,12 @@ class Library:
 
     @classmethod
     @contextmanager
-    def edit(cls, path: str | Path, wait: bool = True) -> Iterator[Library]:
-        """Open the current generation and lock the library against changes by other processes.
-
-        wait: for these. Raises InputError like `open`, and if another process changes it and `wait` is false.
-        """
+    def edit(cls, path: str | Path) -> Iterator[Library]:
+        """Open the current generation and lock the library against changes by other processes, after waiting
+        for these. Raises InputError like `open`."""
         path = expand_user(path)
         read_manifest(path)
-        with lock_folder(path, wait):
+        with lock_folder(path):
             yield cls.open(path)
 
     @classmethod
@@ -111,36 +108,29 @@ class Library:
         papers: Iterable[LibraryPaper],
         *,
         model: str = "",
-        ranker: str = "",
-        contexts: Sequence[Path] = (),
         lance: bool = False,
         overwrite: bool = False,
-        wait: bool = True,
         **fields: Any,
     ) -> Library:
         """Create a library. Ids must be unique, and each paper needs a title or an abstract.
 
-        model, ranker: as for `install_model`. contexts: of `context_files`. lance: keep it in LanceDB.
-        overwrite: replace an existing library. wait: for another process that changes it. fields: sources and
-        names of the manifest.
+        model: as for `install_model`. lance: keep it in LanceDB. overwrite: replace an existing library.
+        fields: of the manifest.
         Raises InputError if the folder contains other files, or a library that must not be overwritten.
         """
-        from citerec.library.papers.writer import describe_contexts  # as all that writes, not to ask
-
         path = expand_user(path)
-        with lock_target(path, overwrite, wait):
-            told: dict[str, Any] = {"model": model, "ranker": ranker, "created": now(), "changed": now()}
-            manifest = Manifest(**told, contexts=describe_contexts(contexts), **fields)
-            if lance:
-                from citerec.library.papers.lance import write_generation
+        with lock_target(path, overwrite):
+            told: dict[str, Any] = {"model": model, "created": now(), "changed": now()}
+            manifest, none = Manifest(**told, **fields), np.empty(0, np.int64)
+            if not lance:
+                return cls._write(path, manifest, None, none, papers)
+            from citerec.library.papers.lance import write_generation
 
-                with new_generation(path) as (number, folder):
-                    version, counts = write_generation(folder, papers, model, ranker)
-                    written = {"generation": number, "lance": version, "counts": counts}
-                    write_manifest(path, msgspec.structs.replace(manifest, **written))
-                return cls.open(path)
-            kept = np.empty(0, np.int64)
-            return cls._write(path, manifest, kept, papers, None, contexts or None)
+            with new_generation(path) as (number, folder):
+                version, counts = write_generation(folder, papers, model)
+                written = {"generation": number, "lance": version, "counts": counts}
+                write_manifest(path, msgspec.structs.replace(manifest, **written))
+            return cls.open(path)
 
     def refresh(self) -> Library:
         """Return the library as it is now: this one, or another if it has changed on disk."""
@@ -181,9 +171,9 @@ class Library:
         return self.mapped.identities
 
     def related(self, records: Iterable[LibraryPaper]) -> Storage:
-        """Return papers in memory, among them all that the records may describe: all, or those that share an
-        identifier with one. Their rows are others than those of the library."""
-        return self.storage if isinstance(self.storage, Storage) else self.storage.related([*records])
+        """Return papers in memory, among them all that the records may describe. Their rows may be other ones
+        than those of the library (`places`)."""
+        return self.storage.related([*records])
 
     @property
     def collections(self) -> list[str]:
@@ -196,8 +186,6 @@ class Library:
 
     def papers(self) -> Iterator[LibraryPaper]:
         """Yield all papers, in the order of their rows."""
-        if isinstance(self.storage, Storage):
-            return map(self.storage.paper, range(len(self)))
         return (paper for _, paper in self.storage.papers())
 
     def row(self, name: str) -> int | None:
@@ -206,23 +194,15 @@ class Library:
 
     def rows(self, names: Iterable[str], option: str = "id") -> Rows:
         """Return the rows of papers, ascending and unique. Raises InputError for an unknown one."""
-        rows = [known_row(self.storage, name, option) for name in names]
-        return np.unique(np.array(rows, np.int64))
+        return self.storage.rows(names, option)
 
     def by_id(self, id: str) -> LibraryPaper:
         """Return the paper of an id. Raises InputError if there is none."""
-        return self.paper(known_row(self.storage, id, "id"))
+        return self.paper(self.storage.known_row(id))
 
     def id_of(self, name: str) -> str | None:
         """Return the id of the paper with this id, citation key or alias; None if there is none."""
-        return None if (row := self.row(name)) is None else self.paper(row).id
-
-    def without_abstract(self) -> Iterator[tuple[int, LibraryPaper]]:
-        """Yield the rows and papers that have no abstract."""
-        if isinstance(self.storage, Storage):
-            rows = np.flatnonzero(self.corpus.abstract_tokens.lengths == 0).tolist()
-            return ((row, self.paper(row)) for row in rows)
-        return ((row, paper) for row, paper in self.storage.papers() if not paper.abstract)
+        return self.storage.id_of(name)
 
     # Asking.
 
@@ -272,8 +252,7 @@ class Library:
 
         sources = {source.path: source for source in self.manifest.sources}
         apart = list(dict.fromkeys([*self.manifest.separate, *separate]))
-        if not isinstance(self.storage, Storage):
-            records = [*records]
+        records = [*records]
         related = self.related(records)
         with Deduplicator(self.path, related, separate=apart) as merged:
             sources |= {file: ReadFile.of(file) for file in files}
@@ -289,10 +268,7 @@ class Library:
             if self.manifest.removed:
                 added = {paper.id for paper in merged.papers()}
                 fields["removed"] = [id for id in self.manifest.removed if id not in added]
-            # Without hashes, the next update reads the contexts again: they may cite the new papers.
-            fields["contexts"] = [ReadFile(file.path, file.size, "") for file in self.manifest.contexts]
-            replaced = merged.replaced if related is self.storage else related.places[merged.replaced]
-            new = self.change(replaced, merged.papers_with_progress(), **fields)
+            new = self.change(related.places[merged.replaced], merged.papers_with_progress(), **fields)
             return Added(len(new) - len(self), len(merged.replaced), len(new))
 
     def remove(self, names: Iterable[str]) -> int:
@@ -308,11 +284,15 @@ class Library:
         return len(rows)
 
     def change(
-        self, gone: Rows, papers: Iterable[LibraryPaper], reread: Sequence[ReadFile] = (), **fields: Any
+        self, gone: Sequence[int] | Rows, papers: Iterable[LibraryPaper], cited: int = 0, **fields: Any
     ) -> Library:
-        """Leave out rows and add papers. reread, fields: as for `write`."""
+        """Leave out rows and add papers. cited: a hash of the full texts' citations, if all are ranked by.
+        fields: of the manifest."""
+        gone = np.asarray(gone, np.int64)
         if isinstance(self.storage, Storage):
-            return self.write(np.delete(np.arange(len(self)), gone), papers, reread, **fields)
+            manifest = msgspec.structs.replace(self.manifest, **fields)
+            kept = np.delete(np.arange(len(self)), gone)
+            return self._write(self.path, manifest, self.storage, kept, papers, cited)
         version, counts = self.storage.write(gone, papers)
         self.update_manifest(lance=version, counts=counts, changed=now(), **fields)
         return Library.open(self.path)
@@ -322,49 +302,28 @@ class Library:
         if removed == len(self):
             raise InputError(f"{self.path}: no paper would be left; delete the folder instead")
 
-    def write(
-        self,
-        kept: Rows,
-        papers: Iterable[LibraryPaper],
-        reread: Sequence[ReadFile] = (),
-        cited: int | None = None,
-        **fields: Any,
-    ) -> Library:
-        """Write the next generation: rows `kept`, ascending, then `papers`.
-
-        reread: contexts to read again; without any, those of the kept papers are kept. cited: a hash of
-        what full texts cite, which is then read again, too. fields: as for `update_manifest`.
-        """
-        manifest = msgspec.structs.replace(self.manifest, **fields)
-        files: list[Path] | None = None if cited is None else []
-        if reread:
-            manifest = msgspec.structs.replace(manifest, contexts=list(reread))
-            files = [Path(file.path) for file in reread]
-        return self._write(self.path, manifest, kept, papers, self.mapped, files, {CITED: cited or 0})
-
     @classmethod
     def _write(
         cls,
         path: Path,
         manifest: Manifest,
+        old: Storage | None,
         kept: Rows,
         papers: Iterable[LibraryPaper],
-        old: Storage | None,
-        contexts: Sequence[Path] | None,
-        told: Mapping[str, int] = MappingProxyType({}),
+        cited: int = 0,
     ) -> Library:
-        """Write a new generation and make it the current one. told: further counts of the manifest."""
-        from citerec.library.papers.writer import GenerationWriter
+        """Write a generation in memory, of rows `kept` and papers, and make it the current one."""
+        from citerec.library.papers.writer import write_generation  # as all that writes, not to ask
 
         with new_generation(path) as (number, folder):
-            writer = GenerationWriter(folder, old, manifest.model, manifest.ranker, contexts)
-            counts = {**writer.write(kept, papers), **told}
+            counts = write_generation(folder, old, kept, papers, manifest.model)
+            counts[CITED] = cited
             new = msgspec.structs.replace(manifest, generation=number, changed=now(), counts=counts)
             write_manifest(path, new)
         return cls.open(path)
 
     def update_manifest(self, **fields: Any) -> None:
-        """Change sources, contexts or removed in library.json."""
+        """Change fields of library.json."""
         write_manifest(self.path, msgspec.structs.replace(self.manifest, **fields))
 
     # Information.
@@ -373,10 +332,6 @@ class Library:
     def encodes(self) -> str:
         """The command that lets networks read what they have not read."""
         return f"citerec update library={self.path}"
-
-    def merged_papers(self) -> Iterator[LibraryPaper]:
-        """Yield the papers that other records were merged into."""
-        return (paper for paper in map(self.paper, self.storage.merged) if paper.merged_names)
 
     def verify(self) -> None:
         """Read every file, and raise InputError if one is damaged."""
@@ -406,7 +361,7 @@ class Library:
             lines = {
                 "papers": f"{len(self):,}, {abstracts:,} with an abstract",
                 "years": f"{years.min()} to {years.max()}" if len(years) else "unknown",
-                "contexts": f"{contexts:,}" if contexts else "",
+                "contexts": f"{contexts:,} of its PDFs" if contexts else "",
                 "collections": ", ".join(collections[:SHOWN]) + (" ..." if len(collections) > SHOWN else ""),
             }
         return lines | {
@@ -415,7 +370,7 @@ class Library:
             "full texts": f"{len(texts.index.papers):,} papers, {len(texts.index):,} passages"
             if texts
             else "",
-            "model": manifest.ranking_model,
+            "model": manifest.model or "built-in model",
             "size": f"{folder_bytes(self.folder) / 1e6:,.1f} MB",
             "generation": f"{manifest.generation}, written {manifest.changed}",
             "created": manifest.created,

@@ -28,9 +28,8 @@ from citerec.retrieval.networks.encoder import ENCODER, NetworkRetriever
 from citerec.retrieval.networks.networks import MANIFEST, Networks
 from citerec.retrieval.networks.store import VectorStore
 from citerec.retrieval.settings import IndexConfig
-from citerec.training.checkpoint import find_saved
 from citerec.training.hub import DENSE as IN_RANKER
-from citerec.training.hub import download_model, find_model, is_hub_id, write_json
+from citerec.training.hub import download_model, is_hub_id, write_json
 
 BUILT_IN = Path(__file__).parents[1] / "builtin"
 """Folder of the built-in model, named by `model` "" or `builtin`."""
@@ -52,13 +51,13 @@ INDEX = IndexConfig(device="cpu")
 """Single queries gain nothing from a GPU."""
 
 
-def install_model(model: str, ranker: str, folder: Path) -> None:
+def install_model(model: str, folder: Path) -> None:
     """Copy a model to a new folder.
 
-    model: "" for the built-in model, WITHOUT, `bm25`, a file, a folder or a hub id. ranker: folder or hub id
-    of a ranker over it, if it does not include one. Raises InputError if there is no such model.
+    model: "" for the built-in model, WITHOUT, `bm25`, a file, a folder or a hub id. Raises InputError if
+    there is no such model.
     """
-    files, kind = model_files(model, ranker)
+    files, kind = model_files(model)
     if manifest := files.get(f"{NETWORKS}/{MANIFEST}"):
         Networks.open(manifest.parent).check()
     folder.mkdir()
@@ -68,9 +67,9 @@ def install_model(model: str, ranker: str, folder: Path) -> None:
     write_json(folder / ABOUT, {"format": FORMAT, "kind": kind, "from": model})
 
 
-def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
+def model_files(model: str) -> tuple[dict[str, Path], str]:
     """Return the files to copy, by name in a model's folder, and its kind. Raises like install_model."""
-    if model == PLAIN and not ranker:
+    if model == PLAIN:
         return {}, PLAIN
     path = BUILT_IN if model in ("", BUILT_IN.name, WITHOUT) else expand_user(model)
     if not os.path.exists(path) and is_hub_id(model):
@@ -80,19 +79,16 @@ def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
         raise InputError(f"model={model}: no such folder")
     if not dense:
         if os.path.isfile(path / RANKING):
-            hint = "it only has a ranker; give it as ranker=, and the model it was trained over as model="
+            hint = "it only has a ranker; give the output folder of citerec train model=ranker"
         else:
             hint = f"give {PLAIN}, an output folder of citerec train model=static, hatten or ranker, or the "
             hint += "hub id of a static model or HAtten"
         raise InputError(f"model={model or path}: has no retrieval model; {hint}")
     ranked, networks = path / RankingModel.folder, path / NETWORKS
-    if ranker:
-        place = find_saved(expand_user(ranker), RankingModel.folder)
-        ranked = find_model(place, RANKING, RankingModel.title)
     if not os.path.isdir(ranked):
         return dense, DENSE
     parts = {RankingModel.folder: ranked}
-    if os.path.isdir(networks) and not ranker and model != WITHOUT:
+    if os.path.isdir(networks) and model != WITHOUT:
         parts[NETWORKS] = networks
     files = {
         f"{name}/{file.name}": file

@@ -11,14 +11,13 @@ search.sqlite   the index of library.papers.search
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from citerec.base.checksums import CHECKSUMS, check_checksums
 from citerec.base.errors import InputError, quoted
@@ -40,13 +39,14 @@ from citerec.retrieval.lexical.bm25 import BM25
 
 if TYPE_CHECKING:
     from citerec.library.evidence.evidence import FullTexts
+    from citerec.retrieval.queries import Query
 
 CORPUS, METADATA, IDENTITIES = "corpus", "metadata.arrow", "identities"
 MODEL, RANKING = "model", "index/ranking"
 _IN_CORPUS = ("id", "title", "abstract", "year")
 _LISTS = ("authors", "collections", "tags", "aliases", "filled", "files", "names")
 _COLUMNS = {name: pa.string() for name in LibraryPaper._fields if name not in _IN_CORPUS}
-_COLUMNS |= dict.fromkeys(_LISTS, pa.list_(pa.string())) | {"source": pa.int32()}
+_COLUMNS |= dict.fromkeys(_LISTS, pa.list_(pa.string()))
 SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
 """The fields of LibraryPaper that are not in the corpus."""
 
@@ -55,16 +55,40 @@ class UnknownPaper(InputError):
     """A paper that is asked for and not in the library."""
 
 
-class HasRows(Protocol):
-    """Papers that names stand for."""
+class Papers:
+    """Papers of a library by row, id, citation key or alias, and those of them that a question may be about.
+
+    All that are in memory are; of others, those that are returned are in memory, in rows of their own.
+    """
 
     library: Path
+    """Folder of the library, for messages."""
+
+    def paper(self, row: int) -> LibraryPaper:
+        """Return the paper of a row. Raises IndexError if the row does not exist."""
+        raise NotImplementedError
 
     def row(self, name: str) -> int | None:
         """Return the row of the paper with this id, citation key or alias; None if there is none."""
+        raise NotImplementedError
+
+    def known_row(self, name: str, option: str = "id") -> int:
+        """Return the same. Raises InputError for an unknown paper, UnknownPaper for an unknown id or key."""
+        if (row := self.row(name)) is None:
+            kind = UnknownPaper if option in ("id", "key") else InputError
+            raise kind(f"{option}={quoted(name)[1:-1]}: no paper of {self.library} has this id or key")
+        return row
+
+    def rows(self, names: Iterable[str], option: str = "id") -> Rows:
+        """Return the rows of papers, ascending and unique. Raises like `known_row`."""
+        return np.unique(np.array([self.known_row(name, option) for name in names], np.int64))
+
+    def id_of(self, name: str) -> str | None:
+        """Return the id of the paper with this id, citation key or alias; None if there is none."""
+        return None if (row := self.row(name)) is None else self.paper(row).id
 
 
-class Storage:
+class Storage(Papers):
     """The papers [P] of a generation, one per row of `corpus`, and what ranks them.
 
     identities: formats.same_work.Identity of each paper [P, F]. metadata: a table of SCHEMA. lock: to be held
@@ -102,7 +126,6 @@ class Storage:
         return len(self.metadata)
 
     def paper(self, row: int) -> LibraryPaper:
-        """Return the paper of a row. Raises IndexError if the row does not exist."""
         if not 0 <= row < len(self):
             raise IndexError(f"row {row} of {len(self)}")
         batch = int(np.searchsorted(self._starts, row, side="right")) - 1
@@ -123,25 +146,38 @@ class Storage:
         return [fields[row] for row in rows.tolist()]
 
     def row(self, name: str) -> int | None:
-        """Return the row of the paper with this id, citation key or alias; None if there is none."""
         return self.corpus.paper_row(name) if self.corpus.has_paper(name) else self._row_by_name.get(name)
 
-    def rows(self, names: Iterable[str], option: str = "id") -> Rows:
-        """Return the rows of papers, ascending and unique. Raises InputError for an unknown one."""
-        return np.unique(np.array([known_row(self, name, option) for name in names], np.int64))
+    def papers(self) -> Iterator[tuple[int, LibraryPaper]]:
+        """Yield all rows and papers, in order."""
+        return ((row, self.paper(row)) for row in range(len(self)))
 
-    def id_of(self, name: str) -> str | None:
-        """Return the id of the paper with this id, citation key or alias; None if there is none."""
-        return None if (row := self.row(name)) is None else self.corpus.paper_ids[row]
+    def named(self, names: Sequence[str]) -> Storage:
+        """Return papers, with those of these ids, citation keys or aliases among them."""
+        return self
+
+    def related(self, records: Sequence[LibraryPaper]) -> Storage:
+        """Return papers, with those among them that share an identifier or a key with any of the records."""
+        return self
+
+    def candidates(self, query: Query, depth: int, where: str = "", named: Sequence[str] = ()) -> Storage:
+        """Return papers to rank for a query with a mark, nearly all of the `depth` best among them.
+
+        where: a condition on LanceDB's columns. named: ids and keys that are looked up, too.
+        """
+        return self
+
+    def search_candidates(self, query: str) -> Storage:
+        """Return papers to search for words of their title, authors, year, venue and key."""
+        return self
 
     @cached_property
     def _row_by_name(self) -> dict[str, int]:
         """Rows by key and alias. Keys take precedence over aliases, earlier rows over later ones."""
-        keys, aliases = (self.metadata[name].combine_chunks() for name in ("key", "aliases"))
-        with_key = pc.indices_nonzero(pc.not_equal(keys, ""))
-        rows = [*with_key.to_pylist(), *pc.list_parent_indices(aliases).to_pylist()]
-        names = [*keys.take(with_key).to_pylist(), *pc.list_flatten(aliases).to_pylist()]
-        return dict(zip(reversed(names), reversed(rows), strict=True))
+        keys, aliases = (self.metadata[name].to_pylist() for name in ("key", "aliases"))
+        rows = {name: row for row in range(len(keys) - 1, -1, -1) for name in reversed(aliases[row])}
+        rows |= {key: row for row, key in reversed([*enumerate(keys)]) if key}
+        return rows
 
     def titled(self, title: str) -> list[int]:
         """Return the rows of the papers with a title, letter by letter: a work, and versions of it."""
@@ -162,12 +198,7 @@ class Storage:
     @cached_property
     def has_filled(self) -> bool:
         """True if `citerec enrich` has filled in anything."""
-        return any(pc.sum(batch["filled"].value_lengths()).as_py() for batch in self._batches)
-
-    @property
-    def without_source(self) -> list[int]:
-        """Rows of the papers that came over HTTP or from Python."""
-        return np.flatnonzero(self.metadata["source"].to_numpy() < 0).tolist()
+        return any(len(batch["filled"].flatten()) for batch in self._batches)
 
     @property
     def without_abstract(self) -> int:
@@ -255,11 +286,3 @@ class Storage:
         bm25 = BM25(query=("context",))
         bm25.index(self.corpus)
         return bm25
-
-
-def known_row(papers: HasRows, name: str, option: str) -> int:
-    """Return the row of a paper by id, key or alias. Raises InputError for an unknown one."""
-    if (row := papers.row(name)) is None:
-        kind = UnknownPaper if option in ("id", "key") else InputError
-        raise kind(f"{option}={quoted(name)[1:-1]}: no paper of {papers.library} has this id or key")
-    return row

@@ -1,5 +1,5 @@
 """Serving a library.
 
 server  HTTP API and web page         mcp  tools for writing assistants
-messages  requests and responses of both
+messages  requests and answers of both
 """

@@ -1,21 +1,17 @@
 """MCP tools for writing assistants, so that they cite papers of the library (Model Context Protocol).
 
-They are available over stdio, in a process that the assistant starts (`citerec mcp`), and over
-HTTP at /mcp of the server.
+They are available over stdio, in a process that the assistant starts (`citerec mcp`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError
-from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from citerec.base.errors import InputError
 from citerec.library.serve import messages
@@ -41,16 +37,8 @@ def _default(value: object) -> BeforeValidator:
     return BeforeValidator(lambda argument: value if argument is None else argument)
 
 
-class Runner(Protocol):
-    """Runs blocking work: in the server's queue, or in a thread."""
-
-    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
-
-
-def make_server(
-    recommender: Recommender, run: Runner, link: messages.Link = messages.file_link
-) -> MCPServer[Any]:
-    """Create the MCP server. Errors in a call are returned to the assistant. link: to PDFs."""
+def make_server(recommender: Recommender) -> MCPServer[Any]:
+    """Create the MCP server. Errors in a call are returned to the assistant."""
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.types import ToolAnnotations
@@ -79,11 +67,9 @@ def make_server(
 
     async def call(work: Callable[[], T]) -> T:
         try:
-            return await run(work)
+            return await asyncio.to_thread(work)
         except InputError as error:
-            raise ToolError(messages.without_path(str(error), str(recommender.library.path))) from None
-        except HTTPException as error:  # from the queue
-            raise ToolError(error.detail) from None
+            raise ToolError(str(error).replace(str(recommender.library.path), "the library")) from None
 
     @server.tool(annotations=reads)
     async def recommend_citation(
@@ -102,7 +88,7 @@ def make_server(
         question = messages.Question(
             text=text, title=title, abstract=abstract, k=k, known=known, details=True
         )
-        return await call(lambda: messages.answer_question(recommender, question, link))
+        return await call(lambda: messages.answer_question(recommender, question))
 
     @server.tool(annotations=reads)
     async def search(
@@ -122,9 +108,8 @@ def make_server(
         k: Annotated[messages.Count, _default(3), Field(description="number of passages")] = 3,
     ) -> messages.FoundPassages:
         """Find the passages of one paper's full text that fit a claim best, with their pages."""
-        return await call(
-            lambda: messages.find_passages(recommender, messages.Claim(claim=claim, key=key, k=k), link)
-        )
+        wanted = messages.Claim(claim=claim, key=key, k=k)
+        return await call(lambda: messages.find_passages(recommender, wanted))
 
     @server.tool(annotations=reads)
     async def check_references(
@@ -152,53 +137,9 @@ def make_server(
     return server
 
 
-class McpOverHttp:
-    """The tools as an ASGI application, created at the first request: importing `mcp` takes a second."""
-
-    def __init__(self, make: Callable[[], MCPServer[Any]]) -> None:
-        self._make, self._requested = make, asyncio.Event()
-        self._app: asyncio.Future[ASGIApp] | None = None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        assert self._app is not None, "call it inside running()"
-        self._requested.set()
-        await (await asyncio.shield(self._app))(scope, receive, send)
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Serve requests inside this context. Sessions must begin and end in one task, which it starts."""
-        self._app = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._serve(self._app))
-        try:
-            yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-    async def _serve(self, app: asyncio.Future[ASGIApp]) -> None:
-        await self._requested.wait()
-        try:
-            server = await asyncio.to_thread(self._make)
-            from mcp.server.transport_security import TransportSecuritySettings
-
-            # TrustedHostMiddleware checks the Host header.
-            unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-            http_app = server.streamable_http_app(
-                stateless_http=True, json_response=True, transport_security=unchecked
-            )
-            async with server.session_manager.run():
-                app.set_result(http_app)
-                await asyncio.Event().wait()  # until cancelled
-        except Exception as error:
-            if app.done():
-                raise
-            app.set_exception(error)
-
-
 def run_stdio(settings: McpSettings) -> None:
     """Run `citerec mcp`: serve MCP over stdin and stdout until stdin ends."""
     from citerec.library.ask.recommender import open_recommender
 
     recommender = open_recommender(settings.library, settings.reranker, serves=True)
-    make_server(recommender, asyncio.to_thread).run("stdio")
+    make_server(recommender).run("stdio")

@@ -1,17 +1,14 @@
-"""Requests and responses of the HTTP API and MCP tools."""
+"""Requests and answers of the HTTP API and MCP tools."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from html import escape
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from citerec.base.errors import InputError
-from citerec.formats.bibliography.paper import LibraryPaper, check_paper, make_paper
+from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
 from citerec.formats.bibliography.references import ENTRIES, bibtex
 from citerec.formats.json_lines import raise_bad
@@ -71,12 +68,6 @@ class Question(RequestBody):
     venue: Name | None = Field(default=None, description="venue of the papers, or part of its name")
     rerank: bool | None = Field(default=None, description="use the cross-encoder; null means if there is one")
     details: bool = Field(default=False, description="add authors, venue, evidence and BibTeX")
-
-
-class Questions(RequestBody):
-    """A batch of questions."""
-
-    queries: list[Question] = Field(min_length=1, max_length=limits.MAX_QUESTIONS)
 
 
 class HighlightedText(BaseModel):
@@ -159,43 +150,6 @@ class Answer(BaseModel):
         description="that nothing in the library fits well, that its files are still being checked, or empty"
     )
     recommendations: list[Recommended]
-
-
-class Answers(BaseModel):
-    """Answers to a batch, in the order of its questions."""
-
-    answers: list[Answer]
-
-
-class NewPaper(RequestBody):
-    """A paper to add. Without an id, one is derived from its DOI, arXiv id, key or title."""
-
-    id: str = Field(default="", max_length=limits.MAX_NAME)
-    key: str = Field(default="", max_length=limits.MAX_NAME)
-    title: str = Field(min_length=1, max_length=limits.MAX_TITLE)
-    abstract: str = Field(default="", max_length=limits.MAX_ABSTRACT)
-    authors: list[Name] = Field(default=[], max_length=limits.MAX_AUTHORS)
-    year: int = Field(default=0, ge=0, le=9999, strict=True, description="0 if unknown")
-    venue: str = Field(default="", max_length=limits.MAX_VENUE)
-    doi: str = Field(default="", max_length=limits.MAX_NAME)
-    arxiv: str = Field(default="", max_length=limits.MAX_NAME)
-    url: str = Field(default="", max_length=limits.MAX_URL)
-    collections: list[Name] = Field(default=[], max_length=limits.MAX_COLLECTIONS)
-    tags: list[Name] = Field(default=[], max_length=limits.MAX_TAGS)
-
-
-class NewPapers(RequestBody):
-    """Papers to add, as BibTeX entries, records or both."""
-
-    bibtex: str = ""
-    papers: list[NewPaper] = Field(default=[], max_length=limits.MAX_NEW_PAPERS)
-
-
-class Changed(BaseModel):
-    """Result of a change."""
-
-    papers: int = Field(description="number of papers in the library")
-    changed: int = Field(description="number of papers added or removed")
 
 
 class Health(BaseModel):
@@ -288,17 +242,6 @@ def answer_question(recommender: Recommender, question: Question, link: Link = f
     return Answer(note=note_on(papers), recommendations=recommendations)
 
 
-def answer_questions(recommender: Recommender, questions: Sequence[Question], link: Link) -> Answers:
-    """Recommend papers for a batch. Raises InputError for the first invalid question, which it names."""
-    answers = []
-    for index, question in enumerate(questions):
-        try:
-            answers.append(answer_question(recommender, question, link))
-        except InputError as error:
-            raise type(error)(f"queries.{index}.{error}") from None
-    return Answers(answers=answers)
-
-
 def paper_details(recommendation: Recommendation, paper: LibraryPaper, link: Link) -> Details:
     """Return the additional fields that the page shows."""
     evidence = recommendation.evidence
@@ -364,19 +307,6 @@ def find_papers(recommender: Recommender, search: Search) -> Found:
     return Found(papers=papers)
 
 
-def parse_new_papers(new: NewPapers) -> list[LibraryPaper]:
-    """Return the papers to add. Raises InputError for the first invalid one."""
-    papers = []
-    for index, paper in enumerate(new.papers):
-        papers.append(make_paper(**dict(paper)))
-        check_paper(papers[-1], f"papers.{index}")
-    if new.bibtex:
-        papers += parse_bibtex(new.bibtex, "bibtex", raise_bad)
-    if not papers:
-        raise InputError("give papers or bibtex")
-    return papers
-
-
 def write_entries(recommender: Recommender, names: list[str], format: str) -> str:
     """Return entries for papers, by id or key. Raises InputError for an unknown one."""
     library = recommender.library
@@ -385,68 +315,12 @@ def write_entries(recommender: Recommender, names: list[str], format: str) -> st
     return ENTRIES[format]([library.paper(row) for name in names if (row := library.row(name)) is not None])
 
 
-def describe_api(schema: dict[str, Any]) -> str:
-    """Return a page without scripts that lists the requests of an OpenAPI schema and their fields."""
-    title = f"{schema['info']['title']}: API"
-    parts = [f"<!DOCTYPE html><html lang=en><meta charset=utf-8><title>{title}</title>"]
-    parts.append(f"<h1>{title}</h1><p>For programs: <a href=openapi.json>openapi.json</a>")
-    for path, methods in schema["paths"].items():
-        for method, request in methods.items():
-            parts.append(f"<h2><code>{method.upper()} {path}</code></h2><p>{escape(request['description'])}")
-            fields = _fields(request, schema["components"]["schemas"])
-            listed = (f"<li><code>{name}</code>: {escape(notes)}" for name, notes in fields)
-            parts += ["<ul>", *listed, "</ul>"]
-            if "security" in request:
-                parts.append("<p>Needs the header <code>Authorization: Bearer TOKEN</code>.")
-    return "\n".join(parts)
-
-
-def _fields(request: dict[str, Any], models: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the names of a request's fields, with type, default and description."""
-    fields = [(part["name"], part["schema"], part["required"]) for part in request.get("parameters", [])]
-    body = request.get("requestBody", {"content": {}})["content"].get("application/json", {"schema": {}})
-    model = models.get(body["schema"].get("$ref", "").rpartition("/")[2], {"properties": {}})
-    fields += [(name, part, name in model.get("required", ())) for name, part in model["properties"].items()]
-    for name, schema, required in fields:
-        kinds = " or ".join(part["type"] for part in schema.get("anyOf", [schema]))
-        notes = [kinds.replace("array", "list"), schema.get("description", "")]
-        notes.append("required" if required else "")
-        yield name, "; ".join(filter(None, notes))
-
-
-def without_path(line: str, path: str) -> str:
-    """Return an error without the path of the library on the server's machine.
-
-    >>> without_path("only=lib: no paper of lib has this id", "lib")
-    'only=lib: no paper of the library has this id'
-    >>> without_path("collection=x: no paper of the library is in it", "lib")
-    'collection=x: no paper of the library is in it'
-    """
-    if path.startswith("/"):
-        return line.replace(path, "the library")
-    name = re.escape(path)  # which may also be a part of any word
-    return re.sub(
-        rf"(?:^|(?<=\bof )|(?<=library=)|(?<![\w./=-])(?={name}/)){name}(?=[:/; ]|$)", "the library", line
-    )
-
-
 REQUESTS: dict[str, type[BaseModel]] = {
     "/recommend": Question,
-    "/recommend/batch": Questions,
     "/passages": Claim,
     "/search": Search,
-    "/papers": NewPapers,
 }
 """What each path is sent."""
-
-
-def _known_fields(model: type[BaseModel], place: Sequence[str | int]) -> str:
-    """Return the fields of a request, or of the record in it that is at a place."""
-    for name in place:
-        if isinstance(name, str):
-            kinds = get_args(model.model_fields[name].annotation)
-            model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
-    return ", ".join(model.model_fields)
 
 
 def field_errors(
@@ -463,7 +337,6 @@ def field_errors(
             return "body: must be a JSON object, sent with the header Content-Type: application/json"
         problem = error["msg"]
         if error["type"] == "extra_forbidden" and model is not None:
-            known = _known_fields(model, error["loc"][depth:-1])
-            problem = f"there is no such field; choose from {known}"
+            problem = f"there is no such field; choose from {', '.join(model.model_fields)}"
         said.append(f"{where or 'body'}: {problem}")
     return "; ".join(said)

@@ -1,8 +1,8 @@
-"""The server of a library: a JSON API, a web page, and MCP for writing assistants.
+"""The server of a library: a JSON API and a web page, which change nothing.
 
 Requests are not trusted. Their size, duration and number are limited; the Host header is checked, so that
-pages of other sites cannot reach a local server (DNS rebinding); changes need a token; no request names a
-file. An exception in one request is logged and does not affect others.
+pages of other sites cannot reach a local server (DNS rebinding); no request names a file. An exception in one
+request is logged and does not affect others.
 """
 
 from __future__ import annotations
@@ -10,40 +10,40 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import hmac
 import logging
 import math
 import os
 import re
-import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
-from dataclasses import replace
-from functools import partial
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import h11
 import uvicorn
 from anyio import CapacityLimiter, move_on_after, to_thread
-from fastapi import Depends, FastAPI, HTTPException, Query, Request
+from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 from starlette.datastructures import Headers
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from citerec.base.errors import InputError, StorageError, count_noun
+from citerec.base.errors import InputError, count_noun
 from citerec.library import limits
 from citerec.library.ask.relations import Relations
 from citerec.library.papers.storage import UnknownPaper
 from citerec.library.serve import messages
-from citerec.library.serve.mcp import McpOverHttp, make_server
 from citerec.library.settings import ServeSettings
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ ALL_ADDRESSES = ("0.0.0.0", "::")
 class RequestGuard:
     """ASGI middleware: checks Origin, limits the body, turns exceptions into status 500."""
 
-    def __init__(self, app: ASGIApp, settings: ServeSettings, headers: dict[str, str]) -> None:
-        self.app, self.settings = app, settings
+    def __init__(self, app: ASGIApp, headers: dict[str, str]) -> None:
+        self.app = app
         self.headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,20 +118,20 @@ class RequestGuard:
         """
         body, length, more = [], 0, True
         try:
-            async with asyncio.timeout(self.settings.timeout):
+            async with asyncio.timeout(limits.TIMEOUT):
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return None
                     body.append(message.get("body", b""))
                     length, more = length + len(body[-1]), message.get("more_body", False)
-                    if length > self.settings.max_body:
+                    if length > limits.MAX_BODY:
                         body.clear()
         except TimeoutError:
-            if length <= self.settings.max_body:
-                raise HTTPException(408, f"the request took longer than {self.settings.timeout} s") from None
-        if length > self.settings.max_body:
-            raise HTTPException(413, f"the request body is longer than {self.settings.max_body} bytes")
+            if length <= limits.MAX_BODY:
+                raise HTTPException(408, f"the request took longer than {limits.TIMEOUT} s") from None
+        if length > limits.MAX_BODY:
+            raise HTTPException(413, f"the request body is longer than {limits.MAX_BODY} bytes")
         return b"".join(body)
 
 
@@ -171,8 +171,8 @@ def url_host(host: str) -> str:
 class WorkQueue:
     """Runs blocking work in threads, with a queue in which nobody waits longer than limits.LONGEST_WAIT."""
 
-    def __init__(self, threads: int, length: int) -> None:
-        self._turns, self._threads, self._length = CapacityLimiter(threads), CapacityLimiter(threads), length
+    def __init__(self, threads: int) -> None:
+        self._turns, self._threads = CapacityLimiter(threads), CapacityLimiter(threads)
         self._seconds = 0.0
         """How long work takes: the later counts the more."""
 
@@ -191,10 +191,8 @@ class WorkQueue:
     async def run(
         self, work: Callable[[], T], is_disconnected: Callable[[], Awaitable[bool]] | None = None
     ) -> T:
-        """Return the result of `work`. Raises HTTPException if the queue is full or too slow, or the client
-        has gone."""
-        waiting = self._turns.statistics().tasks_waiting
-        if self.wait > limits.LONGEST_WAIT or (self._turns.available_tokens < 1 and waiting >= self._length):
+        """Return the result of `work`. Raises HTTPException if it waits too long, or the client has gone."""
+        if self.wait > limits.LONGEST_WAIT:
             raise self._refuse()
         with move_on_after(max(limits.LONGEST_WAIT - self._seconds, 1)) as waited:
             await self._turns.acquire()
@@ -219,50 +217,30 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": messages.Problem, "description": description}
     for status, description in {
         400: "Malformed body",
-        401: "Missing or wrong token",
         404: "No such paper",
         408: "Request timeout",
         413: "Request body too long",
         422: "Invalid request",
         503: "Too many queued requests",
-        507: "No space left for the library, or it cannot be written",
     }.items()
 }
-
-
-BEARER = HTTPBearer(auto_error=False, description="token printed by serve, or its token=")
 
 
 def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     """Create the ASGI application of a library."""
     page = PAGE.read_text("utf-8")
-    reads, writes = WorkQueue(settings.threads, settings.queue), WorkQueue(1, settings.queue)
-    is_local = url_host(settings.host) in LOOPBACK
-    opens, link = (
-        (messages.file_link, messages.served_link) if is_local else (messages.no_link, messages.no_link)
-    )
-    tools = McpOverHttp(lambda: make_server(recommender, reads.run, opens))
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with tools.running():
-            yield
-
+    queue, is_local = WorkQueue(settings.threads), url_host(settings.host) in LOOPBACK
+    link = messages.served_link if is_local else messages.no_link
     app = FastAPI(
         title="Citation recommendation",
         description="Recommends papers to cite from your own library.",
         version="1",
-        lifespan=lifespan,
-        docs_url=None,  # FastAPI's loads scripts from other sites, as does redoc
+        docs_url=None,  # FastAPI's page loads scripts from other sites, as does redoc
         redoc_url=None,
+        responses=PROBLEMS,
     )
-    app.add_middleware(RequestGuard, settings=settings, headers=security_headers(page))
+    app.add_middleware(RequestGuard, headers=security_headers(page))
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=host_names(settings), www_redirect=False)
-
-    def require_token(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
-        token = credentials.credentials if credentials else ""
-        if not hmac.compare_digest(token.encode(), settings.token.encode()):
-            raise HTTPException(401, "changes require the server's token", {"WWW-Authenticate": "Bearer"})
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -271,54 +249,47 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
 
     @app.exception_handler(InputError)
     async def invalid_input(_: Request, error: InputError) -> JSONResponse:
-        line = messages.without_path(str(error), str(recommender.library.path))
-        if isinstance(error, StorageError):  # its advice is for who runs the server
-            return JSONResponse({"detail": line.partition(";")[0]}, 507)
+        line = str(error).replace(str(recommender.library.path), "the library")
         return JSONResponse({"detail": line}, 404 if isinstance(error, UnknownPaper) else 422)
 
     async def answer(request: Request, work: Callable[[], T]) -> T:
-        return await reads.run(work, request.is_disconnected)
+        return await queue.run(work, request.is_disconnected)
 
     @app.get("/", include_in_schema=False)
     async def show_page() -> HTMLResponse:
         return HTMLResponse(page)
 
     @app.get("/docs", include_in_schema=False)
-    async def show_docs() -> HTMLResponse:
-        return HTMLResponse(messages.describe_api(app.openapi()))
+    async def show_docs() -> RedirectResponse:
+        return RedirectResponse("openapi.json")
 
     @app.get("/health")
     async def health() -> messages.Health:
         """Return the server's status and its number of papers."""
         return messages.Health(papers=len(recommender.library))
 
-    @app.get("/library", responses={503: PROBLEMS[503]})
-    async def about() -> messages.About:
+    @app.get("/library")
+    async def about(request: Request) -> messages.About:
         """Describe the library."""
         name = Path(settings.library).resolve().name
-        return await reads.run(lambda: messages.About.describe(recommender, name))
+        return await answer(request, lambda: messages.About.describe(recommender, name))
 
-    @app.post("/recommend", responses=PROBLEMS, response_model_exclude_unset=True)
+    @app.post("/recommend", response_model_exclude_unset=True)
     async def recommend(question: messages.Question, request: Request) -> messages.Answer:
         """Recommend papers to cite in a passage, best first."""
         return await answer(request, lambda: messages.answer_question(recommender, question, link))
 
-    @app.post("/recommend/batch", responses=PROBLEMS, response_model_exclude_unset=True)
-    async def recommend_batch(batch: messages.Questions, request: Request) -> messages.Answers:
-        """Recommend papers for several passages."""
-        return await answer(request, lambda: messages.answer_questions(recommender, batch.queries, link))
-
-    @app.post("/passages", responses=PROBLEMS)
+    @app.post("/passages")
     async def passages(claim: messages.Claim, request: Request) -> messages.FoundPassages:
         """Find the passages of a paper's full text that fit a claim best, with their pages."""
         return await answer(request, lambda: messages.find_passages(recommender, claim, link))
 
-    @app.get("/citations", responses=PROBLEMS)
+    @app.get("/citations")
     async def citations(id: messages.Name, request: Request) -> Relations:
         """Return which papers of the library a paper's PDF cites, and whose PDFs cite it, with sentences."""
         return await answer(request, lambda: Relations.read(recommender.refresh(), id, link))
 
-    @app.get("/pdf", responses=PROBLEMS | {200: {"content": {"application/pdf": {}}}})
+    @app.get("/pdf", responses={200: {"content": {"application/pdf": {}}}})
     async def pdf(id: messages.Name, request: Request) -> Response:
         """Return the PDF whose text a paper has, to this machine only."""
         if not is_local:
@@ -328,36 +299,12 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
             raise HTTPException(404, "the PDF is not on this machine")
         return FileResponse(file, media_type="application/pdf", content_disposition_type="inline")
 
-    async def search(search: messages.Search, request: Request) -> messages.Found:
+    @app.get("/search", response_model_exclude_unset=True)
+    async def search(wanted: Annotated[messages.Search, Query()], request: Request) -> messages.Found:
         """Find papers by title, authors, year or key, also by the beginnings of words."""
-        return await answer(request, lambda: messages.find_papers(recommender, search))
+        return await answer(request, lambda: messages.find_papers(recommender, wanted))
 
-    options: Any = {"responses": PROBLEMS, "response_model_exclude_unset": True}
-
-    @app.get("/search", **options)
-    async def search_by_url(wanted: Annotated[messages.Search, Query()], request: Request) -> messages.Found:
-        """Find papers, as POST /search does."""
-        return await search(wanted, request)
-
-    app.post("/search", **options)(search)
-
-    changes: Any = {"dependencies": [Depends(require_token)], "responses": PROBLEMS}
-
-    async def run_change(change: Callable[[], object]) -> messages.Changed:
-        def work() -> messages.Changed:
-            before = len(recommender.library)
-            change()
-            after = len(recommender.library)
-            return messages.Changed(papers=after, changed=abs(after - before))
-
-        return await writes.run(work)
-
-    @app.post("/papers", **changes)
-    async def add(new: messages.NewPapers) -> messages.Changed:
-        """Add papers to the library."""
-        return await run_change(lambda: recommender.add(messages.parse_new_papers(new)))
-
-    @app.get("/papers", responses=PROBLEMS | {200: {"content": {"text/plain": {}}}})
+    @app.get("/papers", responses={200: {"content": {"text/plain": {}}}})
     async def entries(
         id: Annotated[list[messages.Name], Query(min_length=1, max_length=limits.MAX_EXCLUDED)],
         request: Request,
@@ -367,19 +314,6 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
         text = await answer(request, lambda: messages.write_entries(recommender, id, format))
         return PlainTextResponse(text)
 
-    @app.delete("/papers/{id:path}", **changes)
-    async def remove(id: messages.Name) -> messages.Changed:
-        """Remove a paper, by id or key. `update` does not add it again."""
-
-        def change() -> None:
-            if recommender.library.row(id) is None:
-                raise HTTPException(404, "no such paper in the library")
-            recommender.remove([id])
-
-        return await run_change(change)
-
-    if settings.mcp:
-        app.router.routes.append(Route("/mcp", tools, include_in_schema=False))
     return app
 
 
@@ -408,7 +342,6 @@ def security_headers(page: str) -> dict[str, str]:
 def serve(settings: ServeSettings) -> None:
     """Run `citerec serve`: open the library and serve it until interrupted."""
     listening = listen(settings.host, settings.port)  # fail before the library is read, which may take long
-    settings = replace(settings, token=settings.token or secrets.token_urlsafe(24))
     from citerec.library.ask.recommender import open_recommender
 
     _run(open_recommender(settings.library, settings.reranker, serves=True), listening, settings)
@@ -416,15 +349,10 @@ def serve(settings: ServeSettings) -> None:
 
 def _run(recommender: Recommender, listening: socket.socket, settings: ServeSettings) -> None:
     from citerec.library.papers.watch import watching
-    from citerec.library.sources.zotero_places import is_temporary
 
     host = host_names(settings)[0].removeprefix("*.")
     url = f"http://{host}:{listening.getsockname()[1]}"
     print(f"{url}/  {count_noun(len(recommender.library))} of {settings.library}", flush=True)
-    if settings.mcp:
-        print(f"{url}/mcp  for writing assistants", flush=True)
-    if not is_temporary(settings.library):  # what is added to that would be lost
-        print(f"token for changes: {settings.token}", flush=True)
     with suppress(KeyboardInterrupt), watching(recommender.library.path) if settings.watch else nullcontext():
         make_uvicorn(recommender, settings).run(sockets=[listening])
 
@@ -436,7 +364,7 @@ def make_uvicorn(recommender: Recommender, settings: ServeSettings) -> uvicorn.S
         log_level="warning",
         server_header=False,
         proxy_headers=False,
-        http=partial(HeadTimeoutProtocol, settings.timeout),  # type: ignore[arg-type]
+        http=HeadTimeoutProtocol,
         ws="none",
         limit_concurrency=limits.CONNECTIONS,
         timeout_graceful_shutdown=limits.SHUTDOWN,
@@ -447,11 +375,7 @@ def make_uvicorn(recommender: Recommender, settings: ServeSettings) -> uvicorn.S
 class HeadTimeoutProtocol(H11Protocol):
     """HTTP/1.1 that disconnects clients which send the head of a request too slowly (slowloris)."""
 
-    def __init__(self, timeout: float, *args: Any, **kwargs: Any) -> None:
-        """timeout: in seconds."""
-        super().__init__(*args, **kwargs)
-        self._timeout = timeout
-        self._timer: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -468,7 +392,7 @@ class HeadTimeoutProtocol(H11Protocol):
     def _update_timer(self, connected: bool = True) -> None:
         """Run the timer while a head is incomplete. Between requests, uvicorn has its own timeout."""
         if connected and self.conn.their_state is h11.IDLE:
-            self._timer = self._timer or self.loop.call_later(self._timeout, self.transport.close)
+            self._timer = self._timer or self.loop.call_later(limits.TIMEOUT, self.transport.close)
         elif self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -41,7 +41,7 @@ from citerec.library.sources.zotero_places import is_zotero
 def read_source(source: str | Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """Yield the papers of a source, in order. Raises InputError for an empty file or an unknown format."""
     if is_zotero(str(source)):
-        from citerec.library.sources.zotero import read_zotero
+        from citerec.library.sources.zotero_database import read_zotero
 
         yield from read_zotero(str(source), on_bad)
         return

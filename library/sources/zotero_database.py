@@ -1,4 +1,7 @@
-"""Items, PDFs and annotations of Zotero's database, zotero.sqlite, which is only read, and never locked.
+"""Zotero as a source: its database, zotero.sqlite, which is only read, and never locked.
+
+`zotero`, `zotero://collection/NAME` and `zotero://group/NAME[/collection/NAME]` name the database of the
+user, also while Zotero runs; a source that ends in .sqlite is another one.
 
 Tables: zotero/zotero, resource/schema/userdata.sql. Those of items are the same since Zotero 5; annotations
 since Zotero 6. A program that runs has them in its database, too.
@@ -19,10 +22,19 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from citerec.base.errors import InputError, error_text
+from citerec.base.progress import spinner
 from citerec.formats.bibliography.attachments import SUFFIX
+from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.zotero import NO_PAPERS, Collection, ZoteroLibrary, unknown_group
-from citerec.formats.json_lines import Object
-from citerec.library.sources.zotero_places import FILE, KEYS_FILE, attachment_base, files_of
+from citerec.formats.json_lines import Object, OnBadRecord
+from citerec.library.sources.zotero_places import (
+    FILE,
+    KEYS_FILE,
+    attachment_base,
+    check_place,
+    files_of,
+    find_database,
+)
 
 _TRIES, _PAUSE = 5, 0.2
 _LIBRARY = "(SELECT libraryID FROM groups WHERE name = :group UNION SELECT libraryID FROM libraries \
@@ -60,6 +72,25 @@ WHERE path IS NOT NULL AND itemAnnotations.itemID {_NOT_DELETED} ORDER BY path, 
 
 _GROUPS = "SELECT key, groupID FROM items JOIN itemAttachments USING (itemID) JOIN groups USING (libraryID)"
 _STORED = re.compile(r"(.*)/storage/([A-Z0-9]{8})/[^/]+")
+
+
+def read_zotero(name: str, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
+    """Yield the papers of a source in Zotero.
+
+    Raises InputError if it is not written as above, if there is no such group or collection, or if Zotero has
+    no database that can be read.
+    """
+    with spinner("reading Zotero"):
+        group, collection = ("", "") if name.endswith(".sqlite") else check_place(name)
+        if (path := zotero_database(name)) is None:
+            raise InputError(f"{name}: Zotero has no database here; name it, as in source=~/Zotero/{FILE}")
+        library, keys, files = read_database(path, group), citation_keys(path), read_attachments(path)
+    yield from library.papers(name, on_bad, collection, keys, files)
+
+
+def zotero_database(name: str) -> Path | None:
+    """Return the database of a source in Zotero, if there is one."""
+    return Path(name) if name.endswith(".sqlite") else find_database()
 
 
 def read_database(path: Path, group: str = "") -> ZoteroLibrary:

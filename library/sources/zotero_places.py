@@ -12,8 +12,6 @@ from urllib.parse import unquote
 from citerec.base.errors import InputError
 from citerec.base.files import expand_user
 
-PORT = 23119
-"""Port of the API, unless the user's preferences have another."""
 FILE, KEYS_FILE = "zotero.sqlite", "better-bibtex.sqlite"
 JOURNALS = ("-wal", "-journal")
 """Suffixes of the files that hold what is not in the database yet, or not for certain."""
@@ -30,7 +28,7 @@ _PROFILES = (
 _DIRECTORIES = ("Zotero", "snap/zotero-snap/common/Zotero")
 """Profiles and the usual data directories, in the user's folder."""
 _PREFERENCE = re.compile(
-    r'^user_pref\("extensions\.zotero\.(dataDir|httpServer\.port|baseAttachmentPath)", (.+)\);\s*$',
+    r'^user_pref\("extensions\.zotero\.(dataDir|baseAttachmentPath)", (.+)\);\s*$',
     re.MULTILINE,
 )
 
@@ -54,25 +52,24 @@ def is_zotero(name: str) -> bool:
     return is_place(name) or name.endswith(".sqlite")
 
 
-def check_place(name: str, option: str = "source") -> tuple[str, str]:
+def check_place(name: str) -> tuple[str, str]:
     """Return the group and the collection that a source names. Raises InputError for another form."""
     place = _PLACE.fullmatch(name)
     if place is None or name == f"{ZOTERO}://":
         raise InputError(
-            f"{option}={name}: write zotero, zotero://collection/NAME, zotero://group/NAME or "
+            f"source={name}: write zotero, zotero://collection/NAME, zotero://group/NAME or "
             "zotero://group/NAME/collection/NAME"
         )
     return unquote(place["group"] or ""), unquote(place["collection"] or "")
 
 
-def find_database() -> tuple[Path | None, int]:
-    """Return the user's zotero.sqlite, if there is one, and the port of the API: of the newest profile."""
-    preferences = _preferences()
-    folders, port = [Path.home() / name for name in _DIRECTORIES], preferences.get("httpServer.port")
-    if (own := preferences.get("dataDir")) and isinstance(own, str):
+def find_database() -> Path | None:
+    """Return the user's zotero.sqlite, where the newest profile says, if there is one."""
+    folders = [Path.home() / name for name in _DIRECTORIES]
+    if (own := _preferences().get("dataDir")) and isinstance(own, str):
         folders.insert(0, Path(own))
     files = (folder / FILE for folder in folders)
-    return next((file for file in files if file.is_file()), None), port if isinstance(port, int) else PORT
+    return next((file for file in files if file.is_file()), None)
 
 
 def attachment_base() -> Path | None:

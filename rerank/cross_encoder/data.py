@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,8 +20,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import atomic_write
 from citerec.datasets.corpus import Corpus, Split
 from citerec.rerank.cross_encoder.backends import TOKENS, batches
-from citerec.rerank.cross_encoder.field_pairs import LengthsReader
-from citerec.rerank.cross_encoder.pairs import PairReader, TokenPairs
+from citerec.rerank.cross_encoder.pairs import LengthsReader, PairReader, TokenPairs
 from citerec.rerank.settings import NegativesSettings, StepSettings
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.encoders.nets import to_device
@@ -147,100 +144,25 @@ class OwnPapers(NamedTuple):
         return OwnPapers(self.of_queries[start : start + size], self.of_papers)
 
 
-class TrainingQuery(NamedTuple):
-    """A row of the split with its cited papers, the papers excluded from its negatives (cited and citing),
-    and its prefetched papers, int32 [depth], best first, padded with -1."""
-
-    row: int
-    cited: NDArray[np.integer]
-    excluded: NDArray[np.integer]
-    prefetched: NDArray[np.int32]
-
-
-LabelledPapers = tuple[NDArray[np.int64], NDArray[np.bool_]]
-"""Distinct papers [n], and which of them are cited."""
-
-
-class ListStrategy(Protocol):
-    """Rules by which the list of a query is built."""
-
-    max_papers: int
-    """maximum papers per list"""
-    wanted: tuple[str, int]
-    """the setting with the number of papers wanted per query, and its value"""
-
-    def count_choices(self, query: TrainingQuery) -> int:
-        """Count the papers to choose from; without any, the query has no list."""
-
-    def build(self, query: TrainingQuery, seed: int, epoch: int) -> LabelledPapers:
-        """Build the list, always the same for the same arguments."""
-
-
-class CitedAndNegatives:
-    """One cited paper, first, and negatives from the prefetched papers and its siblings (lists=cited)."""
-
-    def __init__(self, config: NegativesSettings, siblings: Siblings | None = None) -> None:
-        """siblings: of the split's queries; needed for config.siblings and sibling_lists."""
-        self.config, self.siblings = config, siblings if config.has_siblings else None
-        self.negatives = config.count + config.siblings
-        self.max_papers = 1 + self.negatives
-        self.wanted = "model.negatives.count", config.count
-
-    def count_choices(self, query: TrainingQuery) -> int:
-        return len(negative_positions(query.prefetched, query.excluded))
-
-    def build(self, query: TrainingQuery, seed: int, epoch: int) -> LabelledPapers:
-        cited, excluded, siblings = query.cited, query.excluded, np.empty(0, np.int32)
-        if len(cited) > 1:
-            cited = np.random.default_rng((seed, CITED, epoch, query.row)).permutation(cited)
-        if self.siblings is not None:
-            rng = np.random.default_rng((seed, SIBLINGS, epoch, query.row))
-            only = rng.random() < self.config.sibling_lists
-            wanted = self.negatives if only else self.config.siblings
-            siblings = self.siblings.draw(query.row, wanted, rng)
-            excluded = np.append(excluded, siblings)
-        count = self.negatives - len(siblings)
-        drawn = draw_negatives(self.config, query.prefetched, excluded, seed, epoch, query.row, count)
-        papers = np.concatenate([cited[:1], drawn, siblings]).astype(np.int64)
-        return papers, np.arange(len(papers)) == 0
-
-
-class TopPapers:
-    """The top prefetched papers in their order, cited or not (lists=top)."""
-
-    def __init__(self, config: NegativesSettings) -> None:
-        self.max_papers = config.depth
-        self.wanted = "model.negatives.depth", config.depth
-
-    def count_choices(self, query: TrainingQuery) -> int:
-        return int(np.count_nonzero(query.prefetched >= 0))
-
-    def build(self, query: TrainingQuery, seed: int, epoch: int) -> LabelledPapers:
-        papers = query.prefetched[query.prefetched >= 0].astype(np.int64)
-        return papers, np.isin(papers, query.cited)
-
-
 def negative_positions(ranked: NDArray[np.int32], excluded: NDArray[np.integer]) -> NDArray[np.int64]:
     """Return the positions in a ranking [depth] (-1: none) of possible negatives, without excluded papers."""
     return np.flatnonzero((ranked >= 0) & ~np.isin(ranked, excluded))
 
 
 def draw_negatives(
-    config: NegativesSettings,
     ranked: NDArray[np.int32],
     excluded: NDArray[np.integer],
-    seed: int,
-    epoch: int,
-    query: int,
-    count: int | None = None,
+    count: int,
+    skew: float,
+    rng: np.random.Generator,
 ) -> NDArray[np.int32]:
-    """Sample up to `count` (by default the configured one) distinct papers of a ranking [depth] that are not
-    excluded; deterministic."""
+    """Sample up to `count` distinct papers of a ranking [depth] that are not excluded, rank r with the weight
+    1 / r^skew."""
     positions = negative_positions(ranked, excluded)
-    keys = np.random.default_rng((seed, DRAW, epoch, query)).exponential(size=len(ranked))[positions]
-    if config.skew:  # the smallest of exponential keys over weights: Efraimidis and Spirakis 2006
-        keys *= (positions + 1.0) ** config.skew
-    return ranked[positions[np.argsort(keys, kind="stable")[: config.count if count is None else count]]]
+    keys = rng.exponential(size=len(ranked))[positions]
+    if skew:  # the smallest of exponential keys over weights: Efraimidis and Spirakis 2006
+        keys *= (positions + 1.0) ** skew
+    return ranked[positions[np.argsort(keys, kind="stable")[:count]]]
 
 
 @dataclass(frozen=True)
@@ -272,19 +194,21 @@ class ListBatch:
 
     mask: bool [Q, n], False for padding; relevant: bool [Q, n], True for cited papers. chunks: input_ids,
     token_type_ids, attention_mask [b, L] of pairs of similar length. positions: int64 [pairs], positions of
-    the pairs, in the order of the chunks, in the flattened [Q, n]. teacher: its logits [Q, n], NaN for
-    padding; None without a teacher.
+    the pairs, in the order of the chunks, in the flattened [Q, n].
     """
 
     mask: Tensor
     relevant: Tensor
     chunks: list[tuple[Tensor, Tensor, Tensor]]
     positions: Tensor
-    teacher: Tensor | None = None
 
 
 class TrainingLists(Dataset[ListBatch]):
-    """The lists of all backward passes of a training run. Item i does not depend on earlier reads."""
+    """The lists of all backward passes of a training run. Item i does not depend on earlier reads.
+
+    A list is a cited paper, first, and negatives drawn from the prefetched papers and siblings; or, with
+    `top`, the prefetched papers in their order, cited or not.
+    """
 
     def __init__(
         self,
@@ -293,30 +217,40 @@ class TrainingLists(Dataset[ListBatch]):
         queries: QueryOrder,
         prefetched: Prefetched,
         batch: StepSettings,
-        strategy: ListStrategy,
+        negatives: NegativesSettings,
         seed: int,
+        top: bool = False,
     ) -> None:
         """prefetched: papers of the distinct rows of `queries`, in ascending order.
 
         Queries without candidates are skipped with a warning. Raises InputError if none is left.
         """
         self.reader, self.split, self.batch = reader, split, batch
-        self.strategy, self.seed, self._prefetched = strategy, seed, prefetched
+        self.negatives, self.seed, self.top, self._prefetched = negatives, seed, top, prefetched
+        self.siblings = Siblings(reader.corpus, split) if negatives.has_siblings else None
+        self.max_papers = negatives.depth if top else 1 + negatives.count + negatives.siblings
         self._distinct = np.unique(queries.rows)
         self.share = WHOLE
-        self._teacher_logits: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
-        choices = np.array([strategy.count_choices(self.query(row)) for row in self._distinct.tolist()])
-        option, wanted = strategy.wanted
-        few, none = int(((choices > 0) & (choices < wanted)).sum()), int((choices == 0).sum())
+        choices = np.array([self._count_choices(row) for row in self._distinct.tolist()])
+        wanted = "depth" if top else "count"
+        enough = getattr(negatives, wanted)
+        few, none = int(((choices > 0) & (choices < enough)).sum()), int((choices == 0).sum())
         if none == len(choices):
             raise InputError(
                 f"corpus {reader.corpus.name}: none of {len(choices):,} training queries has candidates for "
                 "its list; choose another retriever or change model.negatives"
             )
+        if top and not any(
+            np.isin(self.papers(row, 0), split.positives[row]).any() for row in self._distinct
+        ):
+            raise InputError(
+                f"corpus {reader.corpus.name}: no training query has a cited paper among its top {enough} "
+                "papers; raise model.negatives.depth or choose another retriever"
+            )
         if few or none:
             log.warning(
-                f"of {len(choices):,} training queries, {few:,} have fewer candidates than {option}="
-                f"{wanted}; {none:,} have none and are skipped"
+                f"of {len(choices):,} training queries, {few:,} have fewer candidates than "
+                f"model.negatives.{wanted}={enough}; {none:,} have none and are skipped"
             )
         keep = (choices > 0)[np.searchsorted(self._distinct, queries.rows)]
         self.queries = QueryOrder(queries.rows[keep], queries.epochs[keep])
@@ -329,26 +263,24 @@ class TrainingLists(Dataset[ListBatch]):
         size = self.batch.queries
         own = self.share.part(size)
         items = slice(item * size + own.start, item * size + own.stop)
-        papers, relevant = self._build(items)
+        drawn = zip(self.queries.rows[items].tolist(), self.queries.epochs[items].tolist(), strict=True)
+        papers = np.full((own.stop - own.start, self.max_papers), -1, np.int64)
+        relevant = np.zeros(papers.shape, np.bool_)
+        for number, (row, epoch) in enumerate(drawn):
+            chosen = self.papers(row, epoch)
+            papers[number, : len(chosen)] = chosen
+            relevant[number, : len(chosen)] = np.isin(chosen, self.split.positives[row])
         mask = papers >= 0
-        contexts = np.repeat(self.split.contexts[self.queries.rows[items]], mask.sum(1))
-        pairs = self._pairs(items, contexts, papers, mask)
-        teacher = None
-        if self._teacher_logits is not None:
-            keys, logits = self._teacher_logits
-            teacher = torch.full(papers.shape, torch.nan)
-            places = np.searchsorted(keys, self._keys(contexts, papers[mask]))
-            teacher[torch.from_numpy(mask)] = torch.from_numpy(logits[places])
+        pairs = self._pairs(items, papers, mask)
         parts = list(batches(pairs.lengths, self.batch.tokens or TOKENS))
         positions = np.flatnonzero(mask)[np.concatenate(parts)]
         chunks = [pairs.padded(part) for part in parts]
         marks = torch.from_numpy(mask), torch.from_numpy(relevant)
-        return ListBatch(*marks, chunks, torch.from_numpy(positions), teacher)
+        return ListBatch(*marks, chunks, torch.from_numpy(positions))
 
-    def _pairs(
-        self, items: slice, contexts: NDArray[np.int64], papers: NDArray[np.int64], mask: NDArray[np.bool_]
-    ) -> TokenPairs:
+    def _pairs(self, items: slice, papers: NDArray[np.int64], mask: NDArray[np.bool_]) -> TokenPairs:
         """The pairs of lists, papers [Q, n], without the titles and abstracts that are left out."""
+        contexts = np.repeat(self.split.contexts[self.queries.rows[items]], mask.sum(1))
         if not self.batch.varies_texts:
             return self.reader.pairs(contexts, papers[mask])
         assert isinstance(self.reader, LengthsReader)
@@ -360,41 +292,34 @@ class TrainingLists(Dataset[ListBatch]):
             abstracts[number] = rng.random(papers.shape[1]) < rng.choice(self.batch.abstracts)
         return self.reader.pairs(contexts, papers[mask], titles[mask], abstracts[mask])
 
-    def add_teacher(
-        self, logits: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]
-    ) -> None:
-        """Score all pairs of the training with a teacher: rows [N] of contexts and papers -> logits [N]."""
-        papers, _ = self._build(slice(None))
-        mask = papers >= 0
-        contexts = np.repeat(self.split.contexts[self.queries.rows], mask.sum(1))
-        keys = np.unique(self._keys(contexts, papers[mask]))
-        self._teacher_logits = keys, logits(*np.divmod(keys, len(self.reader.corpus.paper_ids)))
+    def papers(self, row: int, epoch: int) -> NDArray[np.int64]:
+        """The list of a row of the split in an epoch, always the same."""
+        config, cited = self.negatives, self.split.positives[row]
+        ranked, excluded = self._ranked(row)
+        if self.top:
+            return ranked[ranked >= 0].astype(np.int64)
+        if len(cited) > 1:
+            cited = np.random.default_rng((self.seed, CITED, epoch, row)).permutation(cited)
+        wanted, siblings = self.max_papers - 1, np.empty(0, np.int32)
+        if self.siblings is not None:
+            rng = np.random.default_rng((self.seed, SIBLINGS, epoch, row))
+            only = rng.random() < config.sibling_lists
+            siblings = self.siblings.draw(row, wanted if only else config.siblings, rng)
+            excluded = np.append(excluded, siblings)
+        rng = np.random.default_rng((self.seed, DRAW, epoch, row))
+        drawn = draw_negatives(ranked, excluded, wanted - len(siblings), config.skew, rng)
+        return np.concatenate([cited[:1], drawn, siblings]).astype(np.int64)
 
-    def _keys(self, contexts: NDArray[np.int64], papers: NDArray[np.int64]) -> NDArray[np.int64]:
-        return contexts * len(self.reader.corpus.paper_ids) + papers
+    def _count_choices(self, row: int) -> int:
+        """Count the papers that a list is chosen from; without any, the query has no list."""
+        ranked, excluded = self._ranked(row)
+        return int(np.count_nonzero(ranked >= 0)) if self.top else len(negative_positions(ranked, excluded))
 
-    def _build(self, items: slice) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Build the lists of some queries: papers [Q, n], -1 for padding, and which of them are cited."""
-        rows, epochs = self.queries.rows[items], self.queries.epochs[items]
-        papers = np.full((len(rows), self.strategy.max_papers), -1, np.int64)
-        relevant = np.zeros(papers.shape, np.bool_)
-        for i, (row, epoch) in enumerate(zip(rows.tolist(), epochs.tolist(), strict=True)):
-            chosen, cited = self.strategy.build(self.query(row), self.seed, epoch)
-            papers[i, : len(chosen)], relevant[i, : len(chosen)] = chosen, cited
-        return papers, relevant
-
-    def cited_share(self) -> float:
-        """Return the share of cited papers in the lists of the first epoch."""
-        queries = map(self.query, np.unique(self.queries.rows).tolist())
-        return float(
-            np.concatenate([self.strategy.build(query, self.seed, 0)[1] for query in queries]).mean()
-        )
-
-    def query(self, row: int) -> TrainingQuery:
-        """Return the papers of a row of the split; the row must be among the queries."""
-        cited, citing = self.split.positives[row], self.reader.corpus.citing[self.split.contexts[row]]
+    def _ranked(self, row: int) -> tuple[NDArray[np.int32], NDArray[np.integer]]:
+        """The prefetched papers of a query [depth], and those that are no negatives: cited and citing."""
+        citing = self.reader.corpus.citing[self.split.contexts[row]]
         prefetched = self._prefetched[int(np.searchsorted(self._distinct, row))]
-        return TrainingQuery(row, cited, np.append(cited, citing), prefetched)
+        return prefetched, np.append(self.split.positives[row], citing)
 
 
 class RerankData(RoundData):
@@ -409,8 +334,6 @@ class RerankData(RoundData):
                 f"{len(lists.queries.rows):,} training queries do not fill a step "
                 f"({lists.batch.queries * lists.batch.accumulate:,}); lower model.batch.queries or accumulate"
             )
-        if workers > (os.cpu_count() or 1):
-            raise InputError(f"model.workers={workers}: this machine has {os.cpu_count()} cores")
         self.every = min(every, self.steps)
         self.rounds = -(-self.steps // self.every)
 

@@ -1,4 +1,4 @@
-"""Losses over lists of papers, for rerankers and for students that are distilled from one."""
+"""Losses over the list of a query."""
 
 from __future__ import annotations
 
@@ -49,22 +49,3 @@ def listwise_loss(logits: Tensor, mask: Tensor, temperature: float = 1.0) -> Ten
     """
     scaled = (logits / temperature).masked_fill(~mask, -torch.inf)
     return (torch.logsumexp(scaled, 1) - scaled[:, 0]).mean()
-
-
-def listwise_kl(
-    student: Tensor, teacher: Tensor, temperature: float = 1.0, teacher_temperature: float = 1.0
-) -> Tensor:
-    """Mean over queries of KL(teacher || student), softmax distributions over the papers that the teacher
-    scored: Hinton et al. 2015, Cao et al. 2007.
-
-    student, teacher: scores [Q, N], the teacher's NaN for pairs that it did not score, which are ignored, as
-    are queries without scored papers.
-    """
-    labelled = ~torch.isnan(teacher)
-    scored = labelled.any(1, keepdim=True)
-    unknown = ~labelled & scored  # a query without scored papers has a loss of 0, not NaN
-    teacher = torch.nan_to_num(teacher)
-    target = (teacher / teacher_temperature).masked_fill(unknown, -torch.inf).log_softmax(1)
-    predicted = (student / temperature).masked_fill(unknown, -torch.inf).log_softmax(1)
-    terms = target.exp() * (target.masked_fill(~labelled, 0.0) - predicted.masked_fill(~labelled, 0.0))
-    return terms.sum() / scored.sum().clamp(min=1)

@@ -76,27 +76,23 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
         pairs: PairSettings,
         head: str = "sigmoid",
         seed: int = 0,
-        layers: int | None = None,
         new_tokens: str = "copied",
     ) -> Self:
         """Load a pretrained transformer (retrieval.encoders.encoder) with the added tokens and a random head.
 
         new_tokens: `copied` initialises `<cit>` from the model's mask token, `<sep>` and `<eos>` from its
         separator; `random` as all weights of the model. A saved reranker (encoder=local encoder.path=FOLDER)
-        keeps its head and tokens. layers: number of layers to keep (`keep_layers`). Raises InputError if the
-        encoder is unavailable.
+        keeps its head and tokens. Raises InputError if the encoder is unavailable.
         """
         if encoder.path is not None and (Path(encoder.path) / SETTINGS).is_file():
             saved = cls.open(encoder.path)
             if saved.head != head:
                 raise InputError(f"model.head={head}: the reranker in {encoder.path} has head {saved.head}")
-            keep_layers(saved.model, layers)
             made = cls(saved.model, saved.tokenizer, pairs, head)
             made.score = saved.score
             return made
         # The token limit of article encoders does not apply to pairs.
         model, tokenizer = load_pretrained(replace(encoder, max_tokens=8, markers="drop"))
-        keep_layers(model, layers)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             extend_vocabulary(model, tokenizer, new_tokens)
@@ -115,8 +111,7 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
 
     def first_hidden(self, ids: Tensor, types: Tensor, mask: Tensor) -> Tensor:
         """[B, L] each -> hidden states of the first token [B, D]."""
-        checkpointed = self.training and self.model.is_gradient_checkpointing
-        if is_bert(self.model) and not checkpointed:
+        if is_bert(self.model):
             return first_hidden(self.model, ids, types, mask.bool())
         token_types = {"token_type_ids": types} if self._has_token_types else {}
         hidden: Tensor = self.model(input_ids=ids, attention_mask=mask, **token_types).last_hidden_state
@@ -224,23 +219,6 @@ def is_bert(model: nn.Module) -> TypeGuard[BertModel]:
     from transformers import BertModel
 
     return isinstance(model, BertModel) and not model.config.is_decoder
-
-
-def keep_layers(model: PreTrainedModel, count: int | None) -> None:
-    """Keep `count` layers of a BERT, evenly spaced from first to last (Shleifer and Rush 2020).
-
-    None keeps all. Raises InputError if the model has fewer layers or is not a BERT.
-    """
-    if count is None:
-        return
-    if not is_bert(model):
-        raise InputError(f"model.layers={count}: only a BERT can be reduced to fewer layers")
-    layers = model.encoder.layer
-    if count > len(layers):
-        raise InputError(f"model.layers={count}: the transformer has only {len(layers)} layers")
-    kept = np.linspace(0, len(layers) - 1, count).round().astype(int)
-    model.encoder.layer = nn.ModuleList(layers[i] for i in kept.tolist())
-    model.config.num_hidden_layers = count
 
 
 def first_hidden(model: BertModel, ids: Tensor, types: Tensor, mask: Tensor | None) -> Tensor:

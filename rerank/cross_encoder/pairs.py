@@ -6,9 +6,9 @@ With pairs.query=paper (Nogueira et al. 2020, section 3) the citing paper itself
 
     [CLS] citing title and abstract [SEP] candidate's title and abstract [SEP]
 
-With pairs.contexts=1 the candidate is followed by the most similar training context that cites it:
+With pairs.layout=lengths, pairs are those of the small networks (retrieval.networks.inputs):
 
-    ... [SEP] candidate's title and abstract <sep> context with <cit> [SEP]
+    [CLS] context with [MASK] [SEP] citing title [SEP] candidate's title, names, year [SEP] its abstract [SEP]
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,16 +25,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from citerec.base.errors import InputError
-from citerec.datasets.columns import Ragged, padded_length
+from citerec.datasets.columns import padded_length
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.rerank.settings import PairSettings
+from citerec.retrieval.arrays import Mask
+from citerec.retrieval.networks.inputs import InputReader
 from citerec.retrieval.queries import Queries
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-    from citerec.rerank.ranker.citing_contexts import CitingContexts
 
 CIT, SEP, EOS = "<cit>", "<sep>", "<eos>"
 """Tokens added to the vocabulary, in the reference's order: the target citation; the separator of citing text
@@ -41,6 +42,8 @@ and context; one that is unused, but has a row in the reference's weights."""
 
 BLOCK = 4096
 """Texts tokenised at a time."""
+
+Tokens = NDArray[np.int32]
 
 
 class Subwords:
@@ -55,6 +58,8 @@ class Subwords:
         self.cit, self.sep = ids[CIT], ids[SEP]
         self.pad = int(tokenizer.pad_token_id or 0)
         self.before, self.between, self.after, self.second_type = self._read_template()
+        self.special = len(self.before) + len(self.between) + len(self.after)
+        """number of special tokens of a pair"""
         self.tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
 
     def _read_template(self) -> tuple[list[int], list[int], list[int], int]:
@@ -76,65 +81,22 @@ class Subwords:
 
 
 class TokenTable:
-    """Token ids of the rows of a column, tokenised on first use and cached as int32."""
+    """Token ids of the rows of a column, tokenised on first use and kept."""
 
-    def __init__(self, rows: int, read: Callable[[list[int]], list[list[int]]]) -> None:
+    def __init__(self, read: Callable[[list[int]], list[list[int]]]) -> None:
         """read: rows -> their token ids."""
-        self._read = read
-        self._length = np.full(rows, -1, np.int32)
-        self._start = np.zeros(rows, np.int64)
-        self.values: NDArray[np.int32] = np.empty(1 << 12, np.int32)
-        self._used = 0
+        self._read, self._texts = read, dict[int, Tokens]()
 
-    def starts(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Return the start in `values` of the tokens of rows [N]."""
-        self._fill(rows)
-        return self._start[rows]
-
-    def lengths(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Return the number of tokens of rows [N]."""
-        self._fill(rows)
-        return self._length[rows].astype(np.int64)
-
-    def _fill(self, rows: NDArray[np.integer]) -> None:
-        missing = np.unique(np.asarray(rows)[self._length[rows] < 0])
+    def __call__(self, rows: NDArray[np.integer]) -> tuple[list[Tokens], NDArray[np.int64]]:
+        """Return the tokens of rows [N], and how many each has [N]."""
+        asked = rows.tolist()
+        missing = sorted(set(asked) - self._texts.keys())
         for first in range(0, len(missing), BLOCK):
             part = missing[first : first + BLOCK]
-            tokens = Ragged.from_rows(self._read(part.tolist()))
-            end = self._used + len(tokens.values)
-            if end > len(self.values):
-                larger = np.empty(max(end, 2 * len(self.values)), np.int32)
-                larger[: self._used] = self.values[: self._used]
-                self.values = larger
-            self.values[self._used : end] = tokens.values
-            self._start[part] = self._used + tokens.offsets[:-1]
-            self._length[part] = tokens.lengths
-            self._used = end
-
-
-@dataclass(frozen=True)
-class Spans:
-    """Tokens of one part of N pairs; that of pair i is `values[starts[i] : starts[i] + lengths[i]]`."""
-
-    values: NDArray[np.int32]
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-
-    @classmethod
-    def repeat(cls, tokens: list[int], count: int) -> Spans:
-        zeros = np.zeros(count, np.int64)
-        return cls(np.asarray(tokens, np.int32), zeros, zeros + len(tokens))
-
-    def take(self, rows: NDArray[np.int64]) -> Spans:
-        return Spans(self.values, self.starts[rows], self.lengths[rows])
-
-    def write(self, grid: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Write the tokens into the rows of a grid [N, L], starting at columns [N] -> columns after them."""
-        first = np.cumsum(self.lengths) - self.lengths
-        row = np.repeat(np.arange(len(self.lengths)), self.lengths)
-        within = np.arange(len(row)) - first[row]
-        grid[row, columns[row] + within] = self.values[self.starts[row] + within]
-        return columns + self.lengths
+            for row, tokens in zip(part, self._read(part), strict=True):
+                self._texts[row] = np.array(tokens, np.int32)
+        texts = [self._texts[row] for row in asked]
+        return texts, np.fromiter(map(len, texts), np.int64, len(texts))
 
 
 def divide_budget(
@@ -163,23 +125,21 @@ def divide_budget(
 
 @dataclass(frozen=True)
 class TokenPairs:
-    """N tokenised and truncated pairs.
-
-    separator: tokens between citing text and context. cited: contexts that cite the candidate, each after a
-    SEP unless it is empty. lengths: [N], including special tokens.
-    """
+    """N tokenised and truncated pairs: the tokens of queries and of candidates, without special ones."""
 
     subwords: Subwords
-    separator: list[int]
-    citing: Spans
-    context: Spans
-    candidate: Spans
-    cited: list[Spans]
-    lengths: NDArray[np.int64]
+    queries: list[Tokens]
+    candidates: list[Tokens]
     max_tokens: int
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return len(self.queries)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each pair [N], including special ones."""
+        sides = zip(self.queries, self.candidates, strict=True)
+        return np.array([self.subwords.special + len(query) + len(paper) for query, paper in sides], np.int64)
 
     def padded(self, rows: NDArray[np.integer] | slice | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Rows [B] of the pairs (None: all) -> input_ids, token_type_ids, attention_mask, each [B, L] int64.
@@ -192,50 +152,16 @@ class TokenPairs:
         if (lengths != width).any():
             width = min(padded_length(width), self.max_tokens)
         ids = np.full((len(chosen), width), subwords.pad, np.int64)
-        at = second = np.zeros(len(chosen), np.int64)
-        for tokens, part in (
-            (subwords.before, self.citing),
-            (self.separator, self.context),
-            (subwords.between, self.candidate),
-        ):
-            second = Spans.repeat(tokens, len(chosen)).write(ids, at)
-            at = part.take(chosen).write(ids, second)
-        for part in self.cited:
-            present = (part.lengths[chosen] > 0).astype(np.int64)
-            at = Spans(np.array([subwords.sep], np.int32), 0 * present, present).write(ids, at)
-            at = part.take(chosen).write(ids, at)
-        at = Spans.repeat(subwords.after, len(chosen)).write(ids, at)
-        assert (at == lengths).all()
-        column = np.arange(width)
-        mask = column < lengths[:, None]
-        types = np.where((column >= second[:, None]) & mask, subwords.second_type, 0)
-        return torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(mask.astype(np.int64))
-
-
-class ContextTable(TokenTable):
-    """Token ids of contexts, with CIT as the target marker."""
-
-    def __init__(self, subwords: Subwords, queries: Queries, other_citations: str) -> None:
-        """other_citations: see PairSettings."""
-        super().__init__(len(queries), self._tokens)
-        self.subwords, self.queries, self.other_citations = subwords, queries, other_citations
-        self._marks = np.zeros(len(queries), np.int32)
-
-    def around(self, rows: NDArray[np.integer], kept: NDArray[np.int64], before: NDArray[np.int64]) -> Spans:
-        """Return `kept` [N] tokens of rows [N], up to `before` [N] of them from before the mark."""
-        starts, lengths = self.starts(rows), self.lengths(rows)
-        marks = self._marks[rows].astype(np.int64)
-        return Spans(self.values, starts + np.clip(marks - before, 0, lengths - kept), kept)
-
-    def _tokens(self, rows: list[int]) -> list[list[int]]:
-        texts = self.queries[np.array(rows)].texts("context")
-        if self.other_citations == "drop":
-            texts = [text.replace(OTHER_MARKER, " ") for text in texts]
-        sides = [text.split(TARGET_MARKER, 1) for text in texts]
-        before = self.subwords([side[0] for side in sides])
-        after = self.subwords([side[-1] for side in sides])
-        self._marks[rows] = [len(tokens) for tokens in before]
-        return [[*left, self.subwords.cit, *right] for left, right in zip(before, after, strict=True)]
+        types = np.zeros_like(ids)
+        for line, kinds, pair in zip(ids, types, chosen.tolist(), strict=True):
+            query, candidate = self.queries[pair], self.candidates[pair]
+            first = np.concatenate([subwords.before, query, subwords.between])
+            second = np.concatenate([candidate, subwords.after])
+            line[: len(first)] = first
+            line[len(first) : len(first) + len(second)] = second
+            kinds[len(first) : len(first) + len(second)] = subwords.second_type
+        mask = (np.arange(width) < lengths[:, None]).astype(np.int64)
+        return torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(mask)
 
 
 class PairReader:
@@ -245,28 +171,17 @@ class PairReader:
         """Raises InputError for a tokeniser that does not support pairs (Subwords)."""
         self.corpus, self.config = corpus, config
         self.subwords = Subwords(tokenizer)
-        self._separator = [self.subwords.sep] if config.query == "context" else []
-        frame = len(self.subwords.before) + len(self.subwords.between)
-        self._budget = config.max_tokens - frame - len(self.subwords.after)
-        self._query_budget = None if config.query_tokens is None else config.query_tokens - frame
+        self._budget = config.max_tokens - self.subwords.special
         if self._budget < 5:
             raise InputError(f"pairs.max_tokens={config.max_tokens}: too few for this model's special tokens")
-        titles, abstracts = corpus.titles, corpus.abstracts
-        self._candidates = TokenTable(
-            len(corpus.paper_ids), lambda rows: self.subwords(_join_texts(titles, abstracts, rows))
-        )
+        self._candidates = TokenTable(self._paper_tokens)
         self._set_queries(Queries.from_contexts(corpus, np.arange(len(corpus.context_ids))))
-        self._citing_contexts: CitingContexts | None = None
-        if config.contexts:
-            self._cited = self._contexts
-            from citerec.rerank.ranker import citing_contexts
-
-            self._citing_contexts = citing_contexts.CitingContexts(corpus)
 
     def _set_queries(self, queries: Queries) -> None:
         self._queries = queries
-        self._citing = TokenTable(len(queries.fields["title"].texts), self._citing_tokens)
-        self._contexts = ContextTable(self.subwords, queries, self.config.other_citations)
+        self._citing, self._passages = TokenTable(self._citing_tokens), TokenTable(self._passage_tokens)
+        self._marks = np.zeros(len(queries), np.int64)
+        """place of the target marker among the tokens of each passage that has been read"""
 
     def for_queries(self, queries: Queries) -> PairReader:
         """Return a reader of the same candidates for other queries, by their rows instead of contexts."""
@@ -276,67 +191,50 @@ class PairReader:
 
     def pairs(self, contexts: NDArray[np.integer], papers: NDArray[np.integer]) -> TokenPairs:
         """Build N pairs from rows [N] of contexts and rows [N] of candidates."""
-        config, citing = self.config, self._queries.fields["title"].rows[contexts]
-        citing_lengths, candidate_lengths = self._citing.lengths(citing), self._candidates.lengths(papers)
-        zeros = np.zeros(len(citing), np.int64)
-        context_lengths = self._contexts.lengths(contexts) if self._separator else zeros
-        cited = self._citing_rows(contexts, papers)
-        cited_lengths = [
-            np.where(rows < 0, 0, self._cited.lengths(np.maximum(rows, 0)) + 1) for rows in cited
-        ]
-        # The separator counts as a token of the query, as in the reference.
-        query, candidate = self._truncated_lengths(
-            citing_lengths + len(self._separator) + context_lengths,
-            candidate_lengths + sum(cited_lengths, zeros),
-        )
-        lengths = query + config.max_tokens - self._budget
-        kept, context = query, zeros
-        if self._separator:
-            share = config.context / (config.citing + config.context)
-            context, kept = divide_budget(context_lengths, citing_lengths, query - 1, share, (1, 0))
-        before = context // 2 if config.truncate == "both" else context - 1
-        spans: list[Spans] = []
-        for rows, length in zip(cited, cited_lengths, strict=True):
-            share = config.cited / (config.cited * (len(cited) - len(spans)) + config.candidate)
-            others = sum(cited_lengths[len(spans) + 1 :], candidate_lengths)
-            quoted, rest = divide_budget(length, others, candidate, share, (0, 1))
-            short = quoted < 2  # too short for SEP and the mark
-            candidate = np.where(short, np.minimum(others, candidate), rest)
-            quoted = np.where(short, 0, quoted - 1)
-            spans.append(self._cited.around(np.maximum(rows, 0), quoted, quoted // 2))
-            lengths += quoted + (quoted > 0)
-        return TokenPairs(
-            self.subwords,
-            self._separator,
-            Spans(self._citing.values, self._citing.starts(citing), kept),
-            self._contexts.around(contexts, context, before),
-            Spans(self._candidates.values, self._candidates.starts(papers), candidate),
-            spans,
-            lengths + candidate,
-            config.max_tokens,
-        )
-
-    def _citing_rows(
-        self, contexts: NDArray[np.integer], papers: NDArray[np.integer]
-    ) -> list[NDArray[np.int64]]:
-        """Return the rows [N] of the first, second, ... context citing each candidate, -1 for none."""
-        chooser = self._citing_contexts
-        if chooser is None or not len(chooser.contexts):
-            return []
-        return list(chooser.most_similar(self._queries, contexts, papers, self.config.contexts).T)
-
-    def _truncated_lengths(
-        self, query: NDArray[np.int64], candidate: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the number of tokens that queries and candidates of these lengths [N] keep."""
-        if self._query_budget is not None:
-            rest = self._budget - self._query_budget
-            return np.minimum(query, self._query_budget), np.minimum(candidate, rest)
         config = self.config
-        share = config.citing + (config.context if self._separator else 0)
-        minimum = (2, 1) if self._separator else (1, 1)
-        budget = np.full(len(query), self._budget)
-        return divide_budget(query, candidate, budget, share / (share + config.candidate), minimum)
+        citing, citing_sizes = self._citing(self._queries.fields["title"].rows[contexts])
+        candidates, candidate_sizes = self._candidates(papers)
+        room, share = np.full(len(citing), self._budget), config.citing
+        if config.query == "paper":
+            kept, size = divide_budget(
+                citing_sizes, candidate_sizes, room, share / (share + config.candidate), (1, 1)
+            )
+            queries = [text[:count] for text, count in zip(citing, kept.tolist(), strict=True)]
+        else:
+            share += config.context
+            passages, passage_sizes = self._passages(contexts)
+            # The separator counts as a token of the query, as in the reference.
+            whole = citing_sizes + 1 + passage_sizes
+            query, size = divide_budget(
+                whole, candidate_sizes, room, share / (share + config.candidate), (2, 1)
+            )
+            context, kept = divide_budget(
+                passage_sizes, citing_sizes, query - 1, config.context / share, (1, 0)
+            )
+            before = context // 2 if config.truncate == "both" else context - 1
+            start = np.clip(self._marks[contexts] - before, 0, passage_sizes - context)
+            separator = np.array([self.subwords.sep], np.int32)
+            cuts = zip(citing, kept.tolist(), passages, start.tolist(), context.tolist(), strict=True)
+            queries = [
+                np.concatenate([text[:count], separator, passage[first : first + length]])
+                for text, count, passage, first, length in cuts
+            ]
+        candidates = [text[:count] for text, count in zip(candidates, size.tolist(), strict=True)]
+        return TokenPairs(self.subwords, queries, candidates, config.max_tokens)
+
+    def _paper_tokens(self, rows: list[int]) -> list[list[int]]:
+        return self.subwords(_join_texts(self.corpus.titles, self.corpus.abstracts, rows))
+
+    def _passage_tokens(self, rows: list[int]) -> list[list[int]]:
+        """The tokens of contexts, with CIT as the target marker."""
+        texts = self._queries[np.array(rows)].texts("context")
+        if self.config.other_citations == "drop":
+            texts = [text.replace(OTHER_MARKER, " ") for text in texts]
+        sides = [text.split(TARGET_MARKER, 1) for text in texts]
+        before = self.subwords([side[0] for side in sides])
+        after = self.subwords([side[-1] for side in sides])
+        self._marks[rows] = [len(tokens) for tokens in before]
+        return [[*left, self.subwords.cit, *right] for left, right in zip(before, after, strict=True)]
 
     def _citing_tokens(self, rows: list[int]) -> list[list[int]]:
         titles, abstracts = (self._queries.fields[name].texts for name in ("title", "abstract"))
@@ -348,3 +246,59 @@ class PairReader:
 
 def _join_texts(titles: Sequence[str], abstracts: Sequence[str] | None, rows: list[int]) -> list[str]:
     return [f"{titles[row]} {'' if abstracts is None else abstracts[row]}" for row in rows]
+
+
+class LengthsReader(PairReader):
+    """Builds pairs whose fields have lengths of their own, and may lack citing title and abstract."""
+
+    def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerFast, config: PairSettings) -> None:
+        self._bare = np.zeros(len(corpus.paper_ids), np.int64)
+        """subwords of each paper that has been read, without its abstract"""
+        super().__init__(corpus, tokenizer, config)
+
+    def _set_queries(self, queries: Queries) -> None:
+        self._inputs = InputReader.of(self.subwords.tokenizer, self.config.lengths, "the cross-encoder")
+        super()._set_queries(queries)
+
+    def pairs(
+        self,
+        contexts: NDArray[np.integer],
+        papers: NDArray[np.integer],
+        titles: Mask | None = None,
+        abstracts: Mask | None = None,
+    ) -> TokenPairs:
+        """Build N pairs from rows [N] of contexts and rows [N] of candidates. titles, abstracts: [N], False
+        leaves the citing title or the candidate's abstract out."""
+        passages, _ = self._passages(contexts)
+        citing, sizes = self._citing(self._queries.fields["title"].rows[contexts])
+        candidates, whole = self._candidates(papers)
+        if titles is not None:
+            sizes = np.where(titles, sizes, 0)
+        if abstracts is not None:
+            whole = np.where(abstracts, whole, self._bare[papers])
+        queries = [
+            np.concatenate([passage, title[:count]])
+            for passage, title, count in zip(passages, citing, sizes.tolist(), strict=True)
+        ]
+        candidates = [text[:count] for text, count in zip(candidates, whole.tolist(), strict=True)]
+        return TokenPairs(self.subwords, queries, candidates, self.config.max_tokens)
+
+    def _passage_tokens(self, rows: list[int]) -> list[list[int]]:
+        texts = self._queries[np.array(rows)].texts("context")
+        return self._inputs.passages(texts, [""] * len(texts))
+
+    def _citing_tokens(self, rows: list[int]) -> list[list[int]]:
+        texts, most = self._queries.fields["title"].texts, self.config.lengths.citing_title
+        subwords = self._inputs.subwords([texts[row] for row in rows], most)
+        return [[self._inputs.special["separator"], *title] if title else [] for title in subwords]
+
+    def _paper_tokens(self, rows: list[int]) -> list[list[int]]:
+        papers = self._inputs.papers(self.corpus, rows)
+        self._bare[rows] = [paper.bounds[0] - 1 if paper.bounds else len(paper.subwords) for paper in papers]
+        return [paper.subwords for paper in papers]
+
+
+def pair_reader(corpus: Corpus, tokenizer: PreTrainedTokenizerFast, config: PairSettings) -> PairReader:
+    """The reader of a layout. Raises InputError for a tokeniser that does not support it."""
+    kind = LengthsReader if config.layout == "lengths" else PairReader
+    return kind(corpus, tokenizer, config)

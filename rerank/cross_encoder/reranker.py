@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.base.files import cache_folder
 from citerec.datasets.corpus import Corpus
 from citerec.rerank.cross_encoder.backends import batches, open_backend
-from citerec.rerank.cross_encoder.field_pairs import pair_reader
 from citerec.rerank.cross_encoder.network import CrossEncoder
-from citerec.rerank.cross_encoder.pairs import PairReader, TokenPairs
+from citerec.rerank.cross_encoder.pairs import PairReader, TokenPairs, pair_reader
 from citerec.rerank.cross_encoder.published import PUBLISHED, open_reference
-from citerec.rerank.cross_encoder.scores import PairScores
 from citerec.rerank.cross_encoder.sentence_transformers import open_cross_encoder
 from citerec.rerank.settings import RerankerSettings, ScoringSettings
 from citerec.retrieval.base import Retriever
@@ -72,17 +69,13 @@ class Reranker:
         retriever: Retriever,
         index_dir: str | Path | None = None,
         candidates_dir: str | Path | None = None,
-        teacher: str | Path | Reranker | None = None,
-        scoring: ScoringSettings | None = None,
-        scores_dir: str | Path | None = None,
         **changes: Any,
     ) -> Reranker:
         """Fine-tune a transformer on lists of prefetched papers (Gu et al. 2022, section 4.2).
 
         pretrained: settings of the transformer. retriever: finds the candidates. index_dir, candidates_dir:
-        folders of its index and of its candidates, for several runs. teacher: a larger reranker to distil
-        from; its scores are kept in scores_dir. scoring: how teacher and trained model score. changes: fields
-        of the settings, such as epochs=2.
+        folders of its index and of its candidates, for several runs. changes: fields of the settings, such as
+        epochs=2.
         """
         from citerec.rerank.cross_encoder.data import CANDIDATES, Prefetcher  # Lightning
         from citerec.rerank.cross_encoder.train import train_reranker
@@ -92,17 +85,11 @@ class Reranker:
         settings.batch.check_divisible(run.trainer.processes)
         run.start(corpus, settings, {"encoder": asdict(pretrained)})
         model = CrossEncoder.pretrained(
-            pretrained, settings.pairs, settings.head, run.seed, settings.layers, settings.new_tokens
+            pretrained, settings.pairs, settings.head, run.seed, settings.new_tokens
         )
-        scorer = cls.open(teacher, scoring) if isinstance(teacher, str | Path) else teacher
-        teaching: tuple[PairScores, str] | tuple[()] = ()
-        if scorer is not None:
-            scores = PairScores(scores_dir or cache_folder() / "pair-scores", scorer, corpus)
-            teaching = scores, scorer.model.head
         folder = Path(candidates_dir or run.path / CANDIDATES)
         prefetcher = Prefetcher(retriever, corpus, folder, index_dir)
-        best = train_reranker(model, pretrained, corpus, prefetcher, settings, run, *teaching)
-        return cls.open(best, scoring)
+        return cls.open(train_reranker(model, pretrained, corpus, prefetcher, settings, run))
 
     @classmethod
     def open(cls, path: str | Path, scoring: ScoringSettings | None = None) -> Reranker:

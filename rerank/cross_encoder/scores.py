@@ -1,7 +1,5 @@
-"""Pair scores cached on disk, so that no pair is scored twice and interrupted runs resume.
-
-Processes started by `torchrun --nproc-per-node N evaluate.py ...` share the work. Also reorders the top
-candidates of a ranking by their scores (Gu et al. 2022, section 3).
+"""Pair scores cached on disk, so that no pair is scored twice and interrupted runs resume; and the top
+candidates of a ranking in the order of their scores (Gu et al. 2022, section 3).
 """
 
 from __future__ import annotations
@@ -9,19 +7,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
 
 import numpy as np
-import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.numpy import save_file
@@ -43,57 +36,6 @@ Batches are formed within a chunk, and the last bits of a score depend on its ba
 a resumed run computes exactly the scores of an uninterrupted one."""
 
 Floats = NDArray[np.float32]
-
-_DONE = -1
-_PATIENCE = timedelta(days=30)
-"""Maximum wait of the other processes, while the first may index and search millions of papers."""
-
-
-class Processes:
-    """The processes of one evaluation, of which this one has number `rank` of `count`."""
-
-    def __init__(self, rank: int = 0, count: int = 1) -> None:
-        self.rank, self.count = rank, count
-        self._failed = False
-
-    @classmethod
-    def from_torchrun(cls) -> Processes:
-        """Return the processes that torchrun started; without torchrun, this one alone."""
-        processes = cls(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
-        if processes.count > 1:
-            if torch.cuda.is_available():
-                torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-            if not dist.is_initialized():
-                dist.init_process_group("gloo", timeout=_PATIENCE)  # transfers only pair keys
-        return processes
-
-    def broadcast(self, keys: NDArray[np.int64] | None) -> None:
-        """Send pairs to score [N] from the first process to all others; None ends their work."""
-        if self.count > 1 and not self._failed:
-            dist.broadcast(torch.tensor([_DONE if keys is None else len(keys)]), 0)
-            if keys is not None:
-                dist.broadcast(torch.from_numpy(keys.copy()), 0)
-
-    def receive(self) -> NDArray[np.int64] | None:
-        """Wait for the pairs that the first process broadcasts; None if there are no more."""
-        size = torch.empty(1, dtype=torch.int64)
-        dist.broadcast(size, 0)
-        if int(size) == _DONE:
-            return None
-        keys = torch.empty(int(size), dtype=torch.int64)
-        dist.broadcast(keys, 0)
-        return keys.numpy()
-
-    @contextmanager
-    def finish_together(self) -> Iterator[None]:
-        """Leave the block together; after an error no process waits, and torchrun stops the others."""
-        try:
-            yield
-        except BaseException:
-            self._failed = True
-            raise
-        if self.count > 1:
-            dist.barrier()
 
 
 class Scorer(Protocol):
@@ -125,15 +67,14 @@ class ScoredPairs:
 
     @property
     def pairs_per_second(self) -> float:
-        """Speed of all processes together; 0 without pairs."""
+        """The speed; 0 without pairs."""
         return len(self.scores) / self.seconds if self.seconds else 0.0
 
 
 class PairScores:
     """Pair scores of one scorer on one corpus, read from their folder below `root` or computed.
 
-    chunk: pairs scored at a time; write_every: seconds of work between writes; processes: those that share
-    the work, None for this one alone.
+    chunk: pairs scored at a time; write_every: seconds of work between writes.
     """
 
     def __init__(
@@ -143,12 +84,10 @@ class PairScores:
         corpus: Corpus,
         chunk: int = CHUNK,
         write_every: float = 30.0,
-        processes: Processes | None = None,
     ) -> None:
         key = json.dumps([FORMAT, scorer.fingerprint, corpus.fingerprint])
         self.folder = Path(root) / hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
         self.scorer, self.corpus, self.chunk, self.write_every = scorer, corpus, chunk, write_every
-        self.processes = processes or Processes()
         self._papers = len(corpus.paper_ids)
 
     def get(self, contexts: NDArray[np.integer], papers: NDArray[np.integer]) -> ScoredPairs:
@@ -160,8 +99,7 @@ class PairScores:
         scores, seconds = self._read(pairs)
         missing = pairs[np.isnan(scores)]
         if len(missing):
-            self.processes.broadcast(missing)
-            self.compute(missing)
+            self._compute(missing)
             scores, seconds = self._read(pairs)
         # A repeated pair counts each time, so that the speed is that of all N pairs.
         return ScoredPairs(scores[place], float(seconds[place].sum()), len(missing))
@@ -196,18 +134,16 @@ class PairScores:
             scores[part][new], seconds[part][new] = values[places[new]], duration / len(keys)
         return scores, seconds
 
-    def compute(self, keys: NDArray[np.int64]) -> None:
-        """Score this process's share of ascending keys [N] and write it; all processes finish together."""
-        chunks = [keys[start : start + self.chunk] for start in range(0, len(keys), self.chunk)]
-        chunks = chunks[self.processes.rank :: self.processes.count]
+    def _compute(self, keys: NDArray[np.int64]) -> None:
+        """Score ascending keys [N] and write the scores."""
         unwritten: list[tuple[NDArray[np.int64], Floats]] = []
-        name, total, done, seconds = self.scorer.name, sum(map(len, chunks)), 0, 0.0
-        with self.processes.finish_together(), count_progress(f"{name}: scoring", total) as advance:
-            if chunks:
-                self.scorer.prepare(self.corpus)  # not counted in the pairs per second
+        name, total, done, seconds = self.scorer.name, len(keys), 0, 0.0
+        with count_progress(f"{name}: scoring", total) as advance:
+            self.scorer.prepare(self.corpus)  # not counted in the pairs per second
             start = logged = time.monotonic()
             try:
-                for chunk in chunks:
+                for first in range(0, total, self.chunk):
+                    chunk = keys[first : first + self.chunk]
                     chunk_start = time.perf_counter()
                     scores = self._score(chunk, advance)
                     seconds += time.perf_counter() - chunk_start
@@ -248,21 +184,12 @@ class PairScores:
             "corpus": self.corpus.name,
             "first": str(keys[0]),
             "last": str(keys[-1]),
-            "seconds": str(seconds / self.processes.count),  # wall time of all, if equally fast
+            "seconds": str(seconds),
         }
         # The oldest shard comes first by name.
         name = f"{time.time_ns()}-{uuid4().hex[:8]}.safetensors"
         with atomic_write(self.folder / name) as file:
             save_file({"keys": keys, "scores": scores}, file, metadata)
-
-
-def to_logits(scores: NDArray[np.float32], head: str) -> NDArray[np.float32]:
-    """Invert the sigmoid of the head, if it has one; scores are clipped to what float32 resolves."""
-    if head != "sigmoid":
-        return scores
-    epsilon = np.finfo(np.float32).eps
-    clipped = np.clip(scores, epsilon, 1 - epsilon)
-    return np.log(clipped) - np.log1p(-clipped)
 
 
 def first_k(ranking: Ranking, k: int) -> Ranking:

@@ -24,22 +24,17 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.hatten.training.mining import pad_positives
 from citerec.rerank.cross_encoder.backends import TOKENS, batches
 from citerec.rerank.cross_encoder.data import (
-    CitedAndNegatives,
     ListBatch,
-    ListStrategy,
     OwnPapers,
     Prefetcher,
     QueryOrder,
     RerankData,
-    TopPapers,
     TrainingLists,
 )
-from citerec.rerank.cross_encoder.field_pairs import pair_reader
-from citerec.rerank.cross_encoder.losses import list_loss, listwise_kl
+from citerec.rerank.cross_encoder.losses import list_loss
 from citerec.rerank.cross_encoder.network import CrossEncoder
-from citerec.rerank.cross_encoder.pairs import PairReader
-from citerec.rerank.cross_encoder.scores import PairScores, to_logits
-from citerec.rerank.settings import F1_AT, RerankerSettings, RerankingValidationSettings
+from citerec.rerank.cross_encoder.pairs import PairReader, pair_reader
+from citerec.rerank.settings import RerankerSettings, RerankingValidationSettings
 from citerec.retrieval.base import top_k
 from citerec.retrieval.encoders.nets import (
     eval_mode,
@@ -53,7 +48,7 @@ from citerec.retrieval.settings import ArticleConfig
 from citerec.training.loop import Training, TrainingRun
 from citerec.training.module import AveragedModule, prepare_transformer
 from citerec.training.processes import WHOLE, Share
-from citerec.training.queries import DataSets, Siblings, training_split
+from citerec.training.queries import DataSets, training_split
 from citerec.training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
 from citerec.training.settings import FineTuningSettings
 
@@ -73,40 +68,27 @@ def train_reranker(
     prefetcher: Prefetcher,
     settings: RerankerSettings,
     run: TrainingRun,
-    teacher: PairScores | None = None,
-    teacher_head: str = "",
 ) -> Path:
-    """Train a cross-encoder that was begun from `start`; returns the folder of the best weights.
-
-    teacher: scores of a larger reranker to distil from, whose head is `teacher_head`.
-    """
+    """Train a cross-encoder that was begun from `start`; returns the folder of the best weights."""
     prepare_for_training(model, settings, run.device)
     reader = pair_reader(corpus, model.tokenizer, settings.pairs)
     bytes_each = settings.batch.kept * transformer_bytes(model.model, training=True)
     tokens = settings.batch.tokens or fitting_tokens(run.device, bytes_each, TOKENS)
     lists, prefetched = _build_lists(settings, corpus, prefetcher, reader, run.seed, tokens)
-    fingerprint = "" if teacher is None else _add_teacher(teacher, teacher_head, lists)
     validation, validated = _build_validation(settings.validation, corpus, prefetcher, run.seed)
     data = RerankData(lists, settings.validation.every, run.seed, run.workers(settings.workers))
     names = {"encoder": start.name, "retriever": prefetcher.retriever.name}
     module = RerankModule(model, settings, run.seed, data.steps)
-    if run.device.type == "cpu":
-        log.info(
-            f"training will take about {_estimate_minutes(module, data):,.0f} min on this machine, "
-            "without validation; it scales with "
-            f"model.queries_per_epoch={settings.queries_per_epoch} and "
-            f"model.pairs.max_tokens={settings.pairs.max_tokens}"
-        )
     about = {**run.about(corpus, settings), **names}
     training = Training(
         module,
         data,
         RerankingRounds(run.path / model.folder, model, about, settings, validation, reader, run.device),
         data.rounds,
-        {"encoder": asdict(start), "candidates": [prefetched, validated], "teacher": fingerprint},
+        {"encoder": asdict(start), "candidates": [prefetched, validated]},
         f"{len(lists.queries.rows):,} queries, {data.steps:,} steps of "
         f"{settings.batch.queries * settings.batch.accumulate} queries with up to "
-        f"{lists.strategy.max_papers} papers from {prefetcher.retriever.name}, {data.rounds} rounds, in "
+        f"{lists.max_papers} papers from {prefetcher.retriever.name}, {data.rounds} rounds, in "
         f"{model.precision}",
         accumulate=settings.batch.accumulate,
     )
@@ -130,7 +112,7 @@ class RerankModule(AveragedModule[CrossEncoder]):
 
     def __init__(self, encoder: CrossEncoder, settings: RerankerSettings, seed: int, steps: int) -> None:
         super().__init__(encoder, settings.optimizer, settings.schedule, settings.ema, seed, steps)
-        self.loss, self.distil, self.kept = settings.loss, settings.distil, settings.batch.kept
+        self.loss, self.kept = settings.loss, settings.batch.kept
 
     def logits(self, batch: ListBatch) -> Tensor:
         """The logits of all pairs, in the order of the chunks.
@@ -149,33 +131,8 @@ class RerankModule(AveragedModule[CrossEncoder]):
         grid = logits.new_zeros(batch.mask.numel()).index_copy(0, batch.positions, logits)
         grid = grid.view(batch.mask.shape)
         loss = list_loss(self.loss, grid, batch.mask, batch.relevant)
-        if batch.teacher is not None:
-            distilled = listwise_kl(
-                grid, batch.teacher, self.distil.temperature, self.distil.teacher_temperature
-            )
-            loss = self.distil.weight * distilled + (1 - self.distil.weight) * loss
         self.log("train/loss", loss.detach(), batch_size=len(batch.mask))
         return loss
-
-
-def _estimate_minutes(module: RerankModule, data: RerankData) -> float:
-    """Estimate the duration of all steps on this CPU, from the second of two backward passes."""
-    chunks = data.lists[0].chunks
-    with torch.random.fork_rng(devices=[]):
-        for _ in range(2):
-            start = time.perf_counter()
-            module.encoder(*chunks[0]).sum().backward()
-            seconds = time.perf_counter() - start
-    module.zero_grad(set_to_none=True)
-    parts = sum(ids.numel() for ids, _, _ in chunks) / chunks[0][0].numel()
-    return seconds * parts * len(data.lists) / 60
-
-
-def _add_teacher(scores: PairScores, head: str, lists: TrainingLists) -> str:
-    """Add the teacher's logits to the lists; returns its fingerprint. Earlier scores are reused."""
-    lists.add_teacher(lambda *pairs: to_logits(scores.get(*pairs).scores, head))
-    log.info(f"scored the training lists with the teacher {scores.scorer.name}")
-    return scores.scorer.fingerprint
 
 
 def _build_lists(
@@ -198,20 +155,8 @@ def _build_lists(
     contexts = split.contexts[distinct]
     own = None if sets.papers is None else OwnPapers(sets.numbers(distinct), sets.papers)
     prefetched = prefetcher(contexts, negatives.depth, "training queries", own)
-    siblings = Siblings(corpus, split) if negatives.has_siblings else None
-    strategy: ListStrategy = CitedAndNegatives(negatives, siblings)
-    if settings.lists == "top":
-        strategy = TopPapers(negatives)
     batch = replace(settings.batch, tokens=tokens)
-    lists = TrainingLists(reader, split, queries, prefetched, batch, strategy, seed)
-    if settings.lists == "top":
-        share = lists.cited_share()
-        if share == 0:
-            raise InputError(
-                f"corpus {corpus.name}: no training query has a cited paper among its top {negatives.depth} "
-                "papers; raise model.negatives.depth or choose another retriever"
-            )
-        log.info(f"{share:.1%} of the papers in the training lists are cited")
+    lists = TrainingLists(reader, split, queries, prefetched, batch, negatives, seed, settings.lists == "top")
     return lists, prefetcher.key(contexts, negatives.depth, own)
 
 
@@ -246,25 +191,13 @@ class RerankingValidation:
         """rows [Q] of the split; papers [Q, k]: their prefetched papers, best first, -1 for none."""
         self.contexts, self.papers = split.contexts[rows], papers
         self._positives = pad_positives(split.positives.take(rows), corpus.citing[self.contexts])[:, :-1]
-        hit = np.asarray(self._hits(papers).any(2))
+        cited = self._positives[:, :, None]
+        hit = ((papers[:, None, :] == cited) & (cited >= 0)).any(2)
         self.reachable = np.flatnonzero(hit.any(1))
         """queries with a cited paper among the candidates; the order of the others does not matter"""
-        self.base = {f"base/{name}": value for name, value in self._compute_measures(papers).items()}
+        measures = recall_and_mrr(papers, self._positives)
+        self.base = {f"base/{name}": value for name, value in measures.items()}
         self.base["ceiling"] = float((hit.sum(1) / (self._positives >= 0).sum(1)).mean())
-
-    def _hits(self, ranked: NDArray[np.integer]) -> NDArray[np.bool_]:
-        """Return [Q, cited, k]: whether ranked paper k is that cited paper."""
-        cited = self._positives[:, :, None]
-        hits: NDArray[np.bool_] = (ranked[:, None, :] == cited) & (cited >= 0)
-        return hits
-
-    def _compute_measures(self, ranked: NDArray[np.integer]) -> dict[str, float]:
-        """Compute MRR, recall and, for k >= 20, F1 of ranked papers [Q, k]."""
-        measures = recall_and_mrr(ranked, self._positives)
-        if ranked.shape[1] >= F1_AT:  # Nogueira et al. 2020: precision over 20 papers, F1 per query
-            hits, cited = self._hits(ranked[:, :F1_AT]).sum((1, 2)), (self._positives >= 0).sum(1)
-            measures[f"f1@{F1_AT}"] = float((2 * hits / (F1_AT + cited)).mean())
-        return measures
 
     def measure(
         self,
@@ -273,8 +206,8 @@ class RerankingValidation:
         tokens: int,
         share: Share = WHOLE,
     ) -> dict[str, float]:
-        """Compute MRR, recall and F1 of the reranked candidates, also in prefetched order (`base/...`), and
-        the best possible recall (`ceiling`).
+        """Compute MRR and recall of the reranked candidates, also in prefetched order (`base/...`), and the
+        best possible recall (`ceiling`).
 
         tokens: maximum per batch. share: of the queries that this process scores.
         """
@@ -296,7 +229,8 @@ class RerankingValidation:
         assert (times == mask).all(), "every pair is scored by one process"
         if not np.isfinite(grid).all():
             raise InputError("the training diverged, scores are not finite; lower model.optimizer.lr")
-        return self._compute_measures(top_k(self.papers, grid, self.papers.shape[1]).papers) | self.base
+        ranked = top_k(self.papers, grid, self.papers.shape[1]).papers
+        return recall_and_mrr(ranked, self._positives) | self.base
 
 
 class RerankingRounds(Rounds):

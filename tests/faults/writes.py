@@ -149,9 +149,9 @@ def files(folder: str) -> Callable[[], object]:
 
 def save_model(results: str) -> Work:
     def work() -> None:
-        from citerec.hatten.trained import open_static
+        from citerec.hatten.static.model import StaticModel
 
-        open_static(BUILTIN).save("model", results)
+        StaticModel.open(BUILTIN).save("model", results)
 
     return work
 

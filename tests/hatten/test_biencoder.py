@@ -13,21 +13,15 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from citerec.datasets.corpus import Corpus
-from citerec.hatten.biencoder.model import BiEncoderRetriever, TunedEncoder
+from citerec.hatten.biencoder.model import BiEncoderRetriever
 from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.encoder import ArticleEncoder
-from citerec.retrieval.settings import ArticleConfig
 from citerec.tests.runs import (
-    TWO,
-    assert_same_up_to_rounding,
     history,
-    overrides,
-    run_forked,
     train_config,
     train_twice,
 )
 from citerec.train import train
-from citerec.training.settings import FineTuningSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -87,19 +81,6 @@ def test_it_learns_and_the_saved_folder_retrieves(
     np.testing.assert_allclose((papers @ query)[found.papers[0].tolist()], found.scores[0], atol=1e-3)
 
 
-def test_gradient_checkpointing_gives_the_same_gradient(tiny_bert: Path, tiny_corpus: Corpus) -> None:
-    gradients = []
-    for again in (False, True):
-        article = ArticleEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert), max_tokens=24))
-        encoder = TunedEncoder(article, FineTuningSettings("float32", 0.0, gradient_checkpointing=again))
-        assert article.model.is_gradient_checkpointing == again
-        texts = ArticleReader(tiny_corpus, article.tokenizer, article.config).papers(np.arange(5))
-        encoder.encode(texts).square().sum().backward()
-        gradients.append([weight.grad for weight in encoder.parameters()])
-    for one, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, other)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"model.dropout": 0.3, "model.precision": "bfloat16"}])
 def test_a_resumed_run_equals_an_uninterrupted_one(
@@ -108,14 +89,3 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     whole, resumed = train_twice(train, 5, tmp_path, small, more)
     for name in ("model.safetensors", "encoder.json", "about.json"):
         assert (whole / name).read_bytes() == (resumed / name).read_bytes()
-
-
-@pytest.mark.slow
-def test_two_processes_match_one(small: dict[str, Any], tmp_path: Path) -> None:
-    """Three queries a step cannot be divided by two."""
-    # As for rerankers: no full steps along gradients that are only rounding errors.
-    small |= {"model.optimizer.eps": 1.0, "model.optimizer.lr": 0.1, "trainer.gradient_clip_val": "null"}
-    train(train_config(small, {"output_dir": tmp_path / "one"}))
-    done = run_forked(overrides(small, TWO), tmp_path / "two", processes=2)
-    assert done.returncode == 0, done.stderr
-    assert_same_up_to_rounding(tmp_path / "one", tmp_path / "two", "biencoder")

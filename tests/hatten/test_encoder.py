@@ -36,7 +36,7 @@ def made(seed: int = 0, **options: Any) -> HAttenEncoder:
     random = torch.Generator().manual_seed(seed)
     table = torch.randn(WORDS, config.dim, generator=random)
     kind = ResidualEncoder if config.residual == "mean" else HAttenEncoder
-    encoder = kind(config, table.numpy(), pad_id=0, marker_ids=(7, 9))
+    encoder = kind(config, table.numpy(), pad_id=0)
     with torch.no_grad():
         for weight in encoder.parameters():
             weight.copy_(torch.randn(weight.shape, generator=random) * 0.3)
@@ -60,11 +60,10 @@ def documents(count: int, seed: int) -> Documents:
 def plain(encoder: HAttenEncoder, ids: NDArray[Any], types: NDArray[Any], absent: NDArray[Any]) -> Tensor:
     """Section 4.1 implemented directly: paragraphs padded to one length, torch's layers, no packing."""
     config, count, slots, length = encoder.config, *ids.shape
-    table = encoder.word_vectors.clone()
-    if encoder.marker_vectors is not None:
-        for row, vector in zip(encoder.marker_ids, encoder.marker_vectors, strict=True):
-            table[row] = vector
-    x = table[torch.from_numpy(ids)].view(count * slots, length, config.dim) * config.input_scale
+    x = (
+        encoder.word_vectors[torch.from_numpy(ids)].view(count * slots, length, config.dim)
+        * config.input_scale
+    )
     no_token = torch.from_numpy(ids == 0).view(count * slots, length)
     no_token = no_token & ~no_token.all(1, keepdim=True)  # torch's layer gives NaN for a row without a token
     paragraphs = level(encoder.word_level, config, x, no_token).view(count, slots, config.dim)
@@ -140,7 +139,7 @@ def test_embeddings_attention_and_sizes_match_the_reference() -> None:
     [
         {},
         {"layers": 2, "trainable_vectors": "all", "input_scale": 3.0},
-        {"dim": 6, "heads": 1, "trainable_vectors": "none"},
+        {"dim": 6, "heads": 1},
         {"levels": "words"},
         {"levels": "paragraphs"},
         {"pooling": "mean"},
@@ -241,27 +240,12 @@ def test_dropout_applies_only_in_training_and_input_dropout_is_separate(rate: fl
     assert torch.equal(seen[0], x + of.positions[:7]) == (rate == 0)
 
 
-@pytest.mark.parametrize(
-    ("trainable", "expected"), [("none", []), ("markers", ["marker_vectors"]), ("all", ["word_vectors"])]
-)
+@pytest.mark.parametrize(("trainable", "expected"), [("none", []), ("all", ["word_vectors"])])
 def test_trains_the_configured_word_vectors(trainable: str, expected: list[str]) -> None:
     encoder = made(trainable_vectors=trainable)
     encoder.encode(documents(6, seed=7)).sum().backward()
     moved = [name for name, weight in encoder.named_parameters() if weight.grad is not None]
     assert [name for name in moved if name.endswith("vectors")] == expected
-
-
-def test_markers_start_at_their_word_vectors() -> None:
-    table = np.random.default_rng(0).standard_normal((5, 8)).astype(np.float32)
-    words = Vocabulary(["deep", "targetcit", "nets", "othercit"])
-    encoder = build_encoder(EncoderConfig(dim=8, heads=2, hidden=8), table, words)
-    assert encoder.marker_ids == [2, 4] and encoder.marker_vectors is not None
-    np.testing.assert_array_equal(encoder.marker_vectors.detach().numpy(), table[[2, 4]])
-    np.testing.assert_array_equal(
-        encoder.embed(torch.tensor([[1, 2, 4]])).detach().numpy()[0], table[[1, 2, 4]]
-    )
-    without = build_encoder(EncoderConfig(dim=8, heads=2, hidden=8), table[:2], Vocabulary(["deep"]))
-    assert without.marker_vectors is None
 
 
 def test_with_a_mean_path_the_initial_encoder_is_that_path() -> None:

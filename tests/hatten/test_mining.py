@@ -23,8 +23,6 @@ from citerec.hatten.training.batches import Pool
 from citerec.hatten.training.mining import Mining, WordSets, pad_positives, sample_rows
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.hatten.made import unit
-from citerec.tests.processes import in_processes
-from citerec.training.processes import WHOLE, Share
 
 DEPTH = 15
 
@@ -61,26 +59,6 @@ def test_the_pool_has_the_nearest_papers_except_cited_and_citing(
         assert pool.papers[row].tolist() == filled(ranked)
     assert (np.delete(pool.row, queries) == -1).all()
     assert (pool.papers == -1).any() == few
-
-
-@pytest.mark.parametrize("first", ["encoder", "bm25"])
-def test_processes_share_the_queries_and_get_the_same_pool(
-    first: str, demo_corpus: Corpus, split: Split
-) -> None:
-    queries, words = np.arange(3, len(split), 9), WordSets(demo_corpus)
-    asked, papers = unit(len(queries), 1), unit(len(demo_corpus.paper_ids), 2)
-
-    def mined(share: Share) -> Pool:
-        mining = Mining(demo_corpus, split, queries, words, share=share)
-        if first == "bm25":
-            return mining.by_bm25(DEPTH)
-        return mining.by_vectors(asked[share.part(len(queries))], papers, DEPTH)
-
-    whole = mined(WHOLE)
-    assert whole.relevant.any()
-    for pool in in_processes(3, mined):
-        for name, values in vars(whole).items():
-            assert np.array_equal(getattr(pool, name), values), name
 
 
 def test_papers_without_abstract_are_not_mined(tiny_corpus: Corpus) -> None:

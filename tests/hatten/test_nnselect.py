@@ -13,12 +13,13 @@ from hydra.utils import instantiate
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.hatten.nnselect.model import AverageEncoder, AverageRetriever, NNSelect, NNSelectRetriever
+from citerec.hatten.documents import Vocabulary
+from citerec.hatten.nnselect.model import AverageRetriever, NNSelect, NNSelectRetriever, average_encoder
 from citerec.hatten.words.vectors import Embeddings, WordVectors
 from citerec.hatten.words.word2vec import Word2Vec
 from citerec.tests.composing import compose_config
 from citerec.tests.hatten.made import documents, measured_recall
-from citerec.tests.runs import history, overrides, same, train_config, train_twice
+from citerec.tests.runs import history, overrides, train_config, train_twice
 from citerec.train import train
 
 SMALL: dict[str, Any] = {
@@ -45,7 +46,7 @@ def unit(vector: np.ndarray) -> np.ndarray:
 
 
 def test_magnitudes_and_field_weights_are_trained() -> None:
-    encoder = AverageEncoder(np.eye(4, dtype=np.float32))
+    encoder = average_encoder(np.eye(4, dtype=np.float32), Vocabulary([*"abc"]))
     trained = {name for name, weight in encoder.named_parameters() if weight.requires_grad}
     assert trained == {"mean.word_weight", "mean.paragraph_weight"}
     encoder.encode(documents([[[1, 2], [3]]]))[0, 1].backward()
@@ -159,8 +160,8 @@ def test_it_learns_and_is_saved_with_its_recall(best: Path, demo: dict[str, Any]
 
 def test_directions_do_not_change(best: Path) -> None:
     weights = torch.load(best.parent / "last.ckpt", weights_only=True)["state_dict"]
-    directions = weights["encoder.directions"]
-    assert torch.equal(directions, weights["average.module.directions"])
+    directions = weights["encoder.word_vectors"]
+    assert torch.equal(directions, weights["average.module.word_vectors"])
     lengths = directions[1:].norm(dim=1)  # the first is <pad>
     torch.testing.assert_close(lengths, torch.ones_like(lengths))
     assert not torch.equal(weights["encoder.mean.word_weight"], weights["average.module.mean.word_weight"])
@@ -173,7 +174,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(demo: dict[str, Any], tmp_pat
     folders = train_twice(train, 7, tmp_path, demo, SMALL, more)
     whole, resumed = map(NNSelect.open, folders)
     assert whole.about == resumed.about and whole.about["val/papers"] == 80
-    assert same(whole.encoder.state_dict(), resumed.encoder.state_dict())
+    assert whole.encoder.fingerprint == resumed.encoder.fingerprint
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from citerec.hatten.documents import DocumentReader
 from citerec.hatten.encoder import HAttenEncoder
 from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.hatten.nnselect.model import NNSelectRetriever
-from citerec.hatten.trained import static_retriever
+from citerec.hatten.static.model import StaticRetriever
 from citerec.tests.hatten.made import random_model
 
 
@@ -82,7 +82,7 @@ def test_reads_a_published_checkpoint_with_its_words(tiny_source: Path, tmp_path
     assert (found.papers >= 0).all() and len(np.unique(found.papers)) > 5
 
 
-@pytest.mark.parametrize("make", [HAttenRetriever, NNSelectRetriever, BiEncoderRetriever, static_retriever])
+@pytest.mark.parametrize("make", [HAttenRetriever, NNSelectRetriever, BiEncoderRetriever, StaticRetriever])
 def test_a_wrong_checkpoint_is_named(make: Callable[[Any], object], tmp_path: Path) -> None:
     for checkpoint, said in (
         (None, "needs checkpoint=FOLDER"),

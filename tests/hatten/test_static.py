@@ -10,22 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
+from citerec.base.arguments import read_arguments
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_WORD, TARGET_WORD
 from citerec.hatten.documents import DocumentReader, Vocabulary
-from citerec.hatten.encoder import Level
-from citerec.hatten.model import HAtten, HAttenRetriever
-from citerec.hatten.static.compress import compress
+from citerec.hatten.static.compress import CompressSettings, compress
+from citerec.hatten.static.means import StoredVectors
 from citerec.hatten.static.model import (
     CONFIG,
     WORDS,
     StaticModel,
+    StaticRetriever,
 )
 from citerec.hatten.static.network import ResidualEncoder, StaticEncoder
-from citerec.hatten.trained import open_static, static_retriever
 from citerec.retrieval.encoders.nets import weights_hash
 from citerec.tests.hatten.made import documents, measured_recall, random_model
 from citerec.tests.runs import history, train_twice
@@ -59,7 +58,7 @@ def test_a_saved_model_loads_unchanged_up_to_rounding(
 ) -> None:
     model = replace(random_static(tiny_corpus.words), unknown_weight=0.5)
     replace(model, dtype=kind).save(tmp_path / "model")
-    found = open_static(tmp_path / "model")
+    found = StaticModel.open(tmp_path / "model")
     assert found.unknown_weight == 0.5
     assert (found.vocabulary, found.max_tokens, found.about) == (model.vocabulary, 16, model.about)
     reader = DocumentReader(tiny_corpus, model.vocabulary, 16)
@@ -68,7 +67,7 @@ def test_a_saved_model_loads_unchanged_up_to_rounding(
     assert (found.encoder.fingerprint == model.encoder.fingerprint) == (kind == "float32")
     # Saving a rounded model again loses nothing more.
     found.save(tmp_path / "again")
-    assert open_static(tmp_path / "again").encoder.fingerprint == found.encoder.fingerprint
+    assert StaticModel.open(tmp_path / "again").encoder.fingerprint == found.encoder.fingerprint
 
 
 def test_a_model_can_keep_only_its_frequent_words_and_the_markers() -> None:
@@ -85,9 +84,10 @@ def test_a_model_can_keep_only_its_frequent_words_and_the_markers() -> None:
     [
         (WEIGHTS, None, "is missing"),
         (WORDS, "[", "vocabulary.json: damaged"),
+        (WORDS, '["a"]', "2 words for 3 vectors"),
         (CONFIG, '{"format": "other"}', "not a model of citerec train"),
         (CONFIG, '{"format": "static-1"}', "parts of the model are missing or inconsistent"),
-        (CONFIG, None, "not a saved HAtten model"),
+        (CONFIG, None, "not a saved static model"),
     ],
 )
 def test_a_damaged_folder_is_a_clear_error(tmp_path: Path, file: str, content: str | None, said: str) -> None:
@@ -96,62 +96,20 @@ def test_a_damaged_folder_is_a_clear_error(tmp_path: Path, file: str, content: s
     if content is not None:
         (folder / file).write_text(content)
     with pytest.raises(InputError, match=said):
-        open_static(folder)
-
-
-def test_the_mean_path_of_a_hatten_file_can_be_loaded(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    model = random_model(tiny_corpus.words, residual="mean")
-    model.save(tmp_path / "hatten")
-    found = static_retriever(tmp_path)  # the output folder of its training
-    found.index(tiny_corpus)
-    assert isinstance(model.encoder, ResidualEncoder)
-    model.encoder.mean_only = True
-    reader = DocumentReader(tiny_corpus, model.vocabulary, 16)
-    with torch.inference_mode():
-        expected = model.encoder.encode(reader.papers(np.arange(12))).numpy()
-    np.testing.assert_allclose(found.encode_papers(np.arange(12)), expected, atol=1e-6)
-    random_model(tiny_corpus.words).save(tmp_path / "plain")
-    with pytest.raises(InputError, match="has no mean path"):
-        open_static(tmp_path / "plain")
-
-
-def test_levels_with_zero_output_are_not_computed(
-    tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = random_model(tiny_corpus.words, residual="mean")
-    model.save(tmp_path / "busy")
-    busy = HAtten.open(tmp_path / "busy").encoder
-    assert isinstance(busy, ResidualEncoder) and not busy.mean_only
-    with torch.no_grad():
-        model.encoder.document_level.pool.out.weight.zero_()
-        model.encoder.document_level.pool.out.bias.zero_()
-    model.save(tmp_path / "idle")
-    reader = DocumentReader(tiny_corpus, model.vocabulary, 16)
-    with torch.inference_mode():
-        expected = model.encoder.encode(reader.papers(np.arange(12)))
-
-    def computed(*_: object) -> Tensor:
-        raise AssertionError("a level was computed")
-
-    monkeypatch.setattr(Level, "forward", computed)
-    retriever = HAttenRetriever(tmp_path / "idle")
-    retriever.index(tiny_corpus)
-    with torch.inference_mode():
-        assert torch.equal(retriever.encoder.encode(reader.papers(np.arange(12))), expected)
+        StaticModel.open(folder)
 
 
 def test_a_model_is_compressed_into_a_new_folder(tmp_path: Path) -> None:
     random_static([*"abcdefg"]).save(tmp_path / "static")
     folder = compress(tmp_path, tmp_path / "small", 4, "int8")  # the output folder of its training
-    found = open_static(folder)
+    found = StaticModel.open(folder)
     assert (found.dtype, found.vocabulary.words) == ("int8", ["<pad>", *"abc"])
     assert found.about["compressed"] == "4 of 8 words, vectors in int8"
     with pytest.raises(InputError, match="already exists"):
         compress(tmp_path, folder, 4, "int8")
-    for words, vectors, said in ((0, "int8", "words=0: must be"), (4, "int4", "vectors=int4: choose")):
+    for option, said in (("words=0", "words=0: must be"), ("vectors=int4", "vectors=int4: choose")):
         with pytest.raises(InputError, match=said):
-            compress(tmp_path, tmp_path / "other", words, vectors)
-    assert not (tmp_path / "other").exists()
+            read_arguments(CompressSettings, [f"checkpoint={tmp_path}", "output=other", option])
 
 
 def test_texts_that_share_unknown_words_are_closer(tiny_corpus: Corpus, tmp_path: Path) -> None:
@@ -167,8 +125,8 @@ def test_texts_that_share_unknown_words_are_closer(tiny_corpus: Corpus, tmp_path
     assert query @ shares > query @ lacks
     np.testing.assert_array_equal(plain, model.encoder.encode(documents([[[1, 2]]]))[0])
     model.save(tmp_path / "model")
-    assert static_retriever(tmp_path / "model").vocabulary.lookup(["parsing"]) == ids[0]
-    assert static_retriever(tmp_path / "model", unknown_weight=0).vocabulary.lookup(["parsing"]) == -1
+    assert StaticRetriever(tmp_path / "model").vocabulary.lookup(["parsing"]) == ids[0]
+    assert replace(model, unknown_weight=0).retriever().vocabulary.lookup(["parsing"]) == -1
     norms = np.linalg.norm(encoder.word_vectors[len(vocabulary) :], axis=1)
     np.testing.assert_allclose(norms, 1, atol=1e-5)
 
@@ -188,11 +146,26 @@ SMALL: dict[str, Any] = {
 
 def test_training_learns_and_resumes(demo: dict[str, Any], tmp_path: Path) -> None:
     saved, _ = train_twice(train, 23, tmp_path, demo, SMALL)
-    model = open_static(saved.parent)
+    model = StaticModel.open(saved.parent)
     assert (model.unknown_weight, model.near) == (1.5, (4, 12))  # by default
     assert saved.name == "static" and model.about["model"]["near"] == [4, 12]
     recall = [row["val/recall@10"] for row in history(saved.parent)]
     assert max(recall[1:]) > recall[0]
     # The retriever reads queries like the training did.
-    assert measured_recall(static_retriever(saved, unknown_weight=0), demo) == pytest.approx(max(recall[1:]))
+    known_only = replace(model, unknown_weight=0.0).retriever()
+    assert measured_recall(known_only, demo) == pytest.approx(max(recall[1:]))
     assert json.loads((saved / CONFIG).read_text())["vectors"] == "float32"
+
+
+@pytest.mark.parametrize("dim", [50, 64])
+def test_stored_vectors_are_those_of_an_array(dim: int) -> None:
+    rng = np.random.default_rng(0)
+    numbers, scales = rng.integers(-127, 128, (7, dim)).astype(np.int8), rng.random(7).astype(np.float32)
+    signs = rng.integers(0, 2, (5, dim)).astype(np.uint8)
+    stored = StoredVectors(numbers, scales, np.packbits(signs, axis=1))
+    random = (signs * np.float32(2) - 1) / np.float32(dim**0.5)
+    whole = np.concatenate([numbers * scales[:, None], random])
+    rows = np.array([11, 0, 6, 7, 0])
+    assert stored.shape == whole.shape and np.asarray(stored).dtype == np.float32
+    for taken in (stored.take(rows), stored[rows], np.asarray(stored)[rows]):
+        np.testing.assert_array_equal(taken, whole[rows])

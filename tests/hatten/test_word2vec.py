@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -76,16 +75,3 @@ def test_rare_words_are_excluded_but_markers_always_included(
         Word2Vec(**arguments(tmp_path, min_count=1000)).load(tiny_corpus)
     without_contexts = open_corpus(tiny_source, splits=["test"], cache_dir=tmp_path)
     assert {"targetcit", "othercit"} <= set(Word2Vec(**arguments(tmp_path)).load(without_contexts).words)
-
-
-def test_progress_and_completion_are_logged(
-    tiny_corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "LOG_EVERY", 0.0)
-    caplog.set_level(logging.INFO)
-    Word2Vec(**arguments(tmp_path, epochs=3)).load(tiny_corpus)
-    lines = [message for message in caplog.messages if message.startswith("word vectors:")]
-    assert "training word2vec of tiny" in lines[0] and "3 x " in lines[0]
-    assert "epoch 1 of 3" in lines[1] and "epoch 2 of 3" in lines[2] and "s left" in lines[2]
-    assert "trained in" in lines[3]
-    assert "% of the tokens" in lines[-1]

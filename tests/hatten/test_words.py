@@ -29,7 +29,6 @@ from citerec.hatten.settings import EncoderConfig, HAttenSettings
 from citerec.hatten.words.vectors import (
     PACKAGE,
     GloVe,
-    ReferenceVectors,
     WordVectors,
     cached_vectors,
     load_initial_vectors,
@@ -69,15 +68,6 @@ def test_adding_words_is_deterministic_and_keeps_the_others() -> None:
     np.testing.assert_array_equal(after.matrix, before.with_words(["targetcit", "othercit"]).matrix)
     assert not np.allclose(after.matrix[3], after.matrix[4])
     assert before.with_words(["nets"]) is before
-
-
-def test_the_matrix_is_in_the_order_of_the_vocabulary() -> None:
-    for words in (["deep", "nets"], ["deep", "<pad>", "nets"]):
-        vectors = some(words)
-        vocabulary, matrix = vectors.vocabulary()
-        assert matrix.shape == (len(vocabulary), 3) and matrix.dtype == np.float32
-        np.testing.assert_array_equal(matrix[vocabulary.lookup(["nets", "deep"])], vectors.matrix[[-1, 0]])
-        assert matrix[vocabulary.pad_id].any() == ("<pad>" in words)
 
 
 def test_vectors_and_their_coverage_are_logged(tiny_corpus: Corpus, caplog: pytest.LogCaptureFixture) -> None:
@@ -342,12 +332,12 @@ def test_the_reference_release_needs_its_tokeniser(
     (tmp_path / "words.pkl").write_bytes(pickle.dumps(words))
     (tmp_path / "vectors.pkl").write_bytes(pickle.dumps(matrix))
     files = str(tmp_path / "vectors.pkl"), str(tmp_path / "words.pkl")
-    found = ReferenceVectors(*files, 4).load(reference_corpus)
+    found = GloVe(files[0], words=files[1]).load(reference_corpus)
     assert found.words == IN_CORPUS
     np.testing.assert_array_equal(found.matrix, matrix.astype(np.float32)[:3])
     said = "^embeddings=reference: needs data.tokenizer=reference; tiny has data.tokenizer=default$"
     with pytest.raises(InputError, match=said):
-        ReferenceVectors(*files, 4).load(tiny_corpus)
+        GloVe("reference").load(tiny_corpus)
 
 
 def test_the_reference_release_is_downloaded_on_first_use(
@@ -359,15 +349,14 @@ def test_the_reference_release_is_downloaded_on_first_use(
         rf"{address}: HTTP 404.*unigram_embeddings_200dim\.pkl, vocabulary_200dim\.pkl, or model\.zip, into"
     )
     with pytest.raises(InputError, match=said):
-        ReferenceVectors(None, None, 4, str(tmp_path)).load(reference_corpus)
+        GloVe("reference", cache_dir=str(tmp_path)).load(reference_corpus)
     files = {
         "model/glove/unigram_embeddings_200dim.pkl": pickle.dumps(MATRIX),
         "model/glove/vocabulary_200dim.pkl": pickle.dumps(WORDS),
     }
     server.put("model.zip", zipped(**files))
-    assert ReferenceVectors(None, None, 4, str(tmp_path)).load(reference_corpus).words == IN_CORPUS
-    (tmp_path / "words.pkl").write_bytes(pickle.dumps(WORDS[:3]))
+    assert GloVe("reference", cache_dir=str(tmp_path)).load(reference_corpus).words == IN_CORPUS
+    array, few = next(tmp_path.rglob("unigram*.pkl")), tmp_path / "words.pkl"
+    few.write_bytes(pickle.dumps(WORDS[:3]))
     with pytest.raises(InputError, match="3 words do not match"):
-        ReferenceVectors(None, str(tmp_path / "words.pkl"), 4, str(tmp_path)).load(reference_corpus)
-    with pytest.raises(InputError, match=r"nowhere\.pkl: .*No such file"):
-        ReferenceVectors(str(tmp_path / "nowhere.pkl"), None, 4, str(tmp_path)).load(reference_corpus)
+        GloVe(str(array), words=str(few)).load(reference_corpus)

@@ -78,13 +78,10 @@ class RecommenderSpy(Recommender):
         return [papers[::-1] for papers in found] if rerank else found
 
 
-TOKEN = "a token of the tests"
-
-
 @contextmanager
 def serving(recommender: Any, **options: Any) -> Iterator[str]:
     """Run a real server over a recommender; yields its URL."""
-    settings = ServeSettings(library="my/papers", port=0, token=TOKEN, **options)
+    settings = ServeSettings(library="my/papers", port=0, **options)
     listening = listen(settings.host, settings.port)
     server = make_uvicorn(recommender, settings)
     thread = threading.Thread(target=server.run, args=([listening],))
@@ -97,6 +94,17 @@ def serving(recommender: Any, **options: Any) -> Iterator[str]:
         assert not thread.is_alive()
 
 
+def change(recommender: Recommender, added: Sequence[LibraryPaper] = (), removed: Sequence[str] = ()) -> None:
+    """Change the library of a recommender, as another process does."""
+    if added:
+        with Library.edit(recommender.library.path) as library:
+            library.add(added)
+    if removed:
+        with Library.edit(recommender.library.path) as library:
+            library.remove(removed)
+    recommender.refresh()
+
+
 @pytest.fixture(scope="module")
 def recommender(tmp_path_factory: pytest.TempPathFactory) -> RecommenderSpy:
     return RecommenderSpy.create(tmp_path_factory.mktemp("library"))
@@ -104,5 +112,5 @@ def recommender(tmp_path_factory: pytest.TempPathFactory) -> RecommenderSpy:
 
 @pytest.fixture(scope="module")
 def url(recommender: RecommenderSpy) -> Iterator[str]:
-    with serving(recommender, mcp=False) as url:
+    with serving(recommender) as url:
         yield url

@@ -139,17 +139,6 @@ def test_it_says_how_sure_it_is(recommender: Recommender, question: str, sure: b
     assert (found[0].probability > 0.5) == sure and note_on(found) == ("" if sure else NOTHING_FITS)
 
 
-@pytest.mark.parametrize("model", ["builtin", "static"])
-def test_a_paper_is_found_by_the_words_that_cite_it(tmp_path: Path, model: str) -> None:
-    draft, library = tmp_path / "draft.md", str(tmp_path / "mine")
-    words = "the zyx of a quorb grows with its flumps, and that the quorbs of all zyxes flump alike"
-    shutil.copy(EXAMPLES, tmp_path)
-    draft.write_text(f"---\nbibliography: {EXAMPLES.name}\n---\nHere {words} [@johnson2021faiss].\n")
-    build(BuildSettings(library=library, source=(str(EXAMPLES),), model=model, contexts=str(draft)))
-    found = Recommender.open(library).recommend(f"We find that {words} [CITE].", k=1)
-    assert found[0].key == "johnson2021faiss"
-
-
 DRAFT = """---
 title: Counting words
 bibliography: refs.bib

@@ -8,14 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import requests
 
 from citerec.base.errors import InputError
 from citerec.datasets.building.build import build_corpus
 from citerec.datasets.splitting import RandomSplitting
-from citerec.library.ask.recommender import Recommender
 from citerec.library.papers.library import Library
-from citerec.tests.library.conftest import PAPERS, TOKEN, serving
 
 Mount = Callable[[str], Path]
 Run = Callable[[str], tuple[int, str, str]]
@@ -94,22 +91,6 @@ def test_a_read_only_disk_is_one_line(mount: Mount, run: Run, given: str) -> Non
     assert "library=disk/other" not in given or err.startswith("error: disk/other: ")
     assert not re.search(r"/tmp[a-z0-9_]{8}:|/\.\w", err), f"a temporary name: {err}"
     assert run("ask library=disk/mine trees k=1 format=cite")[:2] == (0, "\\cite{one}\n")
-
-
-def test_a_server_without_space_answers_507(mount: Mount) -> None:
-    folder = mount("size=4m")
-    Library.create(folder / "mine", PAPERS, model="bm25")
-    new, headers = {"papers": [{"title": "Something new"}]}, {"Authorization": f"Bearer {TOKEN}"}
-    with serving(Recommender.open(folder / "mine"), mcp=False) as url:
-        with (folder / "fill").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
-            while True:
-                file.write(bytes(4096))
-        full = requests.post(f"{url}/papers", json=new, headers=headers, timeout=120)
-        assert full.status_code == 507
-        assert full.json() == {"detail": "the library: no space left for the library"}
-        (folder / "fill").unlink()
-        added = requests.post(f"{url}/papers", json=new, headers=headers, timeout=120)
-        assert added.json() == {"papers": len(PAPERS) + 1, "changed": 1}
 
 
 def test_a_corpus_on_a_read_only_disk_is_one_line(mount: Mount, tmp_path: Path) -> None:

@@ -392,24 +392,6 @@ def test_retractions_are_kept_and_asked_about_where_wanted(
     assert by_key()["whole"].retracted == "Crossref, 2010-02-06, doi:10.1000/whole-r"
 
 
-def test_contexts_stay(services: Services, run: Run, pauses: list[float]) -> None:
-    Path("old.tex").write_text(
-        "\\documentclass{article}\\begin{document}\\section{A}\n"
-        "Many words say that we use graphs with edges \\cite{byDoi} for it.\n"
-        "\\bibliography{a}\\end{document}",
-        encoding="utf-8",
-    )
-    built = run("build", "source=a.bib", "contexts=old.tex", "model=bm25", "overwrite=true")
-    assert built[0] == 0, built
-    assert run("enrich", services.option, "yes=true")[0] == 0
-    library = Library.open("mine")
-    assert len(library.corpus.context_ids) == 1
-    assert run("update")[1].startswith("mine: nothing has changed")
-    Path("old.tex").unlink()
-    code, _, err = run("enrich", services.option, "yes=true")
-    assert code == 2 and "old.tex: no such file" in err
-
-
 # Faults.
 
 OK = json.dumps({"results": WORKS}).encode()

@@ -35,6 +35,7 @@ from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.queries import Queries, Query
 from citerec.tests.conftest import PAPERS, Hub, Run
 from citerec.tests.hatten.made import random_model
+from citerec.tests.library.conftest import change
 from citerec.tests.rerank.made import linear
 
 SHELF = [
@@ -103,22 +104,16 @@ def library(request: pytest.FixtureRequest, libraries: Path, tmp_path: Path) -> 
     return Path(shutil.copytree(libraries / request.param, tmp_path / "mine"))
 
 
-def test_models_come_from_the_hub(static: str, ranked: str, hub: Hub, tmp_path: Path) -> None:
+def test_models_come_from_the_hub(static: str, hub: Hub, tmp_path: Path) -> None:
     StaticModel.open(static).push("someone/static")
-    RankingModel.open(ranked).push("someone/ranker")
     random_model(["targetcit", *WORDS], residual="mean").push("someone/hatten")
-    found, hubs = {}, ("someone/static", "someone/ranker")
-    models = {"own": (ranked,), "apart": (static, f"{ranked}/ranker"), "hub": hubs}
-    for name, given in (models | {"hatten": ("someone/hatten", "someone/ranker")}).items():
-        Library.create(tmp_path / name, SHELF, model=given[0], ranker="".join(given[1:]))
+    found = {}
+    for name, model in (("own", static), ("hub", "someone/static"), ("hatten", "someone/hatten")):
+        Library.create(tmp_path / name, SHELF, model=model)
         found[name] = [paper.score for paper in Recommender.open(tmp_path / name).recommend(QUESTION)]
-    assert found["own"] == found["apart"] == found["hub"] != found["hatten"] and found["hatten"]
-    for place, line in (
-        ("someone/ranker", "it only has a ranker; give it as ranker="),
-        ("someone/none", "no model with this id can be downloaded"),
-    ):
-        with pytest.raises(InputError, match=line):
-            Library.create(tmp_path / "none", SHELF, model=place)
+    assert found["own"] == found["hub"] != found["hatten"] and found["hatten"]
+    with pytest.raises(InputError, match="no model with this id can be downloaded"):
+        Library.create(tmp_path / "none", SHELF, model="someone/none")
 
 
 def ids(found: Any) -> list[str]:
@@ -287,7 +282,7 @@ def test_a_library_with_a_ranker_of_before_is_one_line(ranked: str, tmp_path: Pa
     with pytest.raises(InputError, match=line):
         Recommender.open(mine)
     with pytest.raises(InputError, match=line), Library.edit(mine) as library:
-        library.write(np.arange(len(library)), [SHELF[0]._replace(id="new")])
+        library.change([], [SHELF[0]._replace(id="new")])
 
 
 def test_a_changed_library_answers_like_a_new_one(library: Path, tmp_path: Path) -> None:
@@ -297,8 +292,7 @@ def test_a_changed_library_answers_like_a_new_one(library: Path, tmp_path: Path)
         SHELF[1]._replace(abstract="Messages pass along the edges of a graph, and so are graphs parsed."),
     ]
     other = Recommender.open(library)
-    mine.add(more)
-    mine.remove(["speech"])
+    change(mine, more, ["speech"])
     papers = [paper for paper in SHELF if paper.key not in ("graph", "speech")] + more
     assert ids(other.recommend(QUESTION, k=20)) == ids(mine.recommend(QUESTION, k=20)), "it follows changes"
     Library.create(tmp_path / "other", papers, model=model)
@@ -382,7 +376,7 @@ def test_probabilities_sum_to_at_most_one_and_a_named_paper_is_sure(static: str,
     records = SHELF
     library = Library.create(tmp_path / "library", records, model=model)
     mine = Recommender(library)
-    assert mine.calibrated
+    assert mine.library.retriever.log_probabilities
     titled = next(paper for paper in records if paper.title and paper.key)
     for text in (f"On {titled.title} [CITE]", "zyzzyva [CITE] flumph", titled.key):
         found = mine.recommend(text, k=len(records))

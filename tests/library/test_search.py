@@ -12,6 +12,7 @@ from citerec.library.ask.question import Filters
 from citerec.library.ask.recommender import Recommender
 from citerec.library.papers.library import Library
 from citerec.library.papers.search import MAX_WORDS
+from citerec.tests.library.conftest import change
 
 PAPERS = [
     LibraryPaper(
@@ -113,10 +114,9 @@ def test_a_question_that_names_a_paper_gets_it_first(
 
 
 def test_the_index_follows_changes(recommender: Recommender, tmp_path: Path) -> None:
-    recommender.remove(["lda", "lin"])
+    change(recommender, removed=["lda", "lin"])
     same = LibraryPaper("li", "li", "Graphs", "", ("Bo Li",), 2018, "KDD")
-    recommender.add([LibraryPaper("new", "pei", "Plays", "", ("A. Pei",), 1999), same])
-    recommender.remove(["dtm"])
+    change(recommender, [LibraryPaper("new", "pei", "Plays", "", ("A. Pei",), 1999), same], ["dtm"])
     library = recommender.library
     fresh = Recommender(
         Library.create(

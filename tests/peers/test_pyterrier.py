@@ -11,11 +11,9 @@ import pytest
 from citerec.datasets.corpus import Corpus
 from citerec.evaluation import evaluate
 from citerec.rerank.cross_encoder.reranker import Reranker
-from citerec.rerank.llm import LlmReranker
-from citerec.rerank.settings import LlmSettings, ScoringSettings
+from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
-from citerec.tests.rerank.test_llm import Model
 
 pt = pytest.importorskip("pyterrier")
 K = 20
@@ -66,19 +64,3 @@ def test_topics_of_others_have_a_query_alone(demo_corpus: Corpus, bm25: BM25) ->
     assert list(rewritten.search(text)["docno"]) == list(results["docno"])
     fused = Retrieve(bm25, 3) + Retrieve(Popularity().index(demo_corpus), 3)  # PyTerrier's own operators
     assert len(fused.search(text)) >= 3
-
-
-def test_a_language_model_reranks(
-    demo_corpus: Corpus, bm25: BM25, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from citerec.interop.pyterrier import Rerank, Retrieve
-
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    model = Model()  # it turns every list round
-    settings = LlmSettings(base_url=f"{model.url}/v1", model="small")
-    both: Any = Retrieve(bm25, 4) >> Rerank(LlmReranker(settings, demo_corpus, tmp_path))
-    text = demo_corpus.titles[7]
-    first, second = Retrieve(bm25, 4).search(text), both.search(text).sort_values("rank")
-    model.http.shutdown()
-    model.http.server_close()
-    assert list(second["docno"]) == list(first["docno"])[::-1]

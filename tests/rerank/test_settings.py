@@ -21,9 +21,7 @@ from citerec.rerank.settings import (
     ("kind", "given", "message"),
     [
         (PairSettings, {"citing": 0, "context": 0}, "citing text or context must have a share above 0"),
-        (PairSettings, {"query": "paper", "citing_words": 0}, r"pairs\.query=paper: the citing text is the"),
-        (PairSettings, {"query_tokens": 7}, r"pairs\.query_tokens=7: must be null or a whole number that"),
-        (PairSettings, {"query_tokens": 505}, r"candidate at least 8 of max_tokens=512"),
+        (PairSettings, {"query": "paper", "citing": 0}, "citing text or context must have a share above 0"),
         (
             RerankingValidationSettings,
             {"monitor": "recall@7"},
@@ -31,6 +29,11 @@ from citerec.rerank.settings import (
         ),
         (RerankingValidationSettings, {"candidates": 5}, "monitor=recall@10: choose one of mrr, recall@1$"),
         (RerankerSettings, {"lists": "top"}, r"model\.lists=top: model\.loss\.name=hinge needs"),
+        (
+            RerankerSettings,
+            {"lists": "top", "loss": {"name": "pointwise"}, "negatives": {"siblings": 1}},
+            r"siblings: only with model\.lists=cited",
+        ),
     ],
 )
 def test_invalid_settings_raise_one_line_that_names_them(
@@ -42,7 +45,7 @@ def test_invalid_settings_raise_one_line_that_names_them(
 
 
 def test_saved_values_are_read_and_others_refused() -> None:
-    given = PairSettings(query="paper", query_tokens=256, truncate="end")
+    given = PairSettings(query="paper", truncate="end")
     saved = json.loads(json.dumps(asdict(given)))
     assert PairSettings.from_dict(saved) == given
     for wrong, line in (

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,17 +23,17 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpora
 from citerec.hatten.biencoder.model import BiEncoder
 from citerec.rerank.cross_encoder.data import (
-    CitedAndNegatives,
     OwnPapers,
+    Prefetched,
     Prefetcher,
-    TrainingQuery,
+    QueryOrder,
+    TrainingLists,
     draw_negatives,
 )
 from citerec.rerank.cross_encoder.export import write_networks
-from citerec.rerank.cross_encoder.field_pairs import LengthsReader, pair_reader
 from citerec.rerank.cross_encoder.network import CrossEncoder
+from citerec.rerank.cross_encoder.pairs import LengthsReader, pair_reader
 from citerec.rerank.settings import (
-    ListLossSettings,
     NegativesSettings,
     PairSettings,
     RerankerSettings,
@@ -152,12 +153,14 @@ def test_lists_have_siblings_and_more_of_the_first_papers(corpus: Corpus) -> Non
     siblings = Siblings(corpus, split)
     row = next(row for row in range(len(split)) if len(siblings[row]) > 1)
     others = np.setdiff1d(np.arange(12), [*siblings[row], *split.positives[row]]).astype(np.int32)
-    query = TrainingQuery(row, split.positives[row], split.positives[row], others)
     config, kinds = NegativesSettings(2, 10, siblings=1, sibling_lists=0.5), Counter[int]()
-    strategy = CitedAndNegatives(config, siblings)
+    reader: Any = SimpleNamespace(corpus=corpus)
+    order, found = QueryOrder(np.array([row]), np.array([0])), Prefetched([])
+    found._shards = [others[None]]
+    lists = TrainingLists(reader, split, order, found, StepSettings(), config, 0)
     for epoch in range(100):
-        papers, cited = strategy.build(query, 0, epoch)
-        assert papers[0] in split.positives[row] and cited.tolist() == [True, *[False] * 3]
+        papers = lists.papers(row, epoch)
+        assert papers[0] in split.positives[row] and not set(papers[1:]) & set(split.positives[row])
         assert len({*papers.tolist()}) == 4
         kinds[int(np.isin(papers, siblings[row]).sum())] += 1
     most = min(3, len(siblings[row]))
@@ -165,7 +168,7 @@ def test_lists_have_siblings_and_more_of_the_first_papers(corpus: Corpus) -> Non
     ranked, none = np.arange(20, dtype=np.int32), np.empty(0, np.int32)
     counts = np.zeros(20)
     for epoch in range(400):
-        counts[draw_negatives(NegativesSettings(4, 20, skew=1.0), ranked, none, 0, epoch, 0)] += 1
+        counts[draw_negatives(ranked, none, 4, 1.0, np.random.default_rng(epoch))] += 1
     assert counts[0] > 2 * counts[5] > 2 * counts[15] > 0
 
 
@@ -185,13 +188,8 @@ def test_candidates_are_those_of_the_querys_folder(corpus: Corpus, tmp_path: Pat
 def test_settings_that_do_not_fit_are_named() -> None:
     with pytest.raises(InputError, match=r"pairs of up to 40 tokens; set model\.pairs\.max_tokens=40"):
         replace(PAIRS, max_tokens=39)
-    with pytest.raises(InputError, match=r"needs model\.pairs\.contexts=0"):
-        replace(PAIRS, contexts=1)
     with pytest.raises(InputError, match=r"need model\.pairs\.layout=lengths"):
         RerankerSettings(batch=StepSettings(titles=0.5))
-    with pytest.raises(InputError, match=r"siblings: only with model\.lists=cited"):
-        loss = ListLossSettings("pointwise")
-        RerankerSettings(lists="top", loss=loss, negatives=NegativesSettings(siblings=1))
 
 
 def of_lengths(option: str) -> dict[str, Any]:

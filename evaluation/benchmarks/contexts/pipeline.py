@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,14 +40,11 @@ from citerec.evaluation.protocol import Protocol, metric_key
 from citerec.evaluation.report import Column, Curves, Metrics, Part, Table
 from citerec.evaluation.settings import PipelineSettings
 from citerec.rerank.cross_encoder.reranker import Reranker
-from citerec.rerank.cross_encoder.scores import PairScores, Processes, first_k
-from citerec.rerank.settings import LLM, ScoringSettings
+from citerec.rerank.cross_encoder.scores import PairScores, first_k
+from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.queries import Queries
-
-if TYPE_CHECKING:
-    from citerec.rerank.llm import LlmReranker
 
 BASE_FILES = "base-"
 """Prefix of the prefetcher's file names."""
@@ -85,13 +82,11 @@ class Pipeline(CorpusBenchmark):
                 f"benchmark={self.name} needs reranker=FOLDER: output of citerec train model=scibert_reranker"
             )
         self.scoring = self.settings.scoring or ScoringSettings()
-        self.processes = Processes.from_torchrun()
-        if self.settings.reranker == LLM and self.name != Pipeline.name:
-            raise InputError(f"benchmark={self.name}: reranker=llm orders lists; use benchmark=pipeline")
 
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
         settings, retriever, corpus = self.settings, task.retriever, task.corpus
-        scores = self._scores(corpus)
+        reranker = Reranker.open(settings.reranker or "", self.scoring)
+        scores = PairScores(settings.scores_dir, reranker, corpus, settings.chunk)
         index = open_index(task)
         score = partial(self._score_candidates, retriever, scores)
         pool = int(task.filters.allowed(corpus).sum())
@@ -102,7 +97,7 @@ class Pipeline(CorpusBenchmark):
                 protocol.queries, protocol.filters, protocol.candidates, protocol.retriever_queries(corpus)
             )
             stages.append(
-                self._measure_stages(protocol, corpus, candidates, weight, retriever, scores.scorer.name)
+                self._measure_stages(protocol, corpus, candidates, weight, retriever, reranker.name)
             )
         metrics: dict[str, Any] = {}
         for of_protocol in stages:
@@ -118,40 +113,14 @@ class Pipeline(CorpusBenchmark):
         }
         if settings.fuse != "none":
             metrics["weight"] = weight(stages[0].depth)
-        metrics |= self.scorer_facts(scores) | index
-        metrics |= {"reranker": scores.scorer.name, "benchmark": self.name}
-        if isinstance(scores.scorer, Reranker):
-            metrics["arithmetic"] = scores.scorer.backend.arithmetic
+        metrics |= index | {"reranker": reranker.name, "benchmark": self.name}
+        metrics["arithmetic"] = reranker.backend.arithmetic
         return metrics, {BASE_FILES: [stage.base for stage in stages], "": [stage.final for stage in stages]}
-
-    def serve(self, corpus: Callable[[], Corpus]) -> None:
-        """Score the pairs that the first process announces, until it ends."""
-        scores = None
-        while (keys := self.processes.receive()) is not None:
-            scores = scores or self._scores(corpus())
-            assert isinstance(scores, PairScores)
-            scores.compute(keys)
-
-    def finish(self) -> None:
-        self.processes.broadcast(None)
-
-    def _scores(self, corpus: Corpus) -> PairScores | LlmReranker:
-        settings = self.settings
-        if settings.reranker == LLM:
-            from citerec.rerank.llm import LlmReranker
-
-            return LlmReranker(settings.llm, corpus, settings.llm_dir)
-        reranker = Reranker.open(settings.reranker or "", self.scoring)
-        return PairScores(settings.scores_dir, reranker, corpus, settings.chunk, processes=self.processes)
-
-    def scorer_facts(self, scores: PairScores | LlmReranker) -> dict[str, Any]:
-        """Return more entries for metrics.json."""
-        return {} if isinstance(scores, PairScores) else scores.facts()
 
     def _score_candidates(
         self,
         retriever: Retriever,
-        scores: PairScores | LlmReranker,
+        scores: PairScores,
         queries: Split,
         filters: Filters,
         pool: int,
@@ -223,12 +192,7 @@ class Pipeline(CorpusBenchmark):
                 f"Ranked by a weighted sum of the {what} of both stages: "
                 f"{metrics['weight']} for the reranker, the rest for the prefetcher (benchmark.weight)."
             )
-        lines = [test, *self.candidate_lines(metrics), fused]
-        if "llm_answers" in metrics:
-            from citerec.rerank.llm import cost_lines
-
-            lines += cost_lines(metrics)
-        return lines
+        return [test, *self.candidate_lines(metrics), fused]
 
     def describe(self, metrics: Metrics) -> str:
         return pipeline_name(metrics)

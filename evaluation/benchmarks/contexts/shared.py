@@ -142,17 +142,11 @@ class CorpusBenchmark(Benchmark):
         self, folder: Path, provenance: Provenance, retriever: RetrieverFactory, data: Data | None = None
     ) -> Report:
         assert data is not None
-        try:
-            corpus = data.corpus()
-            corpus.split(data.split)  # fail before a model is loaded
-            report = self.evaluate(retriever(), corpus, data.split, folder, data.filters(), data.index_dir)
-            report.write(folder, provenance)
-            return report
-        finally:
-            self.finish()
-
-    def finish(self) -> None:
-        """Stop the other processes; called in the first process even after a failure."""
+        corpus = data.corpus()
+        corpus.split(data.split)  # fail before a model is loaded
+        report = self.evaluate(retriever(), corpus, data.split, folder, data.filters(), data.index_dir)
+        report.write(folder, provenance)
+        return report
 
     def sample(self, corpus: Corpus, split: str) -> Split:
         """Return the queries of a split, or a sample; InputError if the split is missing or empty."""

@@ -212,11 +212,6 @@ def cost_text(metrics: Metrics, scores: str | Path) -> str:
     pairs, new = int(metrics["pairs"]), int(metrics["pairs_new"])
     cached = "none cached" if new == pairs else f"{pairs - new:,} cached"
     seconds = metric_key("seconds_per_query", evaluated_protocols(metrics)[0])
-    if "llm_answers" in metrics:
-        return (
-            f"{index_text(metrics)} Prefetching: {1000 * metrics[BASE + seconds]:.3f} ms per query, in "
-            f"batches. Both: {metrics[seconds]:.3f} s per query, when the answers were given."
-        )
     return (
         f"{index_text(metrics)} Prefetching: {1000 * metrics[BASE + seconds]:.3f} ms per query, in batches. "
         f"Reranking: {metrics['pairs_per_second']:,.1f} pairs/s, measured when the {pairs:,} pairs were "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.run import CachedRun, Run
 from citerec.tests.conftest import Done
 from citerec.tests.evaluation.conftest import metrics_of
-from citerec.tests.runs import run_forked
 
 CUTOFFS = [1, 10]
 DATA = [
@@ -319,36 +317,6 @@ def test_a_sweep_over_candidates_has_its_tables_and_keeps_successful_jobs(
     assert (out / "reranking.png").read_bytes().startswith(b"\x89PNG")
     with (out / "summary.csv").open(newline="") as file:
         assert [row["failure"] == "" for row in csv.DictReader(file)] == [True, True, False, False]
-
-
-@pytest.mark.slow
-def test_one_process_and_two_give_the_same_results(
-    tiny_source: Path, tiny_reranker: Path, evaluate: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tiny_source.parent
-    monkeypatch.chdir(folder)
-    scores = folder / "cache" / "pair-scores"
-    given = ["retriever=bm25", "checkpoint=null", f"reranker={tiny_reranker}", "candidates=7", "queries=3"]
-    given += ["split=test", "scoring.precision=float32", "benchmark.fuse=score", "benchmark.chunk=5", *DATA]
-    two = run_forked(given, folder / "two", processes=2, script="evaluate")
-    assert two.returncode == 0, two.stderr
-    assert two.stdout.count("Base -> Reranked: MRR") == 1 and "two/report.md" in two.stdout
-    keys = scored_pairs(scores)
-    assert len(list(scores.rglob("*.safetensors"))) > 1 and len(set(keys)) == len(keys)
-    shutil.rmtree(scores)
-    one = evaluate(*given, "output_dir=one")
-    assert one.code == 0, one.err
-    assert sorted(scored_pairs(scores)) == sorted(keys)
-    found = [metrics_of(folder / name) for name in ("one", "two")]
-    measures = {"recall@10", "mrr", "base/recall@10", "base/mrr", "ceiling", "seconds_per_query"}
-    assert found[0]["queries"] == 3 and {"pairs_per_second", *measures} <= found[0].keys()
-    untimed = [{name: value for name, value in of.items() if "second" not in name} for of in found]
-    assert untimed[0] == untimed[1]
-    rankings = [Run.read(folder / name / "run.trec").ranking for name in ("one", "two")]
-    assert (rankings[0].papers == rankings[1].papers).all()
-    assert np.allclose(rankings[0].scores, rankings[1].scores, atol=1e-5)
-    report = (folder / "one" / "report.md").read_text()
-    assert "benchmark=pipeline" in report and "Base -> Reranked" in report
 
 
 def test_a_sweep_over_candidates_is_one_curve_below_its_ceiling() -> None:

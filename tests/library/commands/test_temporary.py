@@ -16,7 +16,7 @@ from citerec.library.ask.temporary import library_folder
 from citerec.library.papers.library import Library
 from citerec.tests.conftest import Run
 from citerec.tests.library.commands.test_watch import entries
-from citerec.tests.library.sources.zotero import Zotero, write_preferences
+from citerec.tests.library.sources.zotero import Zotero
 
 
 @pytest.fixture
@@ -24,7 +24,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder of a user without Zotero."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    write_preferences(tmp_path / "home", {"httpServer.port": 1})
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path
@@ -63,10 +62,11 @@ def test_zotero_is_asked_without_building(run: Run, folder: Path) -> None:
         {"key": f"KEY{n}", "itemType": "book", "title": f"Title {n}", "citationKey": f"k{n}"}
         for n in range(3)
     ]
-    with Zotero(items).running(folder / "home"):
-        assert run("search", "zotero", "title", "2", "format=cite", "k=1")[1] == "\\cite{k2}\n"
+    database = Zotero(items).write(folder / "home" / "Zotero" / "zotero.sqlite")
+    assert run("search", "zotero", "title", "2", "format=cite", "k=1")[1] == "\\cite{k2}\n"
+    database.unlink()
     code, _, err = run("search", "zotero", "title", "2")
-    assert code == 2 and "Zotero does not run; start it" in err and err.count("\n") == 1
+    assert code == 2 and "Zotero has no database here; name it" in err and err.count("\n") == 1
 
 
 def test_the_least_recently_used_libraries_leave(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

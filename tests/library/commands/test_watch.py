@@ -24,7 +24,7 @@ from citerec.library.papers.library import Library
 from citerec.library.papers.watch import watching
 from citerec.library.settings import BuildSettings
 from citerec.tests.library.conftest import papers_of
-from citerec.tests.library.sources.zotero import Zotero, write_preferences
+from citerec.tests.library.sources.zotero import Zotero
 
 
 def entries(*titles: str) -> str:
@@ -37,7 +37,7 @@ def folder(
 ) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(module, "TICK", 50)
+    monkeypatch.setattr(module, "TICK", 0.05)
     caplog.set_level(logging.INFO, module.__name__)
     yield tmp_path
 
@@ -64,10 +64,7 @@ def make(*sources: str) -> None:
 
 
 @pytest.mark.slow
-def test_files_folders_and_patterns(
-    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "TICK", 500)
+def test_files_folders_and_patterns(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     write("a.bib", "One", "Two")
     (folder / "refs" / "deep").mkdir(parents=True)
     write("refs/deep/b.bib", "Three")
@@ -117,28 +114,28 @@ def test_a_file_that_is_half_written_or_gone_is_waited_for(
 
 
 def test_nothing_is_read_while_nothing_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[object] = []
-    state = module._state
+    updates: list[str] = []
+    update = module._update
 
-    def look(named: list[str], pdfs: list[str]) -> list[object]:
-        looks.append(named)
-        return state(named, pdfs)
+    def count(path: Path, before: str) -> str:
+        updates.append(before)
+        return update(path, before)
 
-    monkeypatch.setattr(module, "_state", look)
+    monkeypatch.setattr(module, "_update", count)
     write("a.bib", "One")
     make("a.bib")
     with watching("mine"):
-        wait_for(lambda: len(looks) == 2)  # at the start, and once the system reports changes
+        wait_for(lambda: len(updates) == 1)  # at the start
         time.sleep(0.5)
-        assert len(looks) == 2
+        assert len(updates) == 1
         write("a.bib", "One", "Two")
         wait_for(lambda: len(titles()) == 2)
+        assert len(updates) == 2
 
 
 def test_zotero_by_its_database(folder: Path) -> None:
     zotero = Zotero([{"key": f"KEY{n}", "itemType": "book", "title": f"Title {n}"} for n in range(9)])
     path = zotero.write(folder / "Zotero" / "zotero.sqlite")
-    write_preferences(folder, {"httpServer.port": 1})
     make("zotero")
     with watching("mine"), closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -152,7 +149,6 @@ def test_zotero_by_its_database(folder: Path) -> None:
 def test_a_zotero_that_lost_papers_empties_no_library(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     zotero = Zotero([{"key": f"KEY{n}", "itemType": "book", "title": f"Title {n}"} for n in range(40)])
     path = zotero.write(folder / "Zotero" / "zotero.sqlite")
-    write_preferences(folder, {"httpServer.port": 1})
     make("zotero")
     assert not refresh("mine").written
     with closing(sqlite3.connect(path)) as damage, damage:  # most items have lost their data
@@ -176,17 +172,6 @@ def test_a_folder_that_lost_a_file_needs_force(folder: Path) -> None:
     with pytest.raises(InputError, match=r"1 of 2 papers would be removed, since .*b\.bib is gone; check"):
         refresh("mine")
     assert refresh("mine", force=True)[1:] == (0, 1, 0, True)
-
-
-def test_zotero_by_its_answers_if_its_database_is_elsewhere(folder: Path) -> None:
-    zotero = Zotero([{"key": f"KEY{n}", "itemType": "book", "title": f"Title {n}"} for n in range(9)])
-    with Zotero([], groups={"Our lab": zotero}).running(folder):
-        make("zotero://group/Our lab")
-        with watching("mine"):
-            zotero.trashed.add("KEY1")
-            wait_for(lambda: len(titles()) == 8)
-            zotero.items.append({"key": "NEW", "itemType": "book", "title": "New"})
-            wait_for(lambda: "New" in titles())
 
 
 def test_a_library_that_goes_is_no_longer_watched(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -215,7 +200,6 @@ def test_the_command_ends_with_an_interrupt(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_server_of_a_file_follows_it(folder: Path) -> None:
-    """It has a temporary library, to which nothing can be added."""
     write("a.bib", "One")
     command = [sys.executable, "-m", "citerec", "serve", "a.bib", "port=0", "watch=true"]
     pipe = subprocess.PIPE
@@ -227,5 +211,5 @@ def test_a_server_of_a_file_follows_it(folder: Path) -> None:
         search = f"{url}search?query=two"
         wait_for(lambda: len(requests.get(search, timeout=120).json()["papers"]) == 1)
         process.send_signal(signal.SIGINT)
-        assert "token" not in process.stdout.read() and process.wait(120) == 0
+        assert process.wait(120) == 0
         assert "1 paper added, " in process.stderr.read()

@@ -207,7 +207,7 @@ def test_changes_keep_and_renew_what_papers_are_cited_for(tmp_path: Path) -> Non
 
 
 def test_the_server_shows_what_cites_a_paper(library: Library) -> None:
-    settings = ServeSettings(library=str(library.path), token="t")
+    settings = ServeSettings(library=str(library.path))
     client = TestClient(create_app(Recommender(library), settings), base_url="http://127.0.0.1")
     relations = client.get("/citations", params={"id": "lee2001"}).json()
     assert relations["note"] == NO_LIST

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import shutil
 import sqlite3
@@ -174,15 +173,6 @@ def test_the_library_is_followed(output: Output, bibliography: Path) -> None:
     assert Recommender.open("mine").recommend("some words")
 
 
-@pytest.mark.usefixtures("copied")
-def test_removing_over_python_drops_the_text_at_once() -> None:
-    recommender = Recommender.open("mine")
-    recommender.remove(["made1"])
-    content = b"".join(file.read_bytes() for file in Path("mine/fulltexts").rglob("*") if file.is_file())
-    assert b"doi:10.5555/made.1" not in content
-    assert recommender.passages(paper_made(0).abstract, "made0")[1]
-
-
 def test_passages_of_one_paper(mine: Recommender) -> None:
     paper, found = mine.passages(SENTENCE, "made1", k=2)
     assert paper.key == "made1" and len(found) == 2
@@ -208,9 +198,7 @@ def test_http_and_mcp(mine: Recommender) -> None:
         assert claimed["passages"][0]["page"] == PAGE
         assert httpx.get(f"{url}/pdf?id=made2").status_code == 422
         assert httpx.get(f"{url}/pdf?id=../../etc/passwd").status_code == 404
-    [found] = call_tools(
-        make_server(mine, asyncio.to_thread), ("find_passage", {"claim": SENTENCE, "key": "made1"})
-    )
+    [found] = call_tools(make_server(mine), ("find_passage", {"claim": SENTENCE, "key": "made1"}))
     first = found.structured_content["passages"][0]
     assert first["link"].startswith("file://") and SENTENCE in first["text"]
 

@@ -1,4 +1,4 @@
-"""The MCP tools: in this process, over HTTP and over stdio."""
+"""The MCP tools: in this process and over stdio."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
-from starlette.exceptions import HTTPException
 
 from citerec.library.serve.mcp import make_server
-from citerec.tests.library.conftest import RecommenderSpy, serving
+from citerec.tests.library.conftest import RecommenderSpy
 
 
 def call_tools(server: Any, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
@@ -28,12 +27,7 @@ def call_tools(server: Any, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
 
 
 def in_process(recommender: RecommenderSpy, check: Callable[[Any], None]) -> None:
-    check(make_server(recommender, asyncio.to_thread))
-
-
-def over_http(recommender: RecommenderSpy, check: Callable[[Any], None]) -> None:
-    with serving(recommender) as url:
-        check(f"{url}/mcp")
+    check(make_server(recommender))
 
 
 def over_stdio(recommender: RecommenderSpy, check: Callable[[Any], None]) -> None:
@@ -41,7 +35,7 @@ def over_stdio(recommender: RecommenderSpy, check: Callable[[Any], None]) -> Non
     check(StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ)))
 
 
-@pytest.mark.parametrize("connect", [in_process, over_http, over_stdio])
+@pytest.mark.parametrize("connect", [in_process, over_stdio])
 def test_the_tools_recommend_and_search(recommender: RecommenderSpy, connect: Callable[..., None]) -> None:
     def check(server: Any) -> None:
         asked = {"text": "Adam [CITE] is an optimiser", "k": 2}
@@ -63,7 +57,7 @@ def test_null_is_the_default_and_unknown_keys_are_told(recommender: RecommenderS
     paper = recommender.library.paper(0)
     nothing = {"title": None, "abstract": None, "k": None, "known": None}
     some, none, found, asked = call_tools(
-        make_server(recommender, asyncio.to_thread),
+        make_server(recommender),
         ("entries", {"keys": [paper.id, "nokey"], "format": None}),
         ("entries", {"keys": ["nokey"]}),
         ("search", {"query": "attention", "k": None}),
@@ -74,41 +68,26 @@ def test_null_is_the_default_and_unknown_keys_are_told(recommender: RecommenderS
     assert paper.title in entry and said == "not in the library: nokey" and "nokey" in none.content[0].text
 
 
-@pytest.mark.parametrize("connect", [in_process, over_http])
-def test_errors_are_returned(recommender: RecommenderSpy, connect: Callable[..., None]) -> None:
-    def check(server: Any) -> None:
-        answers = call_tools(
-            server,
-            ("recommend_citation", {"text": "[CITE]"}),
-            ("recommend_citation", {"text": "Adam", "k": 0}),
-            ("recommend_citation", {"text": "crash"}),
-            ("recommend_citation", {"text": "Adam"}),
-            ("recommend_citation", {"k": "many"}),
-            ("search", {"query": "Adam", "year": 2015}),
-        )
-        assert [answer.is_error for answer in answers] == [True, True, True, False, True, True]
-        said = [answer.content[0].text for answer in answers]
-        assert "has no words" in said[0] and "secret" not in said[2]
-        assert (
-            said[4].startswith("text: Field required; k: Input should be a valid integer")
-            and "\n" not in said[4]
-        )
-        assert said[5] == "year: there is no such option; choose from query, k"
-
-    connect(recommender, check)
-
-
-def test_a_full_queue_is_reported(recommender: RecommenderSpy) -> None:
-    async def full(_: Callable[[], Any]) -> Any:
-        raise HTTPException(503, "too many queued requests; try again later")
-
-    [refused] = call_tools(make_server(recommender, full), ("search", {"query": "attention"}))
-    assert refused.is_error and refused.content[0].text.endswith("too many queued requests; try again later")
-    assert "503" not in refused.content[0].text
+def test_errors_are_returned(recommender: RecommenderSpy) -> None:
+    answers = call_tools(
+        make_server(recommender),
+        ("recommend_citation", {"text": "[CITE]"}),
+        ("recommend_citation", {"text": "Adam", "k": 0}),
+        ("recommend_citation", {"text": "crash"}),
+        ("recommend_citation", {"text": "Adam"}),
+        ("recommend_citation", {"k": "many"}),
+        ("search", {"query": "Adam", "year": 2015}),
+    )
+    assert [answer.is_error for answer in answers] == [True, True, True, False, True, True]
+    said = [answer.content[0].text for answer in answers]
+    assert "has no words" in said[0] and "secret" not in said[2]
+    assert said[4].startswith("text: Field required; k: Input should be a valid integer")
+    assert "\n" not in said[4]
+    assert said[5] == "year: there is no such option; choose from query, k"
 
 
 def test_references_are_checked(recommender: RecommenderSpy) -> None:
-    server = make_server(recommender, asyncio.to_thread)
+    server = make_server(recommender)
     entries = "@article{late, title={Trees}, year={2090}}"
     done, refused = call_tools(
         server, ("check_references", {"entries": entries}), ("check_references", {"entries": "x"})
@@ -124,7 +103,7 @@ def test_references_are_checked(recommender: RecommenderSpy) -> None:
 
 def test_the_tools_are_described(recommender: RecommenderSpy) -> None:
     async def described() -> list[Any]:
-        async with Client(make_server(recommender, asyncio.to_thread)) as client:
+        async with Client(make_server(recommender)) as client:
             return list((await client.list_tools()).tools)
 
     tools = {tool.name: tool for tool in asyncio.run(described())}

@@ -226,7 +226,7 @@ def test_controls_have_names_and_changes_are_announced(open_page: Any) -> None:
 
 
 def test_a_stopped_server_is_reported(chromium: Any, recommender: RecommenderSpy) -> None:
-    with serving(recommender, mcp=False) as url:
+    with serving(recommender) as url:
         page = chromium.new_page()
         page.goto(url)
     page.fill("#text", TEXT)

@@ -1,13 +1,10 @@
-"""Zotero as a source: its API and its database give the same papers, and neither is ever changed."""
+"""Zotero as a source: its database, which is never changed."""
 
 from __future__ import annotations
 
 import copy
-import re
-import socket
 import sqlite3
 import tempfile
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +16,12 @@ from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
+from citerec.formats.bibliography.reading.zotero import Collection, ZoteroLibrary
 from citerec.library.commands.change import add, build, remove
 from citerec.library.evidence.passages import TextPlace
 from citerec.library.papers.building import refresh
 from citerec.library.papers.library import Library
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
-from citerec.library.sources import zotero_api
 from citerec.library.sources.finding import find_sources
 from citerec.library.sources.readers import read_source
 from citerec.tests.library.conftest import papers_of
@@ -92,24 +89,19 @@ def fails(source: str | Path) -> str:
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The user's folder; nothing runs at the port of its Zotero."""
+    """The user's folder."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    write_preferences(tmp_path, {"httpServer.port": 1})
     return tmp_path
 
 
-@pytest.fixture(params=["API", "database"])
-def user(request: pytest.FixtureRequest, home: Path) -> Iterator[Path]:
-    """The folder of a user whose Zotero runs, or has run."""
-    if request.param == "API":
-        with ZOTERO.running(home):
-            yield home
-    else:
-        ZOTERO.write(home / "Zotero" / "zotero.sqlite")
-        yield home
+@pytest.fixture
+def user(home: Path) -> Path:
+    """The folder of a user of Zotero."""
+    ZOTERO.write(home / "Zotero" / "zotero.sqlite")
+    return home
 
 
-def test_both_ways_give_the_same_papers(user: Path) -> None:
+def test_items_become_papers(user: Path) -> None:
     papers, bad = read("zotero")
     plain = [paper._replace(bibtex="", collections=tuple(sorted(paper.collections))) for paper in papers]
     assert plain == [paper._replace(collections=tuple(sorted(paper.collections))) for paper in PAPERS]
@@ -189,9 +181,9 @@ def test_the_database_is_where_the_newest_profile_says(home: Path, database: Pat
     other = Zotero([{"key": "A", "itemType": "book", "title": "Elsewhere"}]).write(
         home / "data" / "zotero.sqlite"
     )
-    write_preferences(home, {"dataDir": str(home / "gone"), "useDataDir": True, "httpServer.port": 1})
+    write_preferences(home, {"dataDir": str(home / "gone"), "useDataDir": True})
     assert titles("zotero") == TITLES
-    write_preferences(home, {"dataDir": str(other.parent), "httpServer.port": 1})
+    write_preferences(home, {"dataDir": str(other.parent)})
     assert titles("zotero") == ["Elsewhere"]
     assert titles(database) == TITLES
 
@@ -309,81 +301,17 @@ def test_damaged_databases_give_papers_or_one_line(database: Path, data: st.Data
             assert all(paper.title or paper.abstract for paper in papers)
 
 
-# The API.
-
-
-def test_long_lists_come_in_pages(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zotero_api, "PAGE", 2)
-    with ZOTERO.running(home) as asked:
-        assert titles("zotero") == TITLES
-    pages = [
-        re.sub(".*(limit=.*)&sort=dateAdded&direction=asc", r"\1", path) for path in asked if "items" in path
-    ]
-    assert pages == [f"limit=2&start={start}" for start in (0, 2, 4, 6)]
-
-
-@pytest.mark.parametrize("status", [403, 404, 501])
-def test_a_zotero_that_does_not_answer_has_its_database_read(home: Path, status: int) -> None:
-    with ZOTERO.running(home, {"": status}):
-        line = fails("zotero")
-        assert (
-            line.startswith("zotero: ")
-            and "; or name its database, as in source=~/Zotero/zotero.sqlite" in line
-        )
-        assert ("tick Settings > Advanced > Allow other applications" in line) == (status == 403)
-        ZOTERO.write(home / "Zotero" / "zotero.sqlite")
-        assert titles("zotero") == TITLES
-
-
 def test_without_zotero(home: Path) -> None:
-    assert fails("zotero").startswith("zotero: Zotero does not run; start it; or name its database, as in ")
-
-
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
-
-
-@pytest.mark.parametrize(
-    ("answer", "line"),
-    [
-        (OK % 100 + b'[{"key": ', "Zotero does not answer (its answer broke off)"),
-        (b"", "Zotero does not answer"),
-        (b"\x00\x01 no HTTP\r\n\r\n", "Zotero does not answer"),
-        (OK % 4 + b"[{]}", "is not an answer of Zotero's"),
-        (OK % 7 + b'["key"]', "is not an answer of Zotero's (not a list of objects)"),
-        (OK % 2 + b"{}", "is not an answer of Zotero's (not a list of objects)"),
-        (
-            b"HTTP/1.1 200 OK\r\nTotal-Results: x\r\nContent-Length: 2\r\n\r\n[]",
-            "is not an answer of Zotero's",
-        ),
-        (
-            b"HTTP/1.1 200 OK\r\nTotal-Results: 9\r\nConnection: close\r\nContent-Length: 25\r\n\r\n"
-            + b'[{"data": {"key": "A"}} ]',
-            "is not an answer of Zotero's (the same objects again)",
-        ),
-        (302, "is not an answer of Zotero's (status 302)"),
-        (500, "is not an answer of Zotero's (status 500)"),
-    ],
-)
-def test_answers_that_are_not_zoteros(home: Path, answer: Any, line: str) -> None:
-    with ZOTERO.running(home, {"items/top": answer}):
-        message = fails("zotero")
-    assert re.match(r"http://127\.0\.0\.1:\d+/api/users/0/items/top: ", message) and line in message
-
-
-def test_a_zotero_that_is_silent(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zotero_api, "TIMEOUT", 0.05)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        write_preferences(home, {"httpServer.port": server.getsockname()[1]})
-        assert "Zotero does not answer (timed out); try again or close it" in fails("zotero")
+    assert fails("zotero").startswith("zotero: Zotero has no database here; name it, as in source=~/Zotero/")
 
 
 def test_items_of_another_shape_are_left_out(home: Path) -> None:
-    items = [*ITEMS[:1], {"key": "X", "itemType": "book", "title": ["a"]}, {"title": "no key"}, {"key": 3}]
+    items = [*ITEMS[:1], {"key": "X", "itemType": "book", "title": ["a"]}, {"key": 3}]
     items.append({"key": "Y", "itemType": "book", "title": "b", "collections": [{}]})
-    with Zotero(items, COLLECTIONS).running(home):
-        papers, bad = read("zotero")
-    assert [paper.title for paper in papers] == ["A study of things"]
-    assert bad == [
+    bad: list[InputError] = []
+    library = ZoteroLibrary(items, {key: Collection(*about) for key, about in COLLECTIONS.items()})
+    assert [paper.title for paper in library.papers("zotero", bad.append)] == ["A study of things"]
+    assert [*map(str, bad)] == [
         "zotero, item X, field 'title': must be a string, not a list",
         "zotero, item 3: has neither title nor abstract",
         "zotero, item Y, field 'collections': must be a list of strings, not of an object",
@@ -394,25 +322,26 @@ def test_items_of_another_shape_are_left_out(home: Path) -> None:
 
 
 def test_a_library_follows_zotero(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Papers that are trashed, changed or deleted are so after an update, whether Zotero runs or not."""
+    """Papers that are trashed, changed or deleted are so after an update."""
     monkeypatch.chdir(home)
     Path("a.bib").write_text("@misc{own, title = {Of the file}}", encoding="utf-8")
     build(BuildSettings(library="mine", source=("a.bib",), model="bm25"))
     zotero = Zotero(copy.deepcopy(ITEMS[:3]), COLLECTIONS)
-    with zotero.running(home):
-        add(AddSettings(library="mine", source=("zotero",)))
-        library = Library.open("mine")
-        assert library.collections == ["Others & more", "Thesis", "Thesis/Methods"]
-        assert (found := library.paper(library.row("lee2003") or 0)).tags == ("alpha", "to read")
-        assert found.title == "A study of things" and not refresh("mine").written
-        zotero.trashed.add("BBBB2222")
-        with pytest.raises(InputError, match="1 of 4 papers would be removed, since zotero changed; check"):
-            refresh("mine")
-        assert refresh("mine", force=True)[1:] == (0, 1, 0, True)
+    place = zotero.write(home / "Zotero" / "zotero.sqlite")
+    add(AddSettings(library="mine", source=("zotero",)))
+    library = Library.open("mine")
+    assert library.collections == ["Others & more", "Thesis", "Thesis/Methods"]
+    assert (found := library.paper(library.row("lee2003") or 0)).tags == ("alpha", "to read")
+    assert found.title == "A study of things" and not refresh("mine").written
+    zotero.trashed.add("BBBB2222")
+    zotero.write(place)
+    with pytest.raises(InputError, match="1 of 4 papers would be removed, since zotero changed; check"):
+        refresh("mine")
+    assert refresh("mine", force=True)[1:] == (0, 1, 0, True)
     zotero.items[0]["title"] = "Another title"
     zotero.items[2]["collections"] = []
     zotero.trashed.clear()
-    zotero.write(home / "Zotero" / "zotero.sqlite")
+    zotero.write(place)
     assert refresh("mine")[1:] == (1, 0, 2, True)
     library = Library.open("mine")
     assert len(library) == 4 and library.paper(library.row("zot8") or 0).collections == ()
@@ -439,3 +368,20 @@ def test_pdfs_of_the_storage_are_opened_by_zotero(tmp_path: Path) -> None:
     assert place.link == "zotero://open-pdf/library/items/ABCD2345?page=7"
     other = TextPlace(str(tmp_path / "storage" / "EFGH2345" / "b.pdf"), 0)
     assert other.link == "zotero://open-pdf/groups/2000/items/EFGH2345"
+
+
+def test_several_groups_in_one_library(home: Path) -> None:
+    """Their papers are merged, with the collections of all."""
+    graphs = {"key": "AAAA1111", "itemType": "book", "title": "Graphs", "collections": ["OLD11111"]}
+    library = Zotero([graphs], {"OLD11111": ("Old", "")})
+    for number, (name, title) in enumerate((("A", "Trees"), ("B", "trees"), ("C", "Graphs"))):
+        about = {"itemType": "book", "title": title, "creators": [creator("Ann Lee")], "date": "2020"}
+        item = {"key": f"AAAA222{number}", **about, "collections": [f"SAME{name}111"]}
+        library.groups[name] = Zotero([item], {f"SAME{name}111": (f"Of {name}", "")})
+    library.write(home / "Zotero" / "zotero.sqlite")
+    sources = ("zotero", *(f"zotero://group/{name}" for name in "ABC"))
+    build(BuildSettings(library=str(home / "mine"), source=sources, model="bm25"))
+    papers = papers_of(Library.open(home / "mine"))
+    assert [(paper.title, set(paper.collections)) for paper in papers] == [
+        ("Graphs", {"Old"}), ("Trees", {"Of A", "Of B"}), ("Graphs", {"Of C"})
+    ]  # fmt: skip

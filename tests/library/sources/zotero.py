@@ -1,20 +1,14 @@
-"""A Zotero made for tests: its database with the tables that are read, and its local API, of the same items.
-
-Tables and answers follow zotero/zotero: resource/schema/userdata.sql and server_localAPI.js.
-"""
+"""A Zotero made for tests: its database with the tables that are read (zotero/zotero, resource/schema)."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 Item = dict[str, Any]
 TABLES = """
@@ -49,14 +43,12 @@ def creator(name: str, kind: str = "author") -> Item:
 
 @dataclass
 class Zotero:
-    """items: `data` of the API. collections: (name, parent's key or "") by key. groups: by name."""
+    """items: as the API's `data`. collections: (name, parent's key or "") by key. groups: by name."""
 
     items: list[Item]
     collections: dict[str, tuple[str, str]] = field(default_factory=dict)
     groups: dict[str, Zotero] = field(default_factory=dict)
     trashed: set[str] = field(default_factory=set)
-    keys: list[str] = field(default_factory=list)
-    """With which programs may write, once each."""
 
     def write(self, path: Path) -> Path:
         """Write zotero.sqlite; a library of a group has the id that follows."""
@@ -113,117 +105,6 @@ class Zotero:
                 database.execute("INSERT INTO collectionItems VALUES (?, ?, 0)", [ids[key], id])
             if item["key"] in self.trashed:
                 database.execute("INSERT INTO deletedItems VALUES (?, 0)", [id])
-
-    @contextmanager
-    def running(self, home: Path, answers: Mapping[str, Any] | None = None) -> Iterator[list[str]]:
-        """Run its local API; the preferences in `home` have its port. Yields the requests so far.
-
-        answers: bytes to send, without more, or a status, for paths that end so.
-        """
-        asked: list[str] = []
-        zotero = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                asked.append(self.path)
-                path = urlsplit(self.path).path.removeprefix("/api/")
-                strange = next((a for end, a in (answers or {}).items() if path.endswith(end)), None)
-                if isinstance(strange, bytes):
-                    self.wfile.write(strange)
-                    return
-                assert self.headers["Zotero-API-Version"] == "3"
-                found = None if strange else zotero.answer(path)
-                status = strange or (404 if found is None else 200)
-                options = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
-                start, limit = int(options.get("start", 0)), int(options.get("limit", 0)) or None
-                if "q" in options:
-                    found = [one for one in found or () if options["q"] in one["data"].get("title", "")]
-                if options.get("sort") == "dateModified":
-                    found = [*(found or ())][::-1]  # the newest first
-                page = found if isinstance(found, dict) else (found or [])[start:][:limit]
-                body = json.dumps(page, indent=4).encode() if status == 200 else b"Local API is not enabled"
-                self.answer(status, body, str(len(found or ())))
-
-            def do_POST(self) -> None:
-                asked.append(self.path)
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status, found = zotero.post(self.path.removeprefix("/api/"), body, dict(self.headers.items()))
-                self.answer(status, json.dumps(found).encode())
-
-            def answer(self, status: int, body: bytes, total: str = "0") -> None:
-                self.send_response(status)
-                self.send_header("Zotero-Server-ID", "this one")
-                self.send_header("Total-Results", total)
-                self.send_header("Location", "http://127.0.0.1:1/")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-            thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-            thread.start()
-            try:
-                write_preferences(home, {"httpServer.port": server.server_port})
-                yield asked
-            finally:
-                server.shutdown()
-                thread.join()
-
-    def post(self, path: str, body: Any, headers: Mapping[str, str]) -> tuple[int, Any]:
-        """Write objects, as the program or zotero.org does; its user allows one request at a time."""
-        if path == "local/authorize":
-            self.keys.append(f"key {len(self.keys)}")
-            return (200, {"key": self.keys[-1], "remember": False}) if body["appName"] else (400, "")
-        place, _, kind = path.rpartition("/")
-        if place.startswith("groups/"):
-            group = [*self.groups.values()][int(place.partition("/")[2]) // 1000 - 2]
-            group.keys = self.keys
-            return group.post(f"users/0/{kind}", body, headers)
-        if headers.get("Zotero-API-Key") != "web":
-            if headers.get("Zotero-Server-ID") != "this one":
-                return 428, ""
-            if headers.get("Zotero-API-Key") not in self.keys:
-                return 401, ""
-            self.keys.remove(headers["Zotero-API-Key"])
-        assert len(body) <= 50
-        made: dict[str, str] = {}
-        for number, one in enumerate(body):
-            key = one.get("key") or f"NEW{len(self.items) + len(self.collections):05}"
-            if kind == "collections":
-                self.collections[key] = one["name"], one["parentCollection"] or ""
-            elif "key" in one:
-                assert one["version"] == 0 and one.keys() == {"key", "version", "collections"}
-                next(item for item in self.items if item["key"] == key)["collections"] = one["collections"]
-            else:
-                self.items.append({**one, "key": key})
-            made[str(number)] = key
-        return 200, {"success": made, "unchanged": {}, "failed": {}}
-
-    def answer(self, path: str) -> Any:
-        """Return the objects of a path; None for an unknown one."""
-        if path == "keys/current":
-            return {"userID": 0, "access": {}}
-        place, _, rest = path.removeprefix("users/0/").partition("/")
-        if place == "groups" and not rest:
-            return [self.object({"id": n * 1000, "name": name}) for n, name in enumerate(self.groups, 2)]
-        if place == "groups":
-            number, _, rest = rest.partition("/")
-            return [*self.groups.values()][int(number) // 1000 - 2].answer(rest)
-        if path.endswith("collections"):
-            return [
-                self.object({"key": key, "name": name, "parentCollection": parent or False})
-                for key, (name, parent) in self.collections.items()
-            ]
-        if path.endswith("items/top"):
-            return [self.object(item) for item in self.items if item.get("key") not in self.trashed]
-        return None
-
-    @staticmethod
-    def object(data: Item) -> Item:
-        return {"key": data.get("key"), "version": 0, "library": {}, "links": {}, "meta": {}, "data": data}
 
 
 def write_preferences(home: Path, values: Mapping[str, Any]) -> None:

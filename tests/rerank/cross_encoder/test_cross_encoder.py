@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tokenizers import ByteLevelBPETokenizer
 from torch import Tensor
 from transformers import (
     AutoModel,
@@ -21,9 +20,6 @@ from transformers import (
     BertModel,
     DistilBertConfig,
     DistilBertModel,
-    RobertaConfig,
-    RobertaModel,
-    RobertaTokenizerFast,
 )
 
 from citerec.base.errors import InputError
@@ -32,7 +28,6 @@ from citerec.rerank.cross_encoder.network import (
     CrossEncoder,
     first_hidden,
     is_bert,
-    keep_layers,
     subword_vectors,
 )
 from citerec.rerank.cross_encoder.pairs import CIT, EOS, SEP, PairReader
@@ -276,15 +271,6 @@ def test_gradients_match_transformers_for_every_weight(attention: str) -> None:
         assert gradient.any() or name.endswith("key.bias"), name
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_dropout_is_active_only_in_training(attention: str) -> None:
-    model, given = bert(attention=attention, dropout=0.5), texts([12, 5])
-    with torch.no_grad():
-        assert torch.equal(first_hidden(model, *given), first_hidden(model, *given))
-        model.train()
-        assert not torch.equal(first_hidden(model, *given), first_hidden(model, *given))
-
-
 def test_dropout_of_attention_keeps_the_mean() -> None:
     """In a linear layer, the mean over many dropout masks is the output without dropout."""
     model, given = bert(1), texts([12])
@@ -305,57 +291,3 @@ def test_only_bert_encoders_are_supported() -> None:
     small: dict[str, Any] = {**SIZES, "num_hidden_layers": 1}
     assert not is_bert(BertModel(BertConfig(**small, is_decoder=True)))
     assert not is_bert(DistilBertModel(DistilBertConfig(vocab_size=20, dim=8, n_heads=2, n_layers=1)))
-
-
-def test_kept_layers_are_spaced_evenly() -> None:
-    sizes: dict[str, Any] = {
-        "hidden_size": 8,
-        "num_attention_heads": 2,
-        "intermediate_size": 8,
-        "vocab_size": 9,
-    }
-    for count, kept in ((1, [0]), (2, [0, 5]), (3, [0, 2, 5]), (None, list(range(6)))):
-        model = BertModel(BertConfig(**sizes, num_hidden_layers=6))
-        layers = list(model.encoder.layer)
-        keep_layers(model, count)
-        assert [layers.index(layer) for layer in model.encoder.layer] == kept
-        assert model.config.num_hidden_layers == len(kept)
-    with pytest.raises(InputError, match=r"model\.layers=7: the transformer has only 6"):
-        keep_layers(model, 7)
-
-
-def test_roberta_reads_pairs_as_its_own_tokeniser_writes_them(tmp_path: Path, tiny_corpus: Corpus) -> None:
-    """encoder=roberta_large: byte pairs, two separators, no token types, positions after the padding's."""
-    texts = [*tiny_corpus.titles, *tiny_corpus.abstracts]
-    backend = ByteLevelBPETokenizer()
-    backend.train_from_iterator(texts, 400, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
-    backend.save_model(str(tmp_path))
-    tokenizer = RobertaTokenizerFast(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt"))
-    tokenizer.save_pretrained(tmp_path)
-    sizes: dict[str, Any] = {
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 16,
-    }
-    config = RobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=140, type_vocab_size=1, **sizes)
-    RobertaModel(config).save_pretrained(tmp_path)
-    made = CrossEncoder.pretrained(
-        ArticleConfig("roberta", path=str(tmp_path)), PairSettings(query="paper", max_tokens=138), "linear"
-    ).eval()
-    contexts, papers = np.arange(4), np.arange(4, 8)
-    pairs = PairReader(tiny_corpus, made.tokenizer, made.config).pairs(contexts, papers)
-    citing = tiny_corpus.citing[contexts].tolist()
-    words = [f"{title} {text}" for title, text in zip(tiny_corpus.titles, tiny_corpus.abstracts, strict=True)]
-    both = ([words[row] for row in rows] for rows in (citing, papers.tolist()))
-    given = tokenizer(*both, padding=True, return_tensors="pt")
-    ids, types, mask = pairs.padded()
-    width = given["input_ids"].shape[1]
-    assert (
-        torch.equal(ids[:, :width], given["input_ids"]) and (ids[:, width:] == tokenizer.pad_token_id).all()
-    )
-    assert torch.equal(mask[:, :width], given["attention_mask"]) and not mask[:, width:].any()
-    with torch.no_grad():
-        hidden = made.model(**given).last_hidden_state[:, 0]
-        expected = (hidden * made.score.weight[0]).sum(1) + made.score.bias
-        torch.testing.assert_close(made(ids, types, mask), expected, atol=1e-5, rtol=1e-5)

@@ -18,14 +18,11 @@ from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
 from citerec.rerank.cross_encoder.data import (
-    CitedAndNegatives,
     ListBatch,
-    ListStrategy,
     Prefetched,
     Prefetcher,
     QueryOrder,
     RerankData,
-    TopPapers,
     TrainingLists,
     draw_negatives,
     negative_positions,
@@ -107,22 +104,19 @@ def test_a_run_covers_only_its_queries(demo_corpus: Corpus, tmp_path: Path) -> N
 
 @given(st.lists(st.integers(0, 40), max_size=9), st.integers(1, 12), st.integers(0, 5))
 def test_negatives_are_distinct_and_never_excluded_papers(barred: list[int], count: int, query: int) -> None:
-    config, excluded = NegativesSettings(count, len(RANKED)), np.array(barred, np.int64)
-    drawn = draw_negatives(config, RANKED, excluded, 3, 1, query).tolist()
+    excluded = np.array(barred, np.int64)
+    drawn = draw_negatives(RANKED, excluded, count, 0.0, np.random.default_rng(query)).tolist()
     may = set(RANKED.tolist()) - set(barred) - {-1}
     assert len(set(drawn)) == len(drawn) == min(count, len(may))
     assert set(drawn) <= may and len(negative_positions(RANKED, excluded)) == len(may)
 
 
-def test_sampling_is_uniform_and_depends_only_on_seed_epoch_and_query() -> None:
-    config, barred = NegativesSettings(3, 10), np.array([7, 99])
-    drawn = np.stack([draw_negatives(config, RANKED, barred, 0, 0, query) for query in range(4000)])
+def test_sampling_is_uniform() -> None:
+    barred, rng = np.array([7, 99]), np.random.default_rng(0)
+    drawn = np.stack([draw_negatives(RANKED, barred, 3, 0.0, rng) for query in range(4000)])
     papers, counts = np.unique(drawn, return_counts=True)
     assert papers.tolist() == [1, 2, 3, 9, 12, 30, 40]
     np.testing.assert_allclose(counts / 4000, 3 / 7, atol=0.03)
-    np.testing.assert_array_equal(drawn[0], draw_negatives(config, RANKED, barred, 0, 0, 0))
-    for key in ((1, 0, 0), (0, 1, 0), (0, 0, 1)):
-        assert drawn[0].tolist() != draw_negatives(config, RANKED, barred, *key).tolist()
 
 
 @given(st.integers(1, 30), st.integers(1, 40), st.integers(1, 4), st.integers(0, 3))
@@ -158,10 +152,11 @@ def lists(demo_corpus: Corpus, reader: PairReader, tmp_path: Path) -> Make:
 
     def make(
         batch: StepSettings | None = None,
-        strategy: ListStrategy | None = None,
+        negatives: NegativesSettings | None = None,
         split: Split | None = None,
         found: NDArray[np.int32] | None = None,
         per_epoch: int = 21,
+        top: bool = False,
     ) -> TrainingLists:
         split, batch = split or demo_corpus.split("train"), batch or StepSettings(4, tokens=150)
         queries = QueryOrder.sample(np.arange(len(split)), per_epoch, 2, 0)
@@ -169,8 +164,8 @@ def lists(demo_corpus: Corpus, reader: PairReader, tmp_path: Path) -> Make:
             found = np.stack([ranked_for(row) for row in np.unique(queries.rows)])
         np.save(tmp_path / "found.npy", found)
         prefetched = Prefetched([tmp_path / "found.npy"])
-        strategy = strategy or CitedAndNegatives(NegativesSettings(3, 8))
-        return TrainingLists(reader, split, queries, prefetched, batch, strategy, seed=0)
+        negatives = negatives or NegativesSettings(3, 8)
+        return TrainingLists(reader, split, queries, prefetched, batch, negatives, 0, top)
 
     return make
 
@@ -194,7 +189,7 @@ def content(lists: ListBatch) -> list[list[tuple[int, ...]]]:
 def test_lists_hold_the_cited_paper_and_sampled_negatives(
     lists: Make, reader: PairReader, demo_corpus: Corpus
 ) -> None:
-    made, split, negatives = lists(), demo_corpus.split("train"), NegativesSettings(3, 8)
+    made, split = lists(), demo_corpus.split("train")
     assert len(made) == 42 // 4
     found = content(made[5])  # spans the end of one epoch and the start of the next
     rows, epochs = made.queries.rows[20:24], made.queries.epochs[20:24]
@@ -202,27 +197,10 @@ def test_lists_hold_the_cited_paper_and_sampled_negatives(
     for row, epoch, pairs in zip(rows.tolist(), epochs.tolist(), found, strict=True):
         context = split.contexts[row]
         barred = np.append(split.positives[row], demo_corpus.citing[context])
-        drawn = draw_negatives(negatives, ranked_for(row), barred, 0, epoch, row)
-        papers = np.append(split.positives[row][:1], drawn)
+        papers = made.papers(row, epoch)
+        assert papers[0] == split.positives[row][0] and len(set(papers.tolist())) == 4
+        assert set(papers[1:].tolist()) <= set(ranked_for(row).tolist()) - set(barred.tolist())
         assert pairs == subwords(reader.pairs(np.repeat(context, len(papers)), papers).padded())
-
-
-def test_a_teacher_scores_each_pair_once(lists: Make, demo_corpus: Corpus) -> None:
-    made, scored = lists(), list[int]()
-
-    def logits(contexts: NDArray[np.int64], papers: NDArray[np.int64]) -> NDArray[np.float32]:
-        scored.extend((contexts * 1000 + papers).tolist())
-        return (contexts * 1000 + papers).astype(np.float32)
-
-    assert made[5].teacher is None
-    made.add_teacher(logits)
-    assert len(set(scored)) == len(scored) > 42
-    batch, rows, epochs = made[5], made.queries.rows[20:24], made.queries.epochs[20:24]
-    assert batch.teacher is not None
-    for row, epoch, shown in zip(rows.tolist(), epochs.tolist(), batch.teacher, strict=True):
-        papers, _ = made.strategy.build(made.query(row), 0, epoch)
-        expected = made.split.contexts[row] * 1000 + papers
-        assert shown[: len(expected)].tolist() == expected.tolist() and shown[len(expected) :].isnan().all()
 
 
 def test_items_do_not_depend_on_earlier_reads_and_chunks_are_small(lists: Make) -> None:
@@ -251,7 +229,7 @@ def test_neither_cited_nor_citing_papers_are_negatives(lists: Make, demo_corpus:
     cited = Ragged.from_rows([[one[0], (one[0] + 1) % 120] for one in given.positives])
     split = Split("train", given.contexts, cited)
     found = np.arange(60, dtype=np.int32)[None].repeat(len(split), 0)
-    made = lists(None, CitedAndNegatives(NegativesSettings(60, 60)), split, found, len(split))
+    made = lists(None, NegativesSettings(60, 60), split, found, len(split))
     for item in range(0, len(made), 9):
         rows, sizes = made.queries.rows[item * 4 : item * 4 + 4], made[item].mask.sum(1)
         for row, size in zip(rows.tolist(), sizes.tolist(), strict=True):
@@ -269,8 +247,8 @@ def test_top_lists_are_the_prefetched_papers_with_labels(
     found[found == 119] = 118
     found[5, 4:] = found[7] = -1
     split = Split("train", given.contexts, Ragged.from_rows(cited))
-    strategy = TopPapers(NegativesSettings(depth=6))
-    made = lists(StepSettings(4), strategy, split, found.astype(np.int32), len(given))
+    negatives = NegativesSettings(depth=6)
+    made = lists(StepSettings(4), negatives, split, found.astype(np.int32), len(given), top=True)
     rows = made.queries.rows
     assert 7 not in rows and {0, 5} <= set(rows.tolist())
     for item in range(10):
@@ -282,8 +260,6 @@ def test_top_lists_are_the_prefetched_papers_with_labels(
             np.testing.assert_array_equal(part.relevant[place], np.isin(found[row], cited[row]) & there)
             pairs = reader.pairs(np.repeat(split.contexts[row], there.sum()), found[row][there])
             assert shown[place] == subwords(pairs.padded())
-    papers = [(np.isin(found[row], cited[row]).sum(), (found[row] >= 0).sum()) for row in set(rows.tolist())]
-    assert made.cited_share() == pytest.approx(sum(a for a, _ in papers) / sum(b for _, b in papers))
 
 
 def test_queries_without_candidates_are_skipped_with_a_warning(
@@ -307,5 +283,3 @@ def test_rounds_cover_the_steps(lists: Make) -> None:
     assert (data.every, data.rounds) == (7, 1)
     with pytest.raises(InputError, match=r"42 training queries do not fill a step \(60\)"):
         RerankData(lists(StepSettings(30, 2)), every=4, seed=0)
-    with pytest.raises(InputError, match=r"model\.workers=1000: this machine has"):
-        RerankData(lists(StepSettings(2)), every=4, seed=0, workers=1000)

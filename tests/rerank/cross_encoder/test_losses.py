@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -14,7 +13,6 @@ from torch import Tensor
 from citerec.rerank.cross_encoder.losses import (
     hinge_loss,
     list_loss,
-    listwise_kl,
     listwise_loss,
     pointwise_loss,
 )
@@ -65,37 +63,3 @@ def test_padding_does_not_affect_losses(lists: list[list[tuple[float, bool]]], n
     loss.backward()
     assert other.grad is not None and torch.isfinite(other.grad).all()
     assert (other.grad[~mask] == 0).all()
-
-
-def teacher_case(queries: int, papers: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Make scores of a student, and scores of a teacher with gaps."""
-    rng = np.random.default_rng(seed)
-    student, teacher = (torch.from_numpy(rng.normal(size=(queries, papers))) for _ in range(2))
-    teacher[torch.from_numpy(rng.random((queries, papers)) < 0.4)] = torch.nan
-    return student.requires_grad_(), teacher
-
-
-@given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 10_000), st.sampled_from([0.05, 1.0, 3.0]))
-def test_the_distillation_loss_matches_plain_loops(
-    queries: int, papers: int, seed: int, temperature: float
-) -> None:
-    student, teacher = teacher_case(queries, papers, seed)
-    divergences = []
-    for s, t in zip(student.tolist(), teacher.tolist(), strict=True):
-        known = [place for place in range(papers) if not math.isnan(t[place])]
-        if known:
-            p = [math.exp(t[place] / 2) for place in known]
-            q = [math.exp(s[place] / temperature) for place in known]
-            p, q = ([value / sum(part) for value in part] for part in (p, q))
-            divergences.append(sum(a * math.log(a / b) for a, b in zip(p, q, strict=True)))
-    loss = listwise_kl(student, teacher, temperature, 2.0)
-    assert loss.item() == pytest.approx(sum(divergences) / max(len(divergences), 1), abs=1e-9)
-    loss.backward()
-    assert student.grad is not None and torch.isfinite(student.grad).all()
-
-
-def test_a_student_that_agrees_has_nothing_to_learn() -> None:
-    _, teacher = teacher_case(5, 7, 1)
-    same = torch.nan_to_num(teacher, nan=3.0) * 0.1 + 4.0  # papers without teacher scores are ignored
-    assert float(listwise_kl(same, teacher, 0.1)) == pytest.approx(0, abs=1e-12)
-    assert float(listwise_kl(-same, teacher, 0.1)) > 0.1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,18 +15,24 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-import citerec.rerank.cross_encoder.pairs
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.rerank.cross_encoder.network import add_tokens
-from citerec.rerank.cross_encoder.pairs import CIT, EOS, SEP, PairReader, Subwords, TokenTable, divide_budget
+from citerec.rerank.cross_encoder.pairs import (
+    CIT,
+    EOS,
+    SEP,
+    PairReader,
+    Subwords,
+    TokenPairs,
+    divide_budget,
+)
 from citerec.rerank.ranker.citing_contexts import CitingContexts
 from citerec.rerank.settings import MIN_TOKENS, PairSettings
 from citerec.retrieval.queries import Queries
 from citerec.tests.retrieval.made import matrix
-from citerec.tests.retrieval.test_every import question
 
 ALL_WORDS = PairSettings(citing_words=None)
 LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30)), min_size=1)
@@ -78,6 +83,15 @@ def texts_of(corpus: Corpus, context: int, paper: int, query: str = "context") -
     return asked, f"{corpus.titles[paper]} {corpus.abstracts[paper]}"
 
 
+def sizes(pairs: TokenPairs) -> np.ndarray:
+    """Tokens of citing text, context and candidate of each pair [N, 3]."""
+    parts = []
+    for query, candidate in zip(pairs.queries, pairs.candidates, strict=True):
+        citing = query.tolist().index(pairs.subwords.sep)
+        parts.append([citing, len(query) - citing - 1, len(candidate)])
+    return np.array(parts)
+
+
 def grid(corpus: Corpus, contexts: int = 80) -> tuple[np.ndarray, np.ndarray]:
     rows = np.arange(contexts * 5)
     return rows // 5, (rows * 7) % len(corpus.paper_ids)
@@ -96,24 +110,6 @@ def test_a_budget_is_divided_by_shares_without_waste(
     # The truncated text has its share, to a token, except for the minimum of the other one.
     assert ((kept == first) | (kept >= np.minimum(np.floor(share * room), room - least[1]))).all()
     assert ((others == second) | (others >= np.floor((1 - share) * room) - least[0])).all()
-
-
-def test_rows_are_tokenised_once_on_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(citerec.rerank.cross_encoder.pairs, "BLOCK", 7)
-    asked: list[int] = []
-
-    def read(rows: list[int]) -> list[list[int]]:
-        assert len(rows) <= 7
-        asked.extend(rows)
-        return [list(range(row * 100, row * 100 + row)) for row in rows]
-
-    table = TokenTable(300, read)
-    for rows in ([5, 3, 5], [3], [], list(range(299, 100, -1)), [0, 3, 250]):
-        wanted = np.array(rows, np.int64)
-        starts, lengths = table.starts(wanted), table.lengths(wanted)
-        for row, start, length in zip(rows, starts.tolist(), lengths.tolist(), strict=True):
-            assert table.values[start : start + length].tolist() == list(range(row * 100, row * 100 + row))
-    assert sorted(asked) == [0, 3, 5, *range(101, 300)]
 
 
 def test_special_tokens_in_texts_and_the_tokenisers_truncation_are_ignored(tiny_bert: Path) -> None:
@@ -214,8 +210,6 @@ CONFIGS = st.builds(
     citing_abstract=st.booleans(),
     truncate=st.sampled_from(["both", "end"]),
     other_citations=st.sampled_from(["keep", "drop"]),
-    contexts=st.integers(0, 2),
-    cited=st.sampled_from([0.01, 1.0, 4.0]),
 )
 
 
@@ -227,35 +221,32 @@ def test_truncation_keeps_the_mark_and_both_sides_and_uses_the_budget(
     contexts, papers = grid(ragged)
     pairs = PairReader(ragged, tokenizer, config).pairs(contexts, papers)
     whole = PairReader(ragged, tokenizer, replace(config, max_tokens=1000)).pairs(contexts, papers)
-    unused = np.minimum(whole.lengths, config.max_tokens) - pairs.lengths
-    assert ((unused >= 0) & (unused <= config.contexts)).all()  # a single token does not fit SEP and the mark
+    assert (pairs.lengths == np.minimum(whole.lengths, config.max_tokens)).all()
     ids, types, mask = (part.numpy() for part in pairs.padded())
     cit, sep, end = (tokenizer.convert_tokens_to_ids(token) for token in (CIT, SEP, "[SEP]"))
     assert (pairs.lengths == mask.sum(1)).all()
-    quoted = sum((part.lengths > 0).astype(int) for part in pairs.cited)
-    of_cited = quoted + sum(part.lengths for part in pairs.cited)
-    assert ((ids == cit).sum(1) == 1 + quoted).all() and ((ids == sep).sum(1) == 1 + quoted).all()
+    assert ((ids == cit).sum(1) == 1).all() and ((ids == sep).sum(1) == 1).all()
     assert ((ids == end).sum(1) == 2).all()
-    assert (pairs.candidate.lengths >= 1).all()
+    candidates = sizes(pairs)[:, 2]
+    assert (candidates >= 1).all()
     # Order: citing text, separator, context with the mark, candidate; only the candidate has type 1.
     mark, border = (ids == cit).argmax(1), (ids == sep).argmax(1)
     assert (border < mark).all() and (mark < (ids == end).argmax(1)).all()
-    assert (types.sum(1) == pairs.candidate.lengths + of_cited + 1).all()
+    assert (types.sum(1) == candidates + 1).all()
     assert (np.diff(types * mask, axis=1) > 0).sum() == len(ids)
 
 
 def test_shares_decide_which_part_is_truncated(ragged: Corpus, tokenizer: Any) -> None:
     contexts, papers = grid(ragged)
     whole = PairReader(ragged, tokenizer, ALL_WORDS).pairs(contexts, papers)
-    long = (whole.citing.lengths > 14) & (whole.context.lengths > 14) & (whole.candidate.lengths > 14)
+    long = (sizes(whole) > 14).all(1)
     assert long.sum() > 20
 
     def lengths(**shares: Any) -> list[list[int]]:
         config = PairSettings(max_tokens=28 + 4, citing_words=None, **shares)
         pairs = PairReader(ragged, tokenizer, config).pairs(contexts[long], papers[long])
-        parts = [part.lengths for part in (pairs.citing, pairs.context, pairs.candidate)]
-        assert (np.sum(parts, axis=0) == 28).all()
-        return np.unique(np.stack(parts, 1), axis=0).tolist()
+        assert (sizes(pairs).sum(1) == 28).all()
+        return np.unique(sizes(pairs), axis=0).tolist()
 
     # One token of the query's share is SEP; odd tokens go to the longer text.
     for shares, expected in (((1, 1, 2), [7, 7, 14]), ((0.5, 2, 1.5), [3, 14, 11])):
@@ -273,8 +264,9 @@ def test_contexts_are_truncated_around_the_mark(ragged: Corpus, tokenizer: Any) 
     for row, context in enumerate(contexts.tolist()):
         passage = ragged.context_texts[context].replace(TARGET_MARKER, CIT)
         whole = tokenizer(passage, add_special_tokens=False)["input_ids"]
-        start, length = int(pairs.context.starts[row]), int(pairs.context.lengths[row])
-        kept = pairs.context.values[start : start + length].tolist()
+        query = pairs.queries[row].tolist()
+        kept = query[query.index(pairs.subwords.sep) + 1 :]
+        length = len(kept)
         before = whole.index(cit) - kept.index(cit)
         assert whole[before : before + length] == kept
         if length < len(whole):
@@ -310,28 +302,6 @@ def test_rows_of_pairs_do_not_depend_on_other_rows(ragged: Corpus, tokenizer: An
     assert all(width % 8 == 0 or width == 45 or width in alone for width in both)
 
 
-@settings(max_examples=25)
-@given(st.integers(8, 60), st.integers(8, 60), st.sampled_from(["context", "paper"]))
-def test_fixed_query_tokens_give_each_side_its_own_budget(
-    ragged: Corpus, tokenizer: Any, query_tokens: int, candidate_tokens: int, query: str
-) -> None:
-    contexts, papers = grid(ragged)
-    config = replace(ALL_WORDS, query=query, truncate="end")
-    whole = PairReader(ragged, tokenizer, replace(config, max_tokens=1000)).pairs(contexts, papers)
-    config = replace(config, max_tokens=query_tokens + candidate_tokens, query_tokens=query_tokens)
-    pairs = PairReader(ragged, tokenizer, config).pairs(contexts, papers)
-    ids, types, mask = (part.numpy() for part in pairs.padded())
-    asked = whole.citing.lengths + whole.context.lengths + len(whole.separator) + 2  # [CLS] and [SEP]
-    sides = ((types == 0) & (mask == 1)).sum(1), (types == 1).sum(1)
-    assert (sides[0] == np.minimum(asked, query_tokens)).all()
-    assert (sides[1] == np.minimum(whole.candidate.lengths + 1, candidate_tokens)).all()
-    long = whole.padded()[0].numpy()
-    for row in range(0, 400, 7):  # both sides keep their beginnings
-        assert query == "context" or (ids[row, : sides[0][row] - 1] == long[row, : sides[0][row] - 1]).all()
-        start, first, kept = asked[row], sides[0][row], sides[1][row] - 1
-        assert (ids[row, first : first + kept] == long[row, start : start + kept]).all()
-
-
 def test_citing_contexts_are_the_most_similar_to_the_query(ragged: Corpus, tokenizer: Any) -> None:
     """Compared with a loop over all contexts that cite a candidate."""
     chooser = CitingContexts(ragged)
@@ -356,31 +326,3 @@ def test_citing_contexts_are_the_most_similar_to_the_query(ragged: Corpus, token
         np.testing.assert_allclose([alike[context, row] for row in kept], best, rtol=1e-5)
         some += len(kept)
     assert some > 50
-
-
-def test_citing_contexts_follow_the_candidate(ragged: Corpus, tokenizer: Any) -> None:
-    plain = PairSettings(max_tokens=500, citing_words=None, other_citations="drop")
-    reader = PairReader(ragged, tokenizer, replace(plain, contexts=1))
-    contexts, papers = grid(ragged)
-    queries = Queries.from_contexts(ragged, np.arange(80))
-    chosen = CitingContexts(ragged).most_similar(queries, contexts, papers, 1)[:, 0]
-    pairs, alone = (
-        reader.pairs(contexts, papers),
-        PairReader(ragged, tokenizer, plain).pairs(contexts, papers),
-    )
-    for row in np.flatnonzero(chosen >= 0)[:40].tolist():
-        text = ragged.context_texts[int(chosen[row])].replace(TARGET_MARKER, CIT).replace(OTHER_MARKER, " ")
-        behind = tokenizer(f"{SEP} {text}", add_special_tokens=False)["input_ids"]
-        without = alone.padded(slice(row, row + 1))[0][0].tolist()
-        assert pairs.padded(slice(row, row + 1))[0][0].tolist() == [*without[:-1], *behind, without[-1]]
-    none = np.flatnonzero(chosen < 0)
-    assert len(none) and (pairs.lengths[none] == alone.lengths[none]).all()
-    # A query by text gets the same contexts as the corresponding context of the corpus.
-    row = int(np.flatnonzero(chosen >= 0)[0])
-    asked = Queries.from_list(ragged, [question(ragged, int(contexts[row]))])
-    found = reader.for_queries(asked).pairs(np.array([0]), papers[row : row + 1])
-    assert found.padded()[0].tolist() == pairs.padded(slice(row, row + 1))[0].tolist()
-    bare = copy.copy(ragged)
-    bare.splits = {}
-    found = PairReader(bare, tokenizer, replace(plain, contexts=1)).pairs(contexts, papers)
-    assert (found.lengths == alone.lengths).all()

@@ -103,22 +103,6 @@ def test_no_pairs_and_another_corpus(tiny_reranker: Path, tiny_corpus: Corpus, d
     assert np.array_equal(reranker.score(tiny_corpus, rows, rows), one)
 
 
-def test_bfloat16_is_close(
-    exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs
-) -> None:
-    found = Reranker.open(tiny_reranker, ScoringSettings("bfloat16")).score(tiny_corpus, *all_pairs)
-    assert np.corrcoef(exact, found)[0, 1] > 0.99
-    assert np.abs(exact - found).max() < 0.3 * exact.std()
-
-
-def test_threads_are_set(tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr(torch, "set_num_threads", asked.append)
-    Reranker.open(tiny_reranker, ScoringSettings(threads=3))
-    Reranker.open(tiny_reranker)
-    assert asked == [3]
-
-
 def test_int8_is_close_and_its_graph_is_written_once(
     exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs, cache: Path
 ) -> None:
@@ -144,18 +128,6 @@ def test_fastest_is_int8_for_berts_on_cpus(tiny_reranker: Path, monkeypatch: pyt
     assert Reranker(model, fastest).backend.arithmetic.startswith("torch cpu")
     with pytest.raises(InputError, match="int8: supports only BERT, and this model is a BertModel with relu"):
         Reranker(model, ScoringSettings("int8"))
-
-
-def test_a_failing_batch_ends_the_scoring(tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs) -> None:
-    reranker = Reranker.open(tiny_reranker, ScoringSettings("int8"))
-    pairs = reranker.prepare(tiny_corpus).pairs(*all_pairs)
-
-    def parts() -> Any:
-        yield np.arange(3)
-        raise OSError("the disk is gone")
-
-    with pytest.raises(OSError, match="the disk is gone"):
-        list(reranker.backend.scores(pairs, parts()))
 
 
 def configure(**changes: Any) -> Callable[[CrossEncoder], None]:

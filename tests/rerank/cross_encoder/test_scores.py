@@ -50,17 +50,6 @@ def grid(contexts: list[int], papers: list[int]) -> tuple[NDArray[np.int64], NDA
     return np.repeat(contexts, len(papers)), np.tile(papers, len(contexts))
 
 
-def test_cached_scores_keep_their_speed(
-    tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = iter(range(0, 1000, 5))  # each chunk takes 5 s
-    monkeypatch.setattr("citerec.rerank.cross_encoder.scores.time.perf_counter", lambda: float(next(now)))
-    scores = PairScores(tmp_path, Product(), tiny_corpus, chunk=10)
-    assert scores.get(*grid([1, 2], list(range(10)))).pairs_per_second == 2
-    assert scores.get(*grid([1], [4])).pairs_per_second == 2
-    assert scores.get(*grid([], [])).pairs_per_second == 0
-
-
 def test_a_resumed_scoring_continues_with_the_same_chunks(tiny_corpus: Corpus, tmp_path: Path) -> None:
     class Chunks(Product):
         """Scores that depend on the chunk, like the last bits of real ones."""

@@ -146,7 +146,7 @@ def test_a_model_is_saved_without_pickles(tmp_path: Path) -> None:
 
 
 def test_the_dense_model_is_saved_inside(demo_corpus: Corpus, tmp_path: Path) -> None:
-    dense = random_model(demo_corpus.words, residual="mean").mean_path()
+    dense = random_model(demo_corpus.words)
     weights = linear({"dense": 1.0, "bm25": 0.5})
     model = RankingModel(weights, dense=dense)
     folder = model.save(tmp_path / "ranker")
