@@ -25,7 +25,6 @@ from citerec.base.errors import one_line_errors
 from citerec.base.help import CONF
 from citerec.evaluation.benchmark import Benchmark, Data
 from citerec.evaluation.report import Provenance
-from citerec.retrieval.base import Retriever
 from citerec.training.settings import refuse_absent
 
 HELPER = os.environ.get("RANK", "0") != "0"
@@ -54,18 +53,13 @@ def main(config: DictConfig) -> None:
         settings=OmegaConf.to_yaml(config, resolve=True),
     )
 
-    def build_retriever() -> Retriever:
-        retriever: Retriever = instantiate(config.retriever)
-        retriever.set_encoding(config.encoding)
-        return retriever
-
     benchmark = build_benchmark(config.benchmark)
     filters = partial(instantiate, config.filters)
     data = Data(partial(instantiate, config.data), config.split, filters, config.index_dir)
     if HELPER:
         benchmark.serve(data.corpus)
         return
-    report = benchmark.run(folder, provenance, build_retriever, data)
+    report = benchmark.run(folder, provenance, partial(instantiate, config.retriever), data)
     if job.mode == RunMode.RUN:  # a multirun prints one table of all jobs at the end
         report.show(folder)
 

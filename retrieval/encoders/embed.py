@@ -22,7 +22,6 @@ def embed(
     encoder: ArticleConfig,
     output: str | Path,
     arithmetic: str,
-    encoding: str,
     shard: int,
     seed: int,
 ) -> Embeddings:
@@ -36,7 +35,6 @@ def embed(
     )
 
     retriever = article_retriever(encoder, arithmetic, embeddings_dir=output, shard=shard)
-    retriever.set_encoding(encoding)
     corpus = data()
     retriever.prepare(corpus)
     return retriever.embed(corpus, np.flatnonzero(corpus.is_candidate))

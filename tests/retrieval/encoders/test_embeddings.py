@@ -36,7 +36,7 @@ from citerec.tests.forked import exit_code
 
 MODEL: dict[str, Any] = {"weights": "abc", "query": ("title",)}
 
-embed = partial(command.embed, encoding="local", shard=4096, seed=0)
+embed = partial(command.embed, shard=4096, seed=0)
 
 
 @pytest.fixture
