@@ -128,18 +128,6 @@ def test_without_a_folder_it_resumes_too_and_leaves_nothing_behind(
     assert not list((tmp_path / "encoding").iterdir())
 
 
-def test_shards_may_come_from_elsewhere_in_any_order(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    encoder = Encoder(tiny_corpus)
-    load_or_encode(encoder.work(), tmp_path / "whole", 5)
-
-    def encode_shards(shards: Any) -> Any:
-        for number in reversed(list(shards)):
-            yield number, encoder(np.arange(12)[shards[number]], lambda share: None)[0]
-
-    load_or_encode(encoder.work(encode_shards=encode_shards), tmp_path / "e", 5)
-    assert files(tmp_path / "e") == files(tmp_path / "whole")
-
-
 @pytest.mark.parametrize("sentences", [False, True])
 def test_vectors_serve_every_corpus_of_the_same_texts(
     tiny_corpus: Corpus, tiny_source: Path, tmp_path: Path, sentences: bool
