@@ -72,25 +72,6 @@ def compare_outputs(
     }
 
 
-def compare_change(
-    a: str | Path, b: str | Path, measure: str, first: str, last: str, seed: int = 0
-) -> Difference:
-    """Compare the lead of A over B in group `last` (a) with that in group `first` (b), by the same queries.
-
-    Tests whether the order of two retrievers changes between pools of two sizes. Leads are means over the
-    samplings of a pool.
-    """
-    leads = []
-    for group in (last, first):
-        of_a, of_b = _read_both(a, b, TRANSDUCTIVE, group)
-        lead = _values(a, of_a, measure) - _values(b, of_b, measure)
-        sums = np.bincount(of_a.papers, lead) / np.bincount(of_a.papers)
-        leads.append(dict(zip(dict.fromkeys(of_a.citing_ids), sums.tolist(), strict=True)))
-    papers = [paper for paper in leads[0] if paper in leads[1]]
-    at_last, at_first = (np.array([by_paper[paper] for paper in papers]) for by_paper in leads)
-    return paired_difference(at_last, at_first, np.arange(len(papers)), seed=seed)
-
-
 def difference_rows(differences: Mapping[str, Difference]) -> list[list[str]]:
     """Return one table row per measure; HEADER names the columns. Holm's p is for all of these tests."""
     adjusted = holm([difference.p for difference in differences.values()])

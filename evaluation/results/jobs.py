@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,18 +27,14 @@ from citerec.base.configuration import prepare_hydra
 from citerec.base.errors import InputError
 from citerec.base.files import write_text
 from citerec.base.help import CONF
-from citerec.evaluation.benchmarks.papers.build_mdcr import FILE
 from citerec.evaluation.report import METRICS
-from citerec.evaluation.results.plan import BUILD, TRAIN, Job, Step
+from citerec.evaluation.results.plan import Job, Step
 
 OUTPUT = "output.txt"
 """Log of a job, in its folder."""
 
 UNFINISHED = "unfinished.txt"
 """Marks a checkpoint whose training may not have finished."""
-
-BUILT_BY = "made.txt"
-"""Holds the command that built a benchmark, next to it."""
 
 SETTINGS = ("data", "retriever", "benchmark", "filters", "split", "index_dir")
 """Parts of its configuration that `citerec evaluate` uses."""
@@ -69,9 +64,6 @@ def why_missing(job: Job) -> str | None:
         return "settings unreadable"
     if settings != job_settings(job):
         return "settings changed"
-    for step in job.needs:
-        if step.script == BUILD and (reason := why_step_missing(step)):
-            return f"its benchmark {step.name}: {reason}"
     inputs = [path for override in job.overrides if (path := Path(override.partition("=")[2])).is_file()]
     for path in [*inputs, *(step.output for step in job.needs)]:
         if _modified(path) > metrics.stat().st_mtime:
@@ -79,22 +71,9 @@ def why_missing(job: Job) -> str | None:
     return None
 
 
-def why_step_missing(step: Step) -> str | None:
-    """Return why a step has no finished checkpoint or up-to-date benchmark, or None if it has one."""
-    if step.script == TRAIN:
-        finished = step.output.exists() and not (step.folder / UNFINISHED).exists()
-        return None if finished else "missing"
-    built_by = step.folder / BUILT_BY
-    if not (step.output / FILE).is_file() or not built_by.is_file():
-        return "missing"
-    if built_by.read_text("utf-8") != step.command:
-        return "settings changed"
-    for job in step.models:
-        if reason := why_missing(job):
-            return f"{job}: {reason}"
-        if _modified(job.folder / METRICS) > _modified(built_by):
-            return f"{job} is newer"
-    return None
+def is_trained(step: Step) -> bool:
+    """True if a training has finished."""
+    return step.output.exists() and not (step.folder / UNFINISHED).exists()
 
 
 def _modified(path: Path) -> float:
@@ -143,10 +122,9 @@ def run_all(jobs: list[Job]) -> dict[str, str]:
                 _print("up to date\n")
                 continue
             for step in job.needs:
-                if reason := why_step_missing(step):
-                    training = step.script == TRAIN
-                    _print(f"{'training' if training else 'building'} {step.name} ({reason}), ")
-                    (_train if training else _build)(step)
+                if not is_trained(step):
+                    _print(f"training {step.name}, ")
+                    _train(step)
             _print(f"evaluating ({missing}), ")
             (job.folder / METRICS).unlink(missing_ok=True)  # a failure must not leave an outdated result
             _run_script("evaluate", job.overrides, job.folder)
@@ -159,14 +137,13 @@ def run_all(jobs: list[Job]) -> dict[str, str]:
 
 def print_status(jobs: list[Job]) -> None:
     """Print how far the trainings of jobs are, by their logs, and how long what has begun still takes."""
-    steps = {step.folder: step for job in jobs for step in job.needs if step.script == TRAIN}
+    steps = {step.folder: step for job in jobs for step in job.needs}
     minutes, waiting = 0.0, 0
     for step in steps.values():
-        finished = why_step_missing(step) is None
-        last = None if finished else _last_progress(step.folder)
-        waiting += not finished and last is None
+        last = None if is_trained(step) else _last_progress(step.folder)
+        waiting += not is_trained(step) and last is None
         minutes += float(last[1]) if last else 0.0
-        _print(f"{step.name}: {'finished' if finished else last[0] if last else 'not begun'}\n")
+        _print(f"{step.name}: {'finished' if is_trained(step) else last[0] if last else 'not begun'}\n")
     _print(f"about {minutes / 60:.1f} h left of what has begun; not begun: {waiting} of {len(steps)}\n")
 
 
@@ -182,20 +159,10 @@ def _last_progress(folder: Path) -> re.Match[str] | None:
 def _train(step: Step) -> None:
     mark = step.folder / UNFINISHED
     write_text(mark, "the training has not finished here; continue it with resume=true\n")
-    _run_script(TRAIN, [*step.overrides, "resume=true"], step.folder)
+    _run_script("train", [*step.overrides, "resume=true"], step.folder)
     if not step.output.exists():
         raise InputError(f"training {step.name} did not write {step.output}")
     mark.unlink()
-
-
-def _build(step: Step) -> None:
-    for job in step.models:
-        if reason := why_missing(job):
-            raise InputError(f"building {step.name} needs {job} ({reason})")
-    if step.output.exists():  # outdated
-        shutil.rmtree(step.output)
-    _run_script(BUILD, step.overrides, step.folder)
-    write_text(step.folder / BUILT_BY, step.command)
 
 
 def _run_script(script: str, overrides: list[str], folder: Path) -> None:
@@ -203,8 +170,8 @@ def _run_script(script: str, overrides: list[str], folder: Path) -> None:
     or this process was stopped, by SIGINT or SIGTERM."""
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / OUTPUT
-    with output.open("ab" if script == TRAIN else "wb") as file:
-        command = [sys.executable, "-m", "citerec", *script.split(), *overrides]
+    with output.open("ab" if script == "train" else "wb") as file:
+        command = [sys.executable, "-m", "citerec", script, *overrides]
         code = _wait(command, file, folder)
     if code in STOPPED:  # others must not begin
         raise KeyboardInterrupt(f"citerec {script} was stopped; the same command goes on")

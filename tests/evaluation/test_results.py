@@ -19,23 +19,22 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from citerec.base.arguments import read_arguments
 from citerec.base.errors import InputError
 from citerec.base.files import write_text
 from citerec.datasets.published import drafts
 from citerec.datasets.published.repositories import Repository
 from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
-from citerec.evaluation.benchmarks.papers.build_mdcr import MdcrSettings
+from citerec.evaluation.benchmarks.papers.build_mdcr import MdcrSettings, build
 from citerec.evaluation.benchmarks.papers.csfcube import CSFCube
 from citerec.evaluation.benchmarks.papers.mdcr import MDCR, TYPES
 from citerec.evaluation.benchmarks.papers.scidocs import SciDocs
 from citerec.evaluation.published import figures, published_tables
 from citerec.evaluation.report import METRICS, group_tables, to_markdown
 from citerec.evaluation.results import jobs
-from citerec.evaluation.results.jobs import job_settings, run_all, why_missing, why_step_missing
+from citerec.evaluation.results.jobs import is_trained, job_settings, run_all, why_missing
 from citerec.evaluation.results.page import write_page
-from citerec.evaluation.results.plan import TRAIN, Job, Plan, read_plan
+from citerec.evaluation.results.plan import Job, Plan, read_plan
 from citerec.evaluation.significance import format_p
 from citerec.tests.composing import compose_config
 from citerec.tests.conftest import Done, write_tiny
@@ -78,12 +77,16 @@ def plan(tiny_source: Path) -> Plan:
 
 
 def global_plan(folder: Path, papers: Path, distractors: Path) -> Plan:
-    """BM25 and averaged word vectors on a small world, and on a benchmark built from their lists."""
+    """BM25 and averaged word vectors on a small world, and on a benchmark built of their lists."""
     cache = f"data.cache_dir={folder / 'cache'}"
     sampled = [f"data.papers={papers}", cache, "benchmark.rules.min_citations=0", "benchmark.tune=null"]
     whole = [f"benchmark.distractors={distractors}", "queries=10", "benchmark.samplings=2"]
     fields = ["benchmark.rules.min_cited=2", "benchmark.min_queries=2", "benchmark.size=1000"]
-    like = ["benchmark=mdcr", "benchmark.file={made}/mdcr.json", f"benchmark.cache_dir={folder / 'cache'}"]
+    like = [
+        "benchmark=mdcr",
+        f"benchmark.file={folder}/made/mdcr.json",
+        f"benchmark.cache_dir={folder / 'cache'}",
+    ]
     data = {
         "whole": {
             "title": "A whole world",
@@ -106,14 +109,10 @@ def global_plan(folder: Path, papers: Path, distractors: Path) -> Plan:
             "notes": "Nothing of ours.",
         },
     }
-    made = [f"papers={papers}", f"cache_dir={folder / 'cache'}", "cited=2", "negatives=3"]
     small = ["embeddings.epochs=1", "embeddings.dim=8", "embeddings.workers=1"]
     changes = {
         "data": data,
         "training": {},
-        "building": {
-            "made": {"overrides": made, "models": {"bm25": "fields/bm25", "average": "fields/average"}}
-        },
         "retrievers": {"bm25": ["retriever=bm25"], "average": ["retriever=average", *small]},
         "compare": [["average", "bm25"], ["title", "bm25"]],
     }
@@ -180,31 +179,6 @@ def test_a_plan_combines_data_sets_and_retrievers(plan: Plan, tiny_source: Path)
     ]
 
 
-def test_a_data_set_may_leave_out_retrievers_of_the_plan(tmp_path: Path) -> None:
-    data: dict[str, Any] = {name: {"title": name, "overrides": []} for name in ("all", "some")}
-    data["some"] |= {"without": ["bm25"]}
-    rows = {"bm25": ["retriever=bm25"], "popularity": ["retriever=popularity"]}
-    plan = read_plan(write_plan(tmp_path, data=data, retrievers=rows, training={}, compare=[]))
-    assert [str(job) for job in plan.jobs] == ["all/bm25", "all/popularity", "some/popularity"]
-
-
-def test_data_sets_may_have_their_own_rows_and_benchmarks_are_built_from_earlier_jobs(tmp_path: Path) -> None:
-    plan = global_plan(tmp_path, tmp_path / "papers", tmp_path / "distractors")
-    names = ["whole/bm25", "whole/average", "fields/bm25", "fields/average", "like/bm25", "like/title"]
-    assert [str(job) for job in plan.jobs] == names
-    average, like = plan.jobs[1], plan.jobs[5]
-    sizes = [override for override in average.overrides if override.startswith("benchmark.sizes")]
-    assert sizes == ["benchmark.sizes=[60,150]", "benchmark.sizes=[60]"]  # the last one wins
-    assert job_settings(average)["benchmark"]["sizes"] == [60]
-    (made,) = like.needs
-    assert made.models == plan.jobs[2:4] and f"benchmark.file={made.output}/mdcr.json" in like.overrides
-    assert "retriever.query=[title]" in like.overrides
-    command, outputs = like.commands[0], tmp_path / "results"
-    assert command.startswith("citerec data mdcr papers=")
-    assert f"models=[bm25:{outputs}/fields/bm25,average:{outputs}/fields/average]" in command
-    assert f"output={made.output}" in command
-
-
 def test_trainings_may_need_others_and_be_shared_by_data_sets(tmp_path: Path) -> None:
     training = {
         "own": {"overrides": ["model=hatten"], "checkpoint": "h.ckpt"},
@@ -231,10 +205,6 @@ def test_trainings_may_need_others_and_be_shared_by_data_sets(tmp_path: Path) ->
     [
         ({"compare": [["bm25", "bm26"]]}, "compare: there is no retriever 'bm26'; choose from bm25, "),
         ({"highlight": ["bm26"]}, "highlight: there is no retriever 'bm26'; choose from bm25, "),
-        (
-            {"data": {"x": {"title": "X", "overrides": [], "without": ["bm26"]}}},
-            "data.x.without: there is no retriever 'bm26'; choose from bm25, ",
-        ),
         ({"retrievers": {"x": "retriever=bm25"}}, r"field 'retrievers.*': must be a list, not a string"),
         ({"data": {"x": {"title": "X"}}}, r"field 'data\[\.\.\.\]\.overrides': is missing"),
         ({"data": {"x": {"title": "X", "overrides": [], "splt": "val"}}}, "data.*: .* unknown field `splt`"),
@@ -243,15 +213,9 @@ def test_trainings_may_need_others_and_be_shared_by_data_sets(tmp_path: Path) ->
             {"data": {"x": {"title": "X", "overrides": [], "retrievers": {"y": []}}}},
             "data.x.retrievers: unknown retriever 'y'; list its overrides",
         ),
-        (
-            {"building": {"made": {"overrides": [], "models": {"a": "tiny/bm26"}}}},
-            "building.made.models.a: no job 'tiny/bm26' before it in the plan",
-        ),
     ],
 )
 def test_an_unusable_plan_is_one_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    if "building" in changes:
-        changes = {**changes, "retrievers": {"bm25": ["benchmark.file={made}"], "popularity": ["x=1"]}}
     path = write_plan(tmp_path, **{"compare": [], **changes})
     with pytest.raises(InputError, match=message) as error:
         read_plan(path)
@@ -303,11 +267,7 @@ def test_every_job_of_our_own_pages_composes(
     assert {key for one in found for key in one} == set(jobs.SETTINGS)
     assert all(published_tables(one.published) for one in plan.file.data.values() if one.published)
     for step in {str(one.folder): one for job in plan.jobs for one in job.needs}.values():
-        if step.script == TRAIN:
-            folder = compose_config("train", step.overrides).output_dir
-        else:
-            folder = read_arguments(MdcrSettings, step.overrides).output
-        assert folder in (str(step.folder), str(step.output))
+        assert compose_config("train", step.overrides).output_dir == str(step.folder)
 
 
 # Jobs
@@ -320,7 +280,7 @@ def test_only_missing_or_outdated_jobs_run(
     assert run_all(plan.jobs) == {}
     evaluations = ["evaluate bm25", "evaluate popularity"]
     assert ran == [*evaluations, "train ids", "evaluate fewer"]
-    said = "[3 of 3] tiny/fewer: training ids (missing), evaluating (missing), done in"
+    said = "[3 of 3] tiny/fewer: training ids, evaluating (missing), done in"
     assert said in capsys.readouterr().out
     ran.clear()
     assert run_all(plan.jobs) == {} and ran == []
@@ -433,7 +393,7 @@ def test_a_stopped_runner_stops_its_command_and_reports_on_it_before(
 
     monkeypatch.setattr(jobs, "_print", print_and_stop)
     with pytest.raises(KeyboardInterrupt, match="the same command goes on"):
-        jobs._run_script(TRAIN, [], tmp_path / "out")
+        jobs._run_script("train", [], tmp_path / "out")
     assert signal.getsignal(signal.SIGTERM) == before and PROGRESS in capsys.readouterr().out
     assert ("stopped" in (tmp_path / "out" / jobs.OUTPUT).read_text()) == ("stopped" in last_words)
     with pytest.raises(ProcessLookupError):
@@ -467,7 +427,7 @@ def test_a_plan_goes_on_after_its_runner_was_stopped_or_killed(tmp_path: Path) -
             time.sleep(0.05)
         assert runner.poll() is None and checkpoint.exists()
         runner.send_signal(number)
-        assert runner.wait(60) == code and why_step_missing(step) == "missing"
+        assert runner.wait(60) == code and not is_trained(step)
     subprocess.run(command, cwd=tmp_path, check=True)  # waits for the training that the killed one left
     for name in ("model.safetensors", "about.json"):
         assert (step.output / name).read_bytes() == (whole / name).read_bytes()
@@ -617,13 +577,12 @@ def test_from_a_plan_of_query_papers_to_its_page(
 ) -> None:
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
     plan = global_plan(tmp_path, world_file, distractors_file)
-    assert run_all(plan.select(["like"])) == {
-        str(job): "building made needs fields/bm25 (missing)" for job in plan.jobs[4:]
-    }
-    assert ran == []
+    assert run_all(plan.select([], ["like"])) == {}
+    models = [f"{job.name}:{job.folder}" for job in plan.jobs[2:4]]
+    made: dict[str, Any] = {"papers": [str(world_file)], "output": str(tmp_path / "made"), "cited": 2}
+    build(MdcrSettings(**made, models=tuple(models), negatives=3, cache_dir=str(tmp_path / "cache")))
     assert run_all(plan.select([], ["title"])) == {}
-    evaluated = [f"evaluate {job.name}" for job in plan.jobs]
-    assert ran == [*evaluated[:4], "data mdcr made", evaluated[4]]
+    assert ran == [f"evaluate {job.name}" for job in plan.jobs[:5]]
     write_page(plan)
     page, files = plan.page.read_text(), csv_files(plan.page)
     for part in (
@@ -652,13 +611,6 @@ def test_from_a_plan_of_query_papers_to_its_page(
     metrics = json.loads((plan.jobs[2].folder / METRICS).read_text())
     maps = [f"{metrics[field]['map']:.2f}" for field in ("Art", "Law", "Physics", "AVG")]
     assert f"\nbm25,{','.join(maps)}\n" in files["fields"]
-
-    ran.clear()
-    assert run_all(plan.jobs) == {} and ran == ["evaluate title"]  # the rest is up to date
-    stamp = (plan.jobs[2].folder / METRICS).stat().st_mtime + 100
-    os.utime(plan.jobs[2].folder / METRICS, (stamp, stamp))
-    assert why_step_missing(plan.jobs[4].needs[0]) == "fields/bm25 is newer"
-    assert why_missing(plan.jobs[4]) == "its benchmark made: fields/bm25 is newer"
 
 
 @pytest.mark.slow

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
 from citerec.datasets.citations.graph import open_graph
+from citerec.evaluation.benchmarks.papers import build_mdcr
 from citerec.evaluation.benchmarks.papers.build_mdcr import (
+    MdcrSettings,
     average_jaccard,
-    build_mdcr,
     choose_models,
     graph_candidates,
     neighbourhoods,
@@ -107,13 +108,16 @@ def models(world_file: Path, tmp_path: Path) -> dict[str, Path]:
 
 @pytest.fixture
 def build(world_file: Path, tmp_path: Path, models: dict[str, Path]) -> Callable[..., str]:
-    """Runs build_mdcr on these models with the given options."""
+    """Runs the command on these models with the given options."""
 
-    def build(output: str = "out", **options: Any) -> str:
-        given: dict[str, Any] = {"papers": world_file, "models": models, "cache_dir": tmp_path / "cache"}
-        return build_mdcr(**{**given, "output": tmp_path / output, **options})
+    def run(output: str = "out", models: dict[str, Path] = models, **options: Any) -> str:
+        given: dict[str, Any] = {"papers": world_file, "cache_dir": tmp_path / "cache"}
+        folders = tuple(f"{name}:{folder}" for name, folder in models.items())
+        return build_mdcr.build(
+            MdcrSettings(**{**given, "models": folders, "output": tmp_path / output, **options})
+        )
 
-    return build
+    return run
 
 
 def test_pools_have_the_types_of_the_paper(
@@ -188,7 +192,7 @@ def test_unusable_models_are_named(
         ({"models": {"graph": models["title"]}}, "models: graph is the name of a candidate type"),
         ({"models": {"x": tmp_path / "cache"}}, r"models\.x: .*cache has no sample\.json"),
         ({"models": {}}, "models: give at least one"),
-        ({"negatives": 0}, "negatives=0: must be a whole number, at least 1"),
+        ({"negatives": 0}, "negatives=0: must be at least 1"),
         ({"models": models | {"few": tmp_path / "few"}}, r"models\.few: the queries of .*few is not that of"),
         ({"papers": [world_file, tmp_path / "more.jsonl"]}, r"models\.whole: the graph of .* is not that of"),
         ({"cited": 50}, "no query cites 50 candidates or more; set a smaller cited=N"),
