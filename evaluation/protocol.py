@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -141,16 +140,12 @@ class Qrels:
     def read(cls, path: str | Path) -> Qrels:
         """Read a qrels file of any tool; InputError names file, line and field, or a duplicate."""
         judgements: dict[str, dict[str, int]] = {}
-        for query, paper, relevance in read_pairs(path, ("query", "0", "paper", "relevance"), pa.int64()):
+        kinds = {"query": NAMES, "paper": NAMES, "relevance": pa.int64()}
+        table = read_fields(path, ("query", "0", "paper", "relevance"), kinds)
+        columns = (table[name].to_pylist() for name in table.column_names)
+        for name, id, relevance in zip(*columns, strict=True):
+            query, paper = unescape_id(name), unescape_id(id)
             if paper in judgements.setdefault(query, {}):
                 raise InputError(f"{path}: query {query!r} has the paper {paper!r} twice")
             judgements[query][paper] = relevance
         return cls(judgements)
-
-
-def read_pairs(path: str | Path, names: tuple[str, ...], kind: pa.DataType) -> Iterator[tuple[str, str, Any]]:
-    """Yield (query, paper, number) from a qrels or run file; names: its fields, kind: type of the number."""
-    value = next(name for name in names if name in ("relevance", "score"))
-    table = read_fields(path, names, {"query": NAMES, "paper": NAMES, value: kind})
-    for query, paper, number in zip(*(table[name].to_pylist() for name in table.column_names), strict=True):
-        yield unescape_id(query), unescape_id(paper), number

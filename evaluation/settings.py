@@ -166,22 +166,13 @@ class CSFCubeSettings(PoolSettings):
 
 @dataclass(frozen=True)
 class SciDocsSettings(PoolSettings):
-    """Papers cited, co-cited, co-viewed or co-read, scored by a retriever, embeddings or runs."""
+    """Papers cited, co-cited, co-viewed or co-read, scored by a retriever or embeddings."""
 
     dir: str | None = None
-    """folder of the data (cite/test.qrel etc.); null or download: downloaded on first use"""
+    """folder of the data (cite/test.qrel etc.); null: downloaded on first use"""
     embeddings_file: str | None = None
     """JSON lines of paper_id and embedding, compared by Euclidean distance"""
-    ranked_dir: str | None = None
-    """folder of cite.run, cocite.run, coview.run and coread.run"""
-    texts: str | None = None
-    """titles and abstracts; null: paper_metadata_view_cite_read.json in the folder"""
     split: str = setting("test", choices=("val", "test"))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.embeddings_file is not None and self.ranked_dir is not None:
-            raise InputError("embeddings_file and ranked_dir: give only one of them")
 
 
 @dataclass(frozen=True)
@@ -199,15 +190,14 @@ class SamplingRules(Settings):
     """minimum citations of a candidate"""
     min_cited: int = setting(1, least=1)
     """minimum candidates that a query cites"""
-    leave_out: Any = None
-    """ids to exclude from the queries, such as a model's training papers, or a file with one id per line"""
     queries_file: str | None = None
     """file of query ids by split (datasets.citations.queries): test, and val for tuning"""
 
 
 @dataclass(frozen=True)
 class Tuning(Settings):
-    """Grid search for BM25's parameters by MAP on a validation sample."""
+    """Grid search for BM25's parameters by MAP on a validation sample, in pools of the test's size, each of
+    which has its own parameters (as in the paper)."""
 
     where: ClassVar[str] = "benchmark.tune"
 
@@ -217,9 +207,6 @@ class Tuning(Settings):
     """values to try"""
     queries: int = setting(200, least=1)
     """validation queries, per field if there are fields"""
-    size: int | None = setting(None, least=1)
-    """papers in a validation pool; null: as in each test pool, which then has its own parameters (as in the
-    paper), or more if the queries cite more"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

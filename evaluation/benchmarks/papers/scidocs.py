@@ -7,14 +7,12 @@ over queries, in percent with two decimals.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 from ir_measures import AP, nDCG
 from numpy.typing import NDArray
 
@@ -38,13 +36,11 @@ from citerec.evaluation.benchmarks.papers.pools import (
     read_texts,
 )
 from citerec.evaluation.measures import PerQuery, Values
-from citerec.evaluation.protocol import Qrels, read_pairs
+from citerec.evaluation.protocol import Qrels
 from citerec.evaluation.published import published_tables
 from citerec.evaluation.report import Column, Part, Report, Table
 from citerec.evaluation.settings import SciDocsSettings
 from citerec.formats.json_lines import read_objects, validate
-from citerec.retrieval.base import Retriever
-from citerec.retrieval.run import escape_ids
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +49,8 @@ TASKS = {"co-view": "coview", "co-read": "coread", "cite": "cite", "co-cite": "c
 METADATA = "paper_metadata_view_cite_read.json"
 """Titles and abstracts of the papers of all four tasks."""
 MEASURES = {"map": AP, "ndcg": nDCG}
-RUNS, EMBEDDINGS = "runs", "embeddings.jsonl"
-"""Folder of a retriever's runs, and file of an article encoder's vectors."""
-DOWNLOAD = "download"
-"""Value of `dir` that downloads the data."""
+EMBEDDINGS = "embeddings.jsonl"
+"""File of an article encoder's vectors."""
 
 Vector = NDArray[np.float32] | NDArray[np.float64]
 
@@ -64,41 +58,6 @@ Vector = NDArray[np.float32] | NDArray[np.float64]
 def qrel_file(task: str, split: str) -> str:
     """Return the path of a task's judged pools within the data folder."""
     return f"{TASKS[task]}/{split}.qrel"
-
-
-def run_file(task: str) -> str:
-    """Return the file name of a task's run."""
-    return f"{TASKS[task]}.run"
-
-
-def read_run(path: Path, pools: JudgedPools) -> Scores:
-    """Read a run of a task's pools, lines `query Q0 paper rank score name`; ranks are ignored.
-
-    InputError names file and line, and papers that are ranked twice, not in the pool or scored NaN.
-    """
-    scores: Scores = {}
-    wrong = []
-    columns = ("query", "Q0", "paper", "rank", "score", "name")
-    for query, paper, score in read_pairs(path, columns, pa.float64()):
-        papers = scores.setdefault(query, {})
-        if paper in papers or paper not in pools.get(query, {}) or math.isnan(score):
-            wrong.append(f"{query}_{paper}")
-        papers[paper] = score
-    if wrong:
-        raise InputError(
-            f"{path}: {len(wrong):,} papers are not in the pool of their query, ranked twice, or scored NaN: "
-            f"{first_few(wrong)}"
-        )
-    return scores
-
-
-def write_run(path: Path, scores: Scores, name: str) -> None:
-    """Write a run in the format of `read_run`, best first; ties go to the greater id, as in trec_eval."""
-    with atomic_write(path) as part, part.open("w", encoding="utf-8") as file:
-        for query, papers in zip(escape_ids(scores), scores.values(), strict=True):
-            ranked = sorted(zip(papers.values(), escape_ids(papers), strict=True), reverse=True)
-            for rank, (score, paper) in enumerate(ranked, 1):
-                file.write(f"{query} Q0 {paper} {rank} {score!r} {escape_ids([name])[0]}\n")
 
 
 class _Embedding(msgspec.Struct):
@@ -180,16 +139,6 @@ def open_pools(
     return open_judged("SciDocs", texts, pools, cache_dir), pools
 
 
-def write_embeddings(path: Path, retriever: Retriever, corpus: Corpus) -> None:
-    """Write the retriever's vectors of all papers, not normalised, in the official format."""
-    rows = np.arange(len(corpus.paper_ids), dtype=np.int64)
-    vectors = retriever.raw_vectors(corpus, rows)
-    with atomic_write(path) as unfinished, unfinished.open("wb") as file:
-        for row in rows.tolist():
-            line = {"paper_id": corpus.paper_ids[row], "embedding": vectors[row : row + 1][0].tolist()}
-            file.write(msgspec.json.encode(line) + b"\n")
-
-
 def measure_task(task: str, pools: JudgedPools, scores: Scores) -> tuple[list[str], Values, list[str]]:
     """Return the scored queries [Q], their measures, and remarks about what was not measured.
 
@@ -214,7 +163,7 @@ def measure_task(task: str, pools: JudgedPools, scores: Scores) -> tuple[list[st
 
 
 class SciDocs(PoolBenchmark):
-    """Evaluates embeddings or runs, from files or by a retriever."""
+    """Evaluates embeddings of a file, or the scores of a retriever."""
 
     settings: SciDocsSettings
     settings_class = SciDocsSettings
@@ -261,33 +210,33 @@ class SciDocs(PoolBenchmark):
     ) -> tuple[str, dict[str, Scores]]:
         """Return the name of what is evaluated, and its scores by task."""
         settings = self.settings
-        if settings.ranked_dir is not None:
-            runs = Path(settings.ranked_dir)
-            return str(runs), {task: read_run(runs / run_file(task), pools) for task, pools in tasks.items()}
         if settings.embeddings_file is not None:
             return settings.embeddings_file, _distance_scores(tasks, Path(settings.embeddings_file))
-        texts = self._file(METADATA) if settings.texts is None else Path(settings.texts)
-        corpus, merged = open_pools(tasks, texts, settings.cache_dir)
+        corpus, merged = open_pools(tasks, self._file(METADATA), settings.cache_dir)
         retriever = make()
         if retriever.has_vectors:
             # Read back from the file, so that results depend on the same digits as the official script's.
-            write_embeddings(folder / EMBEDDINGS, retriever, corpus)
+            vectors = retriever.raw_vectors(corpus, np.arange(len(corpus.paper_ids)))
+            with atomic_write(folder / EMBEDDINGS) as part, part.open("wb") as file:
+                for row, paper in enumerate(corpus.paper_ids):
+                    line = {"paper_id": paper, "embedding": vectors[row : row + 1][0].tolist()}
+                    file.write(msgspec.json.encode(line) + b"\n")
             return retriever.name, _distance_scores(tasks, folder / EMBEDDINGS)
         retriever.open(corpus, settings.index_dir)
         own = pool_scores(retriever, corpus, merged)
-        scores: dict[str, Scores] = {task: {} for task in tasks}
-        for task, pools in tasks.items():
-            for query in [query for query in pools if query in own]:
-                scores[task][query] = {
-                    paper: own[query][paper] for paper in pools[query] if paper in own[query]
-                }
-            write_run(folder / RUNS / run_file(task), scores[task], retriever.name)
-        return retriever.name, scores
+        return retriever.name, {
+            task: {
+                query: {paper: own[query][paper] for paper in pool if paper in own[query]}
+                for query, pool in pools.items()
+                if query in own
+            }
+            for task, pools in tasks.items()
+        }
 
     def _file(self, name: str) -> Path:
         """Return the path of one of the benchmark's files; InputError explains how to get missing ones."""
         settings = self.settings
-        if settings.dir is not None and settings.dir != DOWNLOAD:
+        if settings.dir is not None:
             folder = Path(settings.dir)
         else:
             needed = [qrel_file(task, settings.split) for task in TASKS]
@@ -295,8 +244,6 @@ class SciDocs(PoolBenchmark):
             folder = ensure_release("scidocs", settings.cache_dir, files=needed)
         path = find_file(folder, name)
         if path is None:
-            raise InputError(
-                f"{folder}: no {name}; get SciDocs' files from {RELEASES['scidocs'].addresses[0]}, or set "
-                "data.dir=download to download those that are needed"
-            )
+            address = RELEASES["scidocs"].addresses[0]
+            raise InputError(f"{folder}: no {name}; get SciDocs' files from {address}, or leave out data.dir")
         return path

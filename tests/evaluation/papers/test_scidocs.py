@@ -20,7 +20,6 @@ from citerec.evaluation.benchmarks.papers.scidocs import (
     TASKS,
     SciDocs,
     read_embeddings,
-    read_run,
 )
 from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.protocol import Qrels
@@ -150,19 +149,14 @@ def test_papers_without_embeddings_are_skipped_like_in_the_script_and_counted(
     assert skipped in (folder.parent / "out" / "report.md").read_text()
 
 
-def test_a_retriever_is_measured_by_its_scores_and_its_runs_can_be_read_again(collection: Collection) -> None:
+def test_a_retriever_is_measured_by_its_scores(collection: Collection) -> None:
     folder, _ = collection
     found = run(folder, make=BM25)
-    runs = folder.parent / "out" / "runs"
-    for task, name in TASKS.items():
-        with (folder / name / "test.qrel").open() as judged, (runs / f"{name}.run").open() as ranked:
-            qrel, scored = pytrec_eval.parse_qrel(judged), pytrec_eval.parse_run(ranked)
-        assert {query: set(pool) for query, pool in scored.items()} == {q: set(p) for q, p in qrel.items()}
-        values = pytrec_eval.RelevanceEvaluator(qrel, {"map"}).evaluate(scored).values()
-        assert found[task]["map"] == np.round(100 * np.mean([one["map"] for one in values]), 2)
-        firsts = [line.split() for line in (runs / f"{name}.run").read_text().splitlines()]
-        assert [int(line[3]) for line in firsts] == [rank for _ in qrel for rank in range(1, 9)]
-    assert run(folder, ranked_dir=runs) == found
+    values = PerQuery.read(folder.parent / "out" / "per_query.csv")
+    assert len(values) == 4 * 6
+    for task in TASKS:
+        rows = [row for row, name in enumerate(values.query_ids) if name.startswith(f"{task}/")]
+        assert 0 < found[task]["map"] == np.round(100 * values.values["map"][rows].mean(), 2)
 
 
 def test_an_encoder_writes_embeddings_in_the_official_format(collection: Collection, tiny_bert: Path) -> None:
@@ -193,16 +187,13 @@ def test_papers_without_a_text_are_reported(collection: Collection, caplog: pyte
     assert any(
         f"official script: {query}." in line for line in caplog.messages if line.startswith("cite: 1 q")
     )
-    texts = folder / "texts.jsonl"
-    texts.write_text(json.dumps({"paper_id": "elsewhere", "title": "a", "abstract": "b"}) + "\n")
-    with pytest.raises(InputError, match=r"texts\.jsonl: none of the \d+ queries has a text: "):
-        run(folder, make=BM25, texts=texts)
+    (folder / METADATA).write_text(json.dumps({"elsewhere": {"title": "a", "abstract": "b"}}))
+    with pytest.raises(InputError, match=r"\.json: none of the \d+ queries has a text: "):
+        run(folder, make=BM25)
 
 
-POOL = {"q": {"a": 1, "b": 0}}
 READERS: dict[str, Callable[[Path], Any]] = {
     "test.qrel": Qrels.read,
-    "cite.run": lambda path: read_run(path, POOL),
     "v.jsonl": lambda path: read_embeddings(path, {"a", "b"}),
 }
 
@@ -214,9 +205,6 @@ READERS: dict[str, Callable[[Path], Any]] = {
         ("test.qrel", "q 0 a 1\nq a 1\n", r"line 2: 3 fields instead of 4"),
         ("test.qrel", "q 0 a yes\n", r"line 1, field 'relevance': .* is not a number"),
         ("test.qrel", "", r"the file is empty"),
-        ("cite.run", "q Q0 a 1 nan x\n", r"1 papers are .* scored NaN: q_a"),
-        ("cite.run", "q Q0 c 1 0.5 x\nr Q0 a 1 0.5 x\n", r"2 papers are not in the pool .*: q_c, r_a"),
-        ("cite.run", "q Q0 a 1 0.5 x\nq Q0 a 2 0.4 x\n", r"1 papers are .* ranked twice, .*: q_a"),
         ("v.jsonl", '{"paper_id": "a", "embedding": [1, NaN]}', r"line 1: "),
         ("v.jsonl", '{"paper_id": "a", "embedding": [1, null]}', r"field 'embedding\[1\]': must be a number"),
         ("v.jsonl", '{"paper_id": "a"}', r"line 1, field 'embedding': is missing"),
@@ -248,14 +236,13 @@ def test_unusable_settings_are_named(collection: Collection, tmp_path: Path) -> 
     other = write_vectors(folder / "o.jsonl", {"elsewhere": [1.0]})
     cases: list[tuple[dict[str, Any], str]] = [
         ({"embeddings_file": tmp_path / "none.jsonl"}, r"No such file .*none\.jsonl"),
-        ({"ranked_dir": tmp_path}, r"coview\.run: No such file"),
         ({"embeddings_file": other}, "co-view: none of its 6 queries has scores: "),
     ]
     for settings, line in cases:
         with pytest.raises((InputError, FileNotFoundError), match=line):
             run(folder, **settings)
     (folder / "cite" / "test.qrel").unlink()
-    with pytest.raises(InputError, match=r"scidocs: no cite/test\.qrel; .*data\.dir=download to download"):
+    with pytest.raises(InputError, match=r"scidocs: no cite/test\.qrel; .*or leave out data\.dir"):
         run(folder, embeddings_file=write_vectors(folder / "v.jsonl", vectors))
 
 
@@ -267,9 +254,7 @@ def test_needed_files_are_downloaded(
     assert RELEASES["scidocs"].addresses == (address,) and len(RELEASES["scidocs"].files) == 9
     monkeypatch.setitem(RELEASES, "scidocs", replace(RELEASES["scidocs"], addresses=(f"{server.url}/s/",)))
     cache, out = tmp_path / "downloads", tmp_path / "out"
-    benchmark = SciDocs(
-        dir="download", embeddings_file=write_vectors(folder / "v.jsonl", vectors), cache_dir=cache
-    )
+    benchmark = SciDocs(embeddings_file=write_vectors(folder / "v.jsonl", vectors), cache_dir=cache)
     with pytest.raises(InputError, match=r"put coview/test\.qrel, .* into .*published/scidocs") as error:
         benchmark.run(out, Provenance(), no_retriever)
     assert "\n" not in str(error.value)
