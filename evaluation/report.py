@@ -15,16 +15,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
 from citerec.base.files import write_text
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 METRICS, REPORT = "metrics.json", "report.md"
 RUN, QRELS, PER_QUERY = "run.trec", "qrels.trec", "per_query.csv"
@@ -114,7 +111,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Curves:
-    """A plot of values from 0 over counts on a logarithmic axis, {label: {x: y}} (base.plots.curve_plot).
+    """A plot of values from 0 over counts on a logarithmic axis, {label: {x: y}} (evaluation.plots).
 
     name: of its file in reports.
     intervals: {label: {x: (low, high)}} of some points. lines: {label: y} of dotted horizontal lines.
@@ -187,21 +184,15 @@ def under(metrics: Metrics, prefix: str) -> dict[str, Any]:
 
 def to_markdown(parts: Iterable[Part], folder: Path) -> list[str]:
     """Return the parts as Markdown paragraphs, and draw the plots into a folder, as NAME.png."""
+    from citerec.evaluation import plots
+
     paragraphs = []
     for part in parts:
         if isinstance(part, Curves):
-            draw_curves(folder / f"{part.name}.png", part)
+            plots.draw_curves(folder / f"{part.name}.png", part)
             part = f"![{part.alt}]({part.name}.png)"
         paragraphs.append(str(part))
     return paragraphs
-
-
-def draw_curves(path: Path, plot: Curves) -> Figure:
-    """Draw declared curves into a file; returns the figure."""
-    from citerec.base.plots import curve_plot
-
-    options = {name: getattr(plot, name) for name in ("intervals", "highlight", "lines", "marks", "shares")}
-    return curve_plot(path, plot.curves, plot.title, plot.x, plot.y, **options)
 
 
 def briefly(parts: Iterable[Part]) -> list[Part]:

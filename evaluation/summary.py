@@ -198,7 +198,8 @@ def _markdown(sweep: Path, jobs: list[SweepJob], labels: list[str], rows: list[l
 def _plots(sweep: Path, jobs: Sequence[SweepJob], labels: Sequence[str]) -> list[str]:
     """Draw the curves of the finished jobs of each benchmark; return links to them."""
     from citerec.evaluation.benchmark import Output
-    from citerec.evaluation.report import Curves, draw_curves
+    from citerec.evaluation.plots import draw_curves
+    from citerec.evaluation.report import Curves
 
     outputs: dict[type[Benchmark], dict[str, Output]] = {}
     for job, label in zip(jobs, labels, strict=True):

@@ -19,12 +19,12 @@ from typing import Any, ClassVar
 from citerec.base.arguments import command
 from citerec.base.errors import InputError, fail
 from citerec.base.files import write_text
-from citerec.base.plots import interval_plot
 from citerec.base.settings import Settings
 from citerec.evaluation.benchmark import Benchmark, Output
 from citerec.evaluation.comparison import HEADER, compare_outputs, difference_rows
+from citerec.evaluation.plots import draw_curves, draw_intervals
 from citerec.evaluation.published import OTHER_DATA, published_parts, published_tables
-from citerec.evaluation.report import Column, Curves, Part, Table, draw_curves, flatten_groups, to_csv
+from citerec.evaluation.report import Column, Curves, Part, Table, flatten_groups, to_csv
 from citerec.evaluation.results.jobs import job_metrics, job_settings, print_status, run_all, why_missing
 from citerec.evaluation.results.plan import Job, Plan, read_plan
 from citerec.evaluation.significance import Difference
@@ -155,7 +155,7 @@ def _picture(plan: Plan, shown: Shown) -> str:
                 for name, row in shown.rows.items()
                 if row.get(column.key) is not None
             }
-    interval_plot(picture, panels, plan.file.title)
+    draw_intervals(picture, panels, plan.file.title)
     return f"![{'; '.join(panels)}]({picture.name})"
 
 

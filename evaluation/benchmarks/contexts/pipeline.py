@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus, Split
 from citerec.evaluation.benchmark import Output
-from citerec.evaluation.benchmarks.contexts.prefetch import known_intervals
+from citerec.evaluation.benchmarks.contexts.prefetch import recall_intervals
 from citerec.evaluation.benchmarks.contexts.shared import (
     CorpusBenchmark,
     Outcome,
@@ -24,7 +24,6 @@ from citerec.evaluation.benchmarks.contexts.shared import (
 from citerec.evaluation.benchmarks.contexts.stages import (
     BASE,
     DEPTH,
-    DEPTH_MEASURES,
     ScoredCandidates,
     Stages,
     cost_text,
@@ -36,7 +35,7 @@ from citerec.evaluation.benchmarks.contexts.stages import (
     stage_group_tables,
     stage_table,
 )
-from citerec.evaluation.protocol import Protocol, metric_key
+from citerec.evaluation.protocol import Protocol
 from citerec.evaluation.report import Column, Curves, Metrics, Part, Table
 from citerec.evaluation.settings import PipelineSettings
 from citerec.rerank.cross_encoder.reranker import Reranker
@@ -239,21 +238,9 @@ class Pipeline(CorpusBenchmark):
             parts += [f"## Results, {protocol}", pool_text(metrics, protocol), headline(metrics, protocol)]
             parts += [stage_table(metrics, protocol), *stage_group_tables(metrics, protocol)]
             parts += ["### By number of reranked candidates", depth_table(metrics, protocol)]
-        first = evaluated_protocols(metrics)[0]
-        by_depth = depth_metrics(metrics, first)
-        title = f"{pipeline_name(metrics)} on {metrics['data']}, split {metrics['split']}"
-        for name, measures in {
-            "reranking": ("recall@10", "ceiling"),
-            "seconds": ("seconds_per_query",),
-        }.items():
-            labels = {DEPTH_MEASURES[key]: key for key in measures}
-            curves = {
-                label: {k: measured[key] for k, measured in by_depth.items()} for label, key in labels.items()
-            }
-            y, alt = next(iter(labels)), f"{next(iter(labels))} by reranked candidates"
-            base = {"not reranked": metrics[BASE + metric_key("recall@10", first)]} if len(labels) > 1 else {}
-            parts.append(Curves(name, title, "reranked candidates", y, curves, alt, lines=base))
-        return [*parts, "## Time and size", cost_text(metrics, self.settings.scores_dir)]
+        results = {self.describe(metrics): {**metrics, "stages": pipeline_name(metrics)}}
+        plots = self.depth_parts(results, "", [])[2:] if depth_metrics(metrics) else []
+        return [*parts, *plots, "## Time and size", cost_text(metrics, self.settings.scores_dir)]
 
     @classmethod
     def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
@@ -292,7 +279,7 @@ class Pipeline(CorpusBenchmark):
             label = next(same, name)
             curves[label] = curves.get(label, {}) | curve
             if "recall@10/low" in metrics:
-                interval = known_intervals(metrics, "", [10])[10]
+                interval = recall_intervals(metrics)[10]
                 intervals[label] = intervals.get(label, {}) | {max(curve): interval}
         lines: dict[str, float] = {}
         if len(curves) == 1:  # named by the title

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from citerec.evaluation.benchmark import Output
@@ -17,7 +17,7 @@ from citerec.evaluation.benchmarks.contexts.shared import (
     open_index,
     pool_text,
 )
-from citerec.evaluation.protocol import GROUPS, metric_key
+from citerec.evaluation.protocol import metric_key
 from citerec.evaluation.report import Column, Curves, Metrics, Part, Table, under
 from citerec.evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE, ContextSettings, PrefetchSettings
 
@@ -62,16 +62,10 @@ class Prefetch(CorpusBenchmark):
             parts += [f"## Results, {protocol}", pool_text(metrics, protocol), group_table(metrics, protocol)]
         # One protocol only: others have different queries and pools, so their curves are not comparable.
         first = evaluated_protocols(metrics)[0]
-        groups = {
-            f"{label} ({metrics[key]:,} queries)": group
-            for group, label in GROUPS[first].items()
-            if metrics.get(key := f"{group}/queries" if group else "queries")
-        }
-        title = f"{metrics['retriever']} on {metrics['data']}, split {metrics['split']}"
-        pool, seconds = (metrics[metric_key(name, first)] for name in ("candidates", "seconds_per_query"))
-        curves = recall_curves(
-            dict.fromkeys(groups, metrics), f"{title}: {pool:,} candidates", "recall@k", groups=groups
-        )
+        prefix = metric_key("", first)
+        pool, seconds = (metrics[f"{prefix}{name}"] for name in ("candidates", "seconds_per_query"))
+        title = f"{metrics['retriever']} on {metrics['data']}, split {metrics['split']}: {pool:,} candidates"
+        curves = recall_curves({str(metrics["retriever"]): under(metrics, prefix)}, title, "recall@k")
         costs = f"Search in batches, including query encoding: {1000 * seconds:.3f} ms per query."
         parts += [curves, "## Time and size"]
         parts += [f"{index_text(metrics)} {costs} {metrics['processors']} processors."]
@@ -124,40 +118,29 @@ class Prefetch(CorpusBenchmark):
 
 
 def recall_curves(
-    results: Mapping[str, Metrics],
-    title: str,
-    alt: str,
-    highlight: Sequence[str] = (),
-    groups: Mapping[str, str] | None = None,
+    results: Mapping[str, Metrics], title: str, alt: str, highlight: Sequence[str] = ()
 ) -> Curves:
-    """Declare recall against the number of papers retrieved, with the known intervals.
+    """Declare recall against the number of papers retrieved, for k below the pool size, with intervals.
 
-    results: {label: flat metrics}. groups: {label: group of queries}, such as `seen`; default: all queries.
+    results: {label: flat metrics of a protocol}.
     """
-    groups = groups or {}
-    curves = {label: recall_curve(metrics, groups.get(label, "")) for label, metrics in results.items()}
+    curves = {}
+    for label, metrics in results.items():
+        recalls = {int(k): value for k, value in under(metrics, "recall@").items() if k.isdecimal()}
+        curves[label] = {k: value for k, value in recalls.items() if k < metrics["candidates"]} or recalls
     intervals = {
-        label: known_intervals(results[label], groups.get(label, ""), curve)
-        for label, curve in curves.items()
+        label: {k: ends for k, ends in recall_intervals(metrics).items() if k in curves[label]}
+        for label, metrics in results.items()
     }
     axes = "k, papers retrieved", "recall@k"
     return Curves("recall", title, *axes, curves, alt, intervals=intervals, highlight=highlight, shares=True)
 
 
-def recall_curve(metrics: Metrics, group: str = "") -> dict[int, float]:
-    """Return {k: recall@k} of flat metrics for k below the pool size; group: e.g. `seen`."""
-    pool = metrics.get("inductive/candidates" if group == "inductive" else "candidates")
-    recalls = under(metrics, f"{group}/recall@" if group else "recall@")
-    curve = {
-        int(k): float(value) for k, value in recalls.items() if k.isdecimal() and isinstance(value, float)
-    }
-    return {k: value for k, value in curve.items() if not isinstance(pool, int) or k < pool} or curve
-
-
-def known_intervals(metrics: Metrics, group: str, ks: Collection[int]) -> dict[int, tuple[float, float]]:
+def recall_intervals(metrics: Metrics) -> dict[int, tuple[float, float]]:
     """Return {k: interval of recall@k} where flat metrics have one."""
-    recalls = under(metrics, f"{group}/recall@" if group else "recall@")
-    return {k: (recalls[f"{k}/low"], recalls[f"{k}/high"]) for k in ks if f"{k}/low" in recalls}
+    recalls = under(metrics, "recall@")
+    ks = [name.removesuffix("/low") for name in recalls if name.endswith("/low")]
+    return {int(k): (recalls[f"{k}/low"], recalls[f"{k}/high"]) for k in ks}
 
 
 def pool_line(metrics: Metrics, protocol: str) -> str:
