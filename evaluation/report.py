@@ -295,26 +295,6 @@ def to_csv(table: Table) -> str:
     return text.getvalue()
 
 
-def align_columns(columns: Sequence[Sequence[object]]) -> list[list[str]]:
-    """Format columns of numbers as rows; floats of a column have the same decimals, None is empty.
-
-    >>> align_columns([[0.5, None], [0.00123, 0.5e-4], [1234, 5]])
-    [['0.5000', '0.00123', '1,234'], ['', '0.00005', '5']]
-    """
-    texts = []
-    for column in columns:
-        highest = max((abs(value) for value in column if isinstance(value, float)), default=1.0)
-        decimals = 4 if highest >= 0.01 or not highest else 5 if highest >= 0.001 else 6
-        texts.append([_format_value(value, decimals) for value in column])
-    return [list(row) for row in zip(*texts, strict=True)]
-
-
-def _format_value(value: object, decimals: int) -> str:
-    if isinstance(value, float):
-        return f"{value:.{decimals}f}"
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-
-
 def print_table(rows: Sequence[Sequence[str]], title: str) -> None:
     """Print a table to the terminal; the first row is the header."""
     table = RichTable(title=escape(title), title_justify="left")

@@ -59,10 +59,6 @@ class Pipeline(CorpusBenchmark):
     settings: PipelineSettings
     settings_class = PipelineSettings
     name, heading = "pipeline", "Pipeline"
-    columns: ClassVar[Sequence[str]] = (
-        *("mrr", "recall@10", "base/recall@10", "ceiling"),
-        *("recall@100", "recall@1000", "recall@2000", "seconds_per_query"),
-    )
     headline: ClassVar[Sequence[Column]] = (
         Column(f"{BASE}recall@10", "R@10 before", interval=True),
         Column("recall@10", "R@10", interval=True, best=True),

@@ -33,10 +33,6 @@ class Prefetch(CorpusBenchmark):
 
     name, heading = "prefetch", "Prefetching"
     settings_class: ClassVar[type[ContextSettings]] = PrefetchSettings
-    columns: ClassVar[Sequence[str]] = (
-        *("mrr", "recall@10", "recall@100", "recall@1000", "recall@2000"),
-        "seconds_per_query",
-    )
     headline: ClassVar[Sequence[Column]] = (
         Column("recall@10", "R@10", interval=True, best=True),
         Column("mrr", "MRR", best=True),

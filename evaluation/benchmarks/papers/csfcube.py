@@ -234,7 +234,6 @@ class CSFCube(PoolBenchmark):
 
     settings: CSFCubeSettings
     settings_class = CSFCubeSettings
-    columns = tuple(f"{facet}/{measure}" for facet in (ALL, *FACETS) for measure in HEADLINE)
     headline = (Column(f"{ALL}/mean_av_precision", "MAP", decimals=2, best=True),)
     tables: ClassVar = {  # of split test
         "all facets": [

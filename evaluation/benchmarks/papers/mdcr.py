@@ -193,7 +193,6 @@ class MDCR(PoolBenchmark):
 
     settings: MDCRSettings
     settings_class = MDCRSettings
-    columns = tuple(f"{AVERAGE}/{measure}" for measure in MEASURES)
     headline = (Column(f"{AVERAGE}/map", "MAP", decimals=2, best=True),)
 
     def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:

@@ -21,7 +21,6 @@ class GlobalPrefetch(Prefetch):
     """Evaluates a retriever on papers as queries, primarily by F1@20."""
 
     name, settings_class = "global_prefetch", ContextSettings
-    columns = (F1, "map", "mrr", "recall@10", "recall@100", "recall@1000", "seconds_per_query")
     compared: ClassVar = {F1: F1, "mrr": "mrr"}
     headline = (Column(F1, "F1@20", best=True), Column("mrr", "MRR", best=True))
     published = ("query-forms",)
@@ -40,7 +39,6 @@ class GlobalReranking(Pipeline):
     """
 
     name, heading = "global_rerank", "Global reranking"
-    columns = (F1, f"{BASE}{F1}", *Pipeline.columns)
     compared: ClassVar = GlobalPrefetch.compared
     headline = (Column(f"{BASE}{F1}", "F1@20 before"), *GlobalPrefetch.headline)
     published = ("rerankers",)

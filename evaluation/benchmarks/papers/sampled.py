@@ -357,7 +357,6 @@ class DatasetLevel(SampledBenchmark):
     settings_class = DatasetLevelSettings
     title, column, averaged = "Dataset-level evaluation", "pool size", False
     compared_by_group = True
-    columns = tuple(f"[0-9]*/{measure}" for measure in MEASURES)
 
     @classmethod
     def headlines(cls, outputs: Mapping[str, Output]) -> tuple[dict[str, Metrics], Sequence[Column]]:
@@ -419,7 +418,6 @@ class FieldLevel(SampledBenchmark):
     settings: FieldLevelSettings
     settings_class = FieldLevelSettings
     title, column, averaged = "Field-level evaluation", "field", True
-    columns = tuple(f"{AVERAGE}/{measure}" for measure in MEASURES)
     headline = (Column(f"{AVERAGE}/map", "MAP", decimals=2, best=True),)
 
     def draw(self, sampler: Sampler, tuning: Tuning | None) -> DrawnPools:

@@ -167,7 +167,6 @@ class SciDocs(PoolBenchmark):
 
     settings: SciDocsSettings
     settings_class = SciDocsSettings
-    columns = tuple(f"{task}/{key}" for task in ("cite", "co-cite", "co-view", "co-read") for key in MEASURES)
     headline = tuple(Column(f"{task}/map", f"{task} MAP", decimals=2, best=True) for task in TASKS)
     tables: ClassVar = {
         "": [
