@@ -42,8 +42,8 @@ SETTINGS = ("data", "retriever", "benchmark", "filters", "split", "index_dir")
 STEP = re.compile(r"round \d+ of \d+, step \d+ of \d+, .*steps/s, about ([\d.]+) min .*left")
 """Progress in the log of a training (training.loop.Progress), with the minutes left."""
 
-REPORT, PATIENCE = 600.0, 10.0
-"""Seconds between reports on a command, and that it has to stop, which a training uses for a checkpoint."""
+PATIENCE = 10.0
+"""Seconds that a command has to stop, which a training uses for a checkpoint."""
 
 STOPPED = (130, -signal.SIGINT, -signal.SIGTERM)
 """Exit codes of commands that somebody stopped: 130 is that of an interrupt (citerec.base.errors)."""
@@ -172,7 +172,7 @@ def _run_script(script: str, overrides: list[str], folder: Path) -> None:
     output = folder / OUTPUT
     with output.open("ab" if script == "train" else "wb") as file:
         command = [sys.executable, "-m", "citerec", script, *overrides]
-        code = _wait(command, file, folder)
+        code = _wait(command, file)
     if code in STOPPED:  # others must not begin
         raise KeyboardInterrupt(f"citerec {script} was stopped; the same command goes on")
     if code:
@@ -181,19 +181,14 @@ def _run_script(script: str, overrides: list[str], folder: Path) -> None:
         raise InputError(f"{last.removeprefix('error: ')} (citerec {script} exited with {code}; {output})")
 
 
-def _wait(command: list[str], output: IO[bytes], folder: Path) -> int:
+def _wait(command: list[str], output: IO[bytes]) -> int:
     """Run a command to its end and return its exit code; it ends before this process does, unless that is
     killed."""
     earlier = signal.signal(signal.SIGTERM, signal.default_int_handler)
     # In a session of its own, it is not interrupted by the keyboard, but told to stop below.
     process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
     try:
-        while True:
-            try:
-                return process.wait(REPORT)
-            except subprocess.TimeoutExpired:
-                if last := _last_progress(folder):
-                    _print(f"\n  {time.strftime('%F %R')} {last[0]} ")
+        return process.wait()
     except KeyboardInterrupt:
         process.terminate()
         with suppress(subprocess.TimeoutExpired, ProcessLookupError):

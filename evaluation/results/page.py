@@ -6,7 +6,6 @@ then writes the page from all results. A failed job does not stop the others.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -129,8 +128,6 @@ def _add_data(shown: Shown, plan: Plan, data: str) -> None:
     published = [name for kind in benchmarks for name in kind.published]
     for name in dict.fromkeys([*([data_set.published] if data_set.published else []), *published]):
         shown.files |= _published(name)
-    if curves := _training_rows(jobs):
-        shown.files[f"{data}-trainings"] = Table(["training", "validation", "after each round"], curves)
     if lines := dict.fromkeys(line for job in finished.values() for line in job.commands):
         shown.files[f"{data}-commands"] = Table(["command"], [[line] for line in lines])
     facts += [f"Not run: {', '.join(missing)}."] if missing else []
@@ -190,20 +187,6 @@ def _published(name: str) -> dict[str, Table]:
             stem = f"published-{name}{f'-{len(files) + 1}' if len(parts) > 2 else ''}"
             files[stem] = Table([str(source).removeprefix(OTHER_DATA).strip(), *table.head[1:]], table.rows)
     return files
-
-
-def _training_rows(jobs: list[Job]) -> list[list[str]]:
-    """Return the curves of the trainings that jobs need, as far as they are."""
-    rows = []
-    for step in {step.folder: step for job in jobs for step in job.needs}.values():
-        path = step.folder / "history.csv"  # training.rounds.HISTORY, which would import torch
-        if path.is_file():
-            with path.open(newline="", encoding="utf-8") as file:
-                history = list(csv.DictReader(file))
-            for name, label in (("recall@10", "R@10"), ("mrr", "MRR")):
-                values = [f"{float(value):.3f}" for row in history if (value := row.get(f"val/{name}"))]
-                rows.append([step.name, label, " ".join(values)])
-    return rows
 
 
 def _difference_rows(plan: Plan, benchmarks: Benchmarks) -> list[list[str]]:

@@ -34,12 +34,10 @@ from citerec.evaluation.benchmarks.papers.pools import (
 from citerec.evaluation.measures import PerQuery, Values
 from citerec.evaluation.report import (
     AVERAGE,
-    REPORT,
     Column,
     Part,
     Report,
     Table,
-    flatten_groups,
     group_tables,
 )
 from citerec.evaluation.settings import MDCRSettings
@@ -235,30 +233,17 @@ class MDCR(PoolBenchmark):
     @classmethod
     def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
         """Return tables by field (like table 3) and by type of candidates (like table 4)."""
-        files = {result.settings.get("file") for result in outputs.values()}
-        paths = [Path(file).parent / REPORT for file in files if file]
-        reports = [path.read_text("utf-8") for path in paths if path.is_file()]
-        built = [part.strip() for text in reports for part in text.split("\n\n")[1:]]
-        types = {name: flatten_groups(read_json(output.folder / TYPES)) for name, output in outputs.items()}
+        types = {name: read_json(output.folder / TYPES) for name, output in outputs.items()}
         labels = {"map": "MAP", "recall_5": "R@5"}
-        kinds = dict.fromkeys(key.rpartition("/")[0] for result in types.values() for key in result)
         columns = [
             Column(f"{kind}/{measure}", f"{kind} {label}", decimals=2, best=True)
-            for kind in kinds
+            for kind in dict.fromkeys(kind for result in types.values() for kind in result)
             for measure, label in labels.items()
         ]
-        means = {
-            key: [result[key] for result in types.values() if key in result]
-            for key in (c.key for c in columns)
-        }
-        mean = {key: sum(values) / len(values) for key, values in means.items()}
-        by_type, last = Table.of(types, columns), Table.of({"mean": mean}, columns)
         return [
-            *built,
             *group_tables({name: output.metrics for name, output in outputs.items()}, labels),
-            "By type of candidates: only the cited candidates and those of the type, means over the fields. "
-            "The last row is the mean over the rows above.",
-            Table(by_type.head, [*by_type.rows, *last.rows]),
+            "By type of candidates: only the cited candidates and those of the type, means over the fields.",
+            Table.of(types, columns),
         ]
 
     def _scores(self, pools: MDCRPools, path: Path, make: RetrieverFactory) -> Scores:
