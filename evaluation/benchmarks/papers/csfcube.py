@@ -355,5 +355,6 @@ def context_id(form: str, facet: str, query: str) -> str:
 
 def facet_text(text: Text, facet: str) -> str:
     """Join the sentences of an abstract that are labelled with a facet."""
-    labelled = zip(text.labels, text.sentences, strict=False)  # labels may be missing
+    sentences = [text.abstract or ""] if not isinstance(text.abstract, list) else text.abstract
+    labelled = zip(text.pred_labels or (), sentences, strict=False)  # labels may be missing
     return " ".join(sentence for label, sentence in labelled if label in LABELS[facet])

@@ -36,7 +36,7 @@ from citerec.evaluation.benchmarks.papers.sampling import (
     dataset_pools,
     field_pools,
 )
-from citerec.evaluation.measures import PerQuery, Values, per_query
+from citerec.evaluation.measures import QUERIES, PerQuery, Values, per_query
 from citerec.evaluation.protocol import Qrels
 from citerec.evaluation.report import (
     AVERAGE,
@@ -150,7 +150,7 @@ class PoolRanker:
 
     def measure(self, run: Run, pool: SampledPool) -> Values:
         """Measure the run of a pool per query with trec_eval."""
-        return per_query(run, self.qrels(pool), dict(MEASURES))
+        return per_query(run.batches(QUERIES), self.qrels(pool), MEASURES)
 
     def write(self, folder: Path, runs: Sequence[tuple[SampledPool, Run]], depth: int | None) -> None:
         """Write run.trec with the top `depth` papers (None means all), and qrels.trec, if there are runs."""

@@ -27,7 +27,7 @@ from citerec.evaluation.benchmarks.papers.build_mdcr import (
     neighbourhoods,
     overlaps,
 )
-from citerec.evaluation.benchmarks.papers.mdcr import MDCR, MDCRPools
+from citerec.evaluation.benchmarks.papers.mdcr import MDCR, TRUE, candidate_types, read_pools
 from citerec.evaluation.benchmarks.papers.sampled import FieldLevel
 from citerec.evaluation.report import Provenance
 from citerec.evaluation.settings import SamplingRules
@@ -132,10 +132,10 @@ def test_pools_have_the_types_of_the_paper(
     assert one == two and one[0] != three[0]
     assert "| title |" in reports[0] and "yes |" in reports[0]
 
-    pools = MDCRPools.read(tmp_path / "one" / "mdcr.json")
-    assert list(pools.fields) == ["Art", "Law", "Physics"] and len(pools) == 24
+    pools = read_pools(tmp_path / "one" / "mdcr.json")
+    assert list(pools) == ["Art", "Law", "Physics"] and sum(map(len, pools.values())) == 24
     # `whole` and `again` give the same lists: chosen are the third model and the first of these two.
-    assert pools.types == ["whole", "title", "graph", "most_cited", "random"]
+    assert candidate_types(pools) == ["whole", "title", "graph", "most_cited", "random"]
     papers = {paper["paper_id"]: paper for paper in world()}
     often = {name: sum(name in set(paper["references"]) for paper in papers.values()) for name in papers}
     passing = {name for name, p in papers.items() if p["year"] and p["title"] and len(p["abstract"]) >= 30}
@@ -147,30 +147,34 @@ def test_pools_have_the_types_of_the_paper(
         }
         for name, folder in models.items()
     }
-    for field, queries in pools.fields.items():
+    for field, queries in pools.items():
         in_field = sorted(
             (n for n in passing if field in papers[n]["fields"]), key=lambda n: (-often[n], int(n[1:]))
         )
         for name, query in queries.items():
-            references = set(papers[name]["references"])
-            pool = [paper for found in query.others.values() for paper in found] + sorted(query.cited)
+            references, cited = set(papers[name]["references"]), query.pop(TRUE)
+            pool = [paper for found in query.values() for paper in found] + cited
             assert len(pool) == len(set(pool)) and name not in pool and set(pool) <= passing
             assert all(papers[paper]["year"] <= papers[name]["year"] for paper in pool)
-            assert len(query.cited) == 2 and query.cited <= references
-            for kind, found in query.others.items():
+            assert len(cited) == 2 and set(cited) <= references
+            for kind, found in query.items():
                 assert len(found) <= 3 and not set(found) & references, kind
-            assert len(query.others["random"]) == 3
-            assert set(query.others["most_cited"]) <= set(in_field[:12])
+            assert len(query["random"]) == 3
+            assert set(query["most_cited"]) <= set(in_field[:12])
             for model in ("whole", "title"):
-                assert set(query.others[model]) <= set(runs[model][f"{field}/{name}"][:12])
+                assert set(query[model]) <= set(runs[model][f"{field}/{name}"][:12])
     texts = [json.loads(line) for line in (tmp_path / "one" / "mdcr_data.jsonl").read_text().splitlines()]
-    assert {text["paper_id"] for text in texts} == {id for _, *pair in pools.pairs() for id in pair}
+    named = json.loads((tmp_path / "one" / "mdcr.json").read_text()).values()
+    used = {
+        paper for queries in named for pool in queries.values() for found in pool.values() for paper in found
+    }
+    assert {text["paper_id"] for text in texts} == used.union(*named)
 
     benchmark = MDCR(file=tmp_path / "one" / "mdcr.json", cache_dir=tmp_path / "cache")
     benchmark.run(tmp_path / "scored", Provenance(), BM25)
     assert list(metrics_of(tmp_path / "scored")) == ["Art", "Law", "Physics", "AVG"]
     types = json.loads((tmp_path / "scored" / "candidate_types.json").read_text())
-    assert list(types) == pools.types
+    assert list(types) == ["whole", "title", "graph", "most_cited", "random"]
 
 
 def test_missing_candidates_are_counted_and_named(build: Callable[..., str]) -> None:
