@@ -125,8 +125,9 @@ def per_query(
 ) -> Values:
     """Compute each measure for each query of the qrels, in their order.
 
-    batches: scores of the papers of some queries each. Queries without scores count as 0; queries missing from
-    the qrels are ignored. Ties are ordered by id, as in trec_eval, so the values agree with the files on disk.
+    batches: scores of the papers of some queries each. Queries without scores count as 0; queries missing
+    from the qrels are ignored. Ties are ordered by id, as in trec_eval, so the values agree with the files on
+    disk.
     """
     rows = {query: row for row, query in enumerate(qrels.judgements)}
     values = {name: np.zeros(len(rows)) for name in measures}

@@ -34,7 +34,7 @@ def test_batches_agree_with_ir_measures_on_the_whole_run(pair: tuple[Run, Qrels]
     run, qrels = pair
     whole = {q: d for batch in run.batches(100) for q, d in batch.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("citerec.evaluation.measures._QUERIES", 2)
+        patch.setattr("citerec.evaluation.measures.QUERIES", 2)
         values = means(query_values(run, qrels, [1, 3]))
     expected = ir_measures.calc_aggregate([RR, R @ 1, R @ 3], qrels.judgements, whole)
     assert values == pytest.approx(
