@@ -35,7 +35,6 @@ from citerec.evaluation.results import jobs
 from citerec.evaluation.results.jobs import is_trained, job_settings, run_all, why_missing
 from citerec.evaluation.results.page import write_page
 from citerec.evaluation.results.plan import Job, Plan, read_plan
-from citerec.evaluation.significance import format_p
 from citerec.tests.composing import compose_config
 from citerec.tests.conftest import Done, write_tiny
 from citerec.tests.evaluation.conftest import world
@@ -635,16 +634,12 @@ def test_a_page_of_query_papers_in_two_stages(
     measured = {str(job): json.loads((job.folder / METRICS).read_text()) for job in plan.jobs}
     write_page(plan)
     page, files = plan.page.read_text(), csv_files(plan.page)
-    keys = ("f1@20", "mrr", "recall@100", "recall@1000")
     for name, of_stages in (("alone", "bm25 + tiny-reranker"), ("fused", '"bm25 + tiny-reranker, fused')):
         of = measured[f"reranked/{name}"]
-        first = ",".join(f"{of[f'base/{key}']:.3f}" for key in keys)
-        assert f"\nbm25,,,{first},,,,,\n" in files["reranked"]
         row = next(line for line in files["reranked"].splitlines() if line.startswith(f"{name},{of_stages}"))
-        assert f",4,{of['f1@20']:.3f},{of['mrr']:.3f}," in row
-        assert f",{of['ceiling']:.3f},{of['gain/f1@20']:+.3f}," in row
-        assert f",{format_p(of['gain/f1@20/p'])}," in row
-    assert 'p,"p, Holm"' in files["reranked"]
+        for key in ("f1@20", "mrr", "recall@100", "recall@1000"):
+            assert f",{of[f'base/{key}']:.3f}," in row and f",{of[key]:.3f}," in row
+        assert f",{of['ceiling']:.3f}," in row
     terms = measured["forms/key_terms"]
     assert f"| key_terms | {terms['f1@20']:.3f} | {terms['mrr']:.3f} |" in page.replace("*", "")
     assert plan.page.with_suffix(".png").read_bytes().startswith(b"\x89PNG")

@@ -67,6 +67,8 @@ class Pipeline(CorpusBenchmark):
         Column("seconds_per_query", "s/query", decimals=2),
     )
     published: ClassVar[Sequence[str]] = ("pipelines",)
+    shown: ClassVar[Mapping[str, str]] = {"recall@10": "R@10", "mrr": "MRR"}
+    """Measures of both stages in tables of several outputs, with their labels."""
     section: tuple[str, str] = (
         "### Reranked",
         "Base: the prefetcher alone; the other measures are after reranking its top candidates. Ceiling: the "
@@ -240,21 +242,21 @@ class Pipeline(CorpusBenchmark):
 
     @classmethod
     def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
-        results: dict[str, Metrics] = {}
-        for name, output in outputs.items():
-            metrics, base = output.metrics, output.metrics[f"{BASE}recall@10"]
-            results[name] = metrics | {"stages": pipeline_name(metrics)}
-            if base:
-                results[name] = {**results[name], "ratio": metrics["recall@10"] / base}
+        results: dict[str, Metrics] = {
+            name: output.metrics | {"stages": pipeline_name(output.metrics)}
+            for name, output in outputs.items()
+        }
         columns = [
             Column("stages", "stages"),
             Column("reranked", "candidates"),
             Column("queries", "queries"),
-            Column(f"{BASE}recall@10", "base R@10", interval=True),
-            Column("recall@10", "R@10", interval=True),
-            Column("ratio", "ratio", decimals=2),
-            Column(f"{BASE}mrr", "base MRR"),
-            Column("mrr", "MRR"),
+            *(
+                Column(
+                    f"{stage}{key}", f"{'base ' * bool(stage)}{label}", interval=key == next(iter(cls.shown))
+                )
+                for key, label in cls.shown.items()
+                for stage in (BASE, "")
+            ),
             Column("ceiling", "ceiling"),
             Column("pairs_per_second", "pairs/s", decimals=1),
             Column("seconds_per_query", "s/query", decimals=2),
