@@ -303,7 +303,8 @@ class Pipeline(CorpusBenchmark):
             highlight=highlight,
             lines=lines,
         )
-        table = Table.of(results, depth_columns(results, "recall@10"))
+        depths = sorted({depth for metrics in results.values() for depth in depth_metrics(metrics)})
+        table = Table.of(results, [Column(f"{DEPTH}{depth}/recall@10", f"{depth:,}") for depth in depths])
         return ["### R@10 by number of reranked candidates", table, plot]
 
 
@@ -383,9 +384,3 @@ def append_missing(ranking: Ranking, papers: Sequence[NDArray[np.integer]]) -> R
         rows[row, count : count + len(more)] = more
         scores[row, count : count + len(more)] = last - 1 - np.arange(len(more), dtype=np.float32)
     return Ranking(rows, scores)
-
-
-def depth_columns(results: Mapping[str, Metrics], measure: str) -> list[Column]:
-    """Return one column of `measure` per number of reranked candidates."""
-    depths = sorted({depth for metrics in results.values() for depth in depth_metrics(metrics)})
-    return [Column(f"{DEPTH}{depth}/{measure}", f"{depth:,}") for depth in depths]

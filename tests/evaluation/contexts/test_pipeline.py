@@ -314,7 +314,7 @@ def test_a_sweep_over_candidates_has_its_tables_and_keeps_successful_jobs(
     keys = scored_pairs(tiny_source.parent / "cache" / "pair-scores")
     assert len(keys) == len(set(keys)) == jobs[1]["pairs"] > jobs[0]["pairs"] == jobs[0]["pairs_new"]
     summary = (out / "summary.md").read_text()
-    assert "|  | stages | candidates | queries | base R@10 | R@10 | ratio |" in summary
+    assert "|  | stages | candidates | queries | base R@10 | R@10 | base MRR |" in summary
     assert "reranker=nowhere candidates=5: nowhere: " in summary
     assert (out / "reranking.png").read_bytes().startswith(b"\x89PNG")
     with (out / "summary.csv").open(newline="") as file:
