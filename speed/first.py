@@ -1,4 +1,4 @@
-"""The first second: what is installed, and the time and memory of commands, beside an import of libraries.
+"""The first second: time and memory of commands, beside an import of libraries.
 
     python -m citerec.speed.first
 
@@ -14,27 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import distribution
 from pathlib import Path
-
-from packaging.requirements import Requirement
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PEER = ["-c", "import numpy, onnxruntime, tokenizers"]
 QUESTION = "Graded judgements deserve a discount for lower positions [CITE]."
-
-
-def installed(name: str, seen: dict[str, float]) -> dict[str, float]:
-    """Return the megabytes of a package and of all that it requires, by name."""
-    if name not in seen:
-        package = distribution(name)
-        files = [Path(str(file.locate())) for file in package.files or ()]
-        seen[name] = sum(file.stat().st_size for file in files if file.is_file()) / 1e6
-        for line in package.requires or ():
-            needed = Requirement(line)
-            if needed.marker is None or needed.marker.evaluate({"extra": ""}):
-                installed(needed.name.lower().replace("_", "-"), seen)
-    return seen
 
 
 def measure(arguments: list[str], environment: dict[str, str]) -> tuple[float, float, float]:
@@ -55,8 +39,6 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=3)
     repeats = parser.parse_args().repeats
-    sizes = installed("citerec", {})
-    print(f"installed without extras: {sum(sizes.values()):,.0f} MB, {len(sizes)} packages\n")
     with tempfile.TemporaryDirectory() as place:
         environment = {**os.environ, "XDG_CACHE_HOME": place, "OMP_NUM_THREADS": "1"}
         environment |= {"PYTHONPYCACHEPREFIX": f"{place}/compiled", "PYTHONDONTWRITEBYTECODE": ""}

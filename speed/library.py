@@ -1,4 +1,4 @@
-"""Libraries: building, memory, and the time of a query, of adding papers, and with full texts.
+"""Libraries: building, memory, and the time of a query and of adding papers.
 
     python -m citerec.speed.library --papers 1661201 --folder DIR
 
@@ -23,18 +23,10 @@ import numpy as np
 from citerec.datasets.files.source_files import find_files, read_contexts
 from citerec.datasets.generate import generate_corpus
 from citerec.datasets.records import ContextRecord
-from citerec.datasets.tokenize import default_tokenize
-from citerec.hatten.retriever import WordsRetriever
-from citerec.hatten.static.model import StaticModel
 from citerec.library.ask.question import Request, mark_context
 from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import add, build
-from citerec.library.evidence.evidence import WordsEncoder
-from citerec.library.evidence.index import update_index
-from citerec.library.evidence.reading import read_files
-from citerec.library.evidence.store import TextStore
 from citerec.library.papers.library import Library
-from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import AddSettings, BuildSettings
 from citerec.library.sources.readers import read_source
 from citerec.retrieval.queries import Query
@@ -42,8 +34,6 @@ from citerec.speed._common import make_parser, setup, time_call
 
 ADDED = 100
 """Number of new papers to add."""
-GOAL, CANDIDATES = 10_000, 600
-"""Papers with full texts that figures are extrapolated to, and of a question's candidates."""
 
 
 def peak_memory() -> str:
@@ -110,63 +100,10 @@ def add_papers(args: argparse.Namespace) -> None:
     )
 
 
-def read_fulltexts(args: argparse.Namespace) -> None:
-    """Read made PDFs of two columns, index their passages, and search those of an index of GOAL papers."""
-    from citerec.tests.made_pdfs import made_paper
-
-    model = StaticModel.open(BUILT_IN / "static").retriever()
-    assert isinstance(model, WordsRetriever)
-    encoder = WordsEncoder(model)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        files = [folder / f"{number}.pdf" for number in range(args.pdfs)]
-        for number, file in enumerate(files):
-            file.write_bytes(made_paper(number, by_rows=number % 10 == 0).pdf())
-        times = GOAL / args.pdfs
-        store = TextStore(folder / "texts", create=True)
-        start, pages = time.perf_counter(), 0
-        for file, text in read_files(files, args.workers):
-            store.put([(str(file), 1, 1, text)])
-            pages += text.pages
-        seconds = time.perf_counter() - start
-        print(
-            f"read: {pages / seconds:.0f} pages/s with {args.workers} processes, {seconds * times / 60:.1f} "
-            f"minutes for {GOAL:,} PDFs of {pages / args.pdfs:.0f} pages"
-        )
-        child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
-        papers = {f"p{number:06}": str(files[number % args.pdfs]) for number in range(GOAL)}
-        store.set_papers(papers, {})
-        start = time.perf_counter()
-        index = update_index(folder / "texts", store, encoder)
-        assert index is not None
-        seconds = time.perf_counter() - start
-        texts = store.path.stat().st_size * times
-        inside = sum(file.stat().st_size for file in (folder / "texts").rglob("*") if file.is_file())
-        size = inside - store.path.stat().st_size + texts
-        print(f"index: {len(index):,} passages in {seconds:.0f} s")
-        print(f"disk: {size / 1e6:.0f} MB, of which texts {texts / 1e6:.0f}")
-        print(f"{peak_memory()}, and {child:.2f} in each process that reads")
-        draw = np.random.default_rng(0)
-        spent = []
-        for number in draw.integers(args.pdfs, size=200).tolist():
-            words = default_tokenize(made_paper(number).sections[1][1][0])[:60]
-            vector = encoder.encode_queries([" ".join(words)])[0]
-            some = np.sort(draw.choice(GOAL, CANDIDATES, replace=False))
-            weights = np.linspace(1, 0.2, len(words)).astype(np.float32)
-            start = time.perf_counter()
-            index.best(index.word_scores(words, weights))
-            index.best(index.word_scores(words, np.ones_like(weights)), some)
-            index.cosines(vector, index.passages_of(some)[0])
-            spent.append(time.perf_counter() - start)
-        print(f"question: {np.median(spent) * 1e3:.1f} ms more (median), {max(spent) * 1e3:.1f} at most")
-        store.close()
-
-
 STAGES = {
     "building": build_library,
     "asking": ask_questions,
     "adding": add_papers,
-    "fulltexts": read_fulltexts,
 }
 
 
@@ -180,8 +117,6 @@ def main() -> None:
     parser.add_argument("--model", default="bm25", help="folder of a model; empty: the built-in one")
     parser.add_argument("--questions", type=int, default=51)
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
-    parser.add_argument("--pdfs", type=int, default=1000, help="made PDFs, extrapolated to 10,000")
-    parser.add_argument("--workers", type=int, default=2, help="processes that read PDFs")
     args = parser.parse_args()
     setup(args)
     with tempfile.TemporaryDirectory() as scratch:
