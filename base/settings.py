@@ -42,12 +42,12 @@ def setting(
     above: float | None = None,
     below: float | None = None,
     choices: Sequence[str] = (),
+    filled: bool = False,
 ) -> Any:
-    """Declare a dataclass field with numeric bounds or choices; by default, numbers must not be below 0."""
-    return field(
-        default=default,
-        metadata={"least": least, "most": most, "above": above, "below": below, "choices": choices},
-    )
+    """Declare a dataclass field with numeric bounds or choices, also of the items of a list; by default,
+    numbers must not be below 0. filled: a list must have an item."""
+    bounds = {"least": least, "most": most, "above": above, "below": below}
+    return field(default=default, metadata={**bounds, "choices": choices, "filled": filled})
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,13 @@ def check(settings: Any, where: str) -> None:
     for part in fields(settings):
         value, key = getattr(settings, part.name), f"{where}.{part.name}".lstrip(".")
         choices = part.metadata.get("choices")
-        for chosen in value if isinstance(value, tuple) else (value,):
-            if choices and chosen not in choices:
-                raise InputError(f"{key}={chosen}: choose {', '.join(choices[:-1])} or {choices[-1]}")
-        if type(value) in (int, float) and (requirement := _violated_bounds(value, part.metadata)):
-            raise InputError(f"{key}={value}: must {requirement}")
+        if part.metadata.get("filled") and value == ():
+            raise InputError(f"{key}: list at least one value")
+        for item in value if isinstance(value, tuple) else (value,):
+            if choices and item not in choices:
+                raise InputError(f"{key}={item}: choose {', '.join(choices[:-1])} or {choices[-1]}")
+            if type(item) in (int, float) and (requirement := _violated_bounds(item, part.metadata)):
+                raise InputError(f"{key}={item}: must {requirement}")
 
 
 def check_count(option: str, value: object, least: int = 1) -> None:

@@ -22,9 +22,9 @@ EMPTY = "list at least one value"
     ("benchmark", "given", "message"),
     [
         (Prefetch, {"cutoffs": []}, f"benchmark.cutoffs: {EMPTY}"),
-        (Prefetch, {"cutoffs": [10, 0]}, "^benchmark.cutoffs=0: must be a whole number, at least 1$"),
+        (Prefetch, {"cutoffs": [10, 0]}, "^benchmark.cutoffs=0: must be at least 1$"),
         (Prefetch, {"cutoffs": [1.5]}, "benchmark.cutoffs=1.5: "),
-        (Prefetch, {"f1": [0]}, r"^benchmark\.f1=0: must be a whole number, at least 1$"),
+        (Prefetch, {"f1": [0]}, r"^benchmark\.f1=0: must be at least 1$"),
         (Prefetch, {"protocols": []}, PROTOCOLS),
         (Prefetch, {"protocols": ["inductive", "x"]}, PROTOCOLS),
         (Pipeline, {"reranker": None}, "benchmark=pipeline needs reranker=FOLDER"),
@@ -36,7 +36,7 @@ EMPTY = "list at least one value"
         (CSFCube, {"dir": "x", "ranked_dir": "x"}, "ranked_dir needs experiment_name=NAME"),
         (DatasetLevel, {"tune": {"k1": []}}, rf"benchmark\.tune\.k1: {EMPTY}"),
         (DatasetLevel, {"sizes": []}, rf"benchmark\.sizes: {EMPTY}"),
-        (DatasetLevel, {"sizes": [0]}, r"benchmark\.sizes=0: must be a whole number, at least 1"),
+        (DatasetLevel, {"sizes": [0]}, r"benchmark\.sizes=0: must be at least 1"),
         (FieldLevel, {"fields": []}, rf"benchmark\.fields: {EMPTY}"),
     ],
 )
