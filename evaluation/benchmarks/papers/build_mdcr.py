@@ -29,7 +29,7 @@ from citerec.evaluation.benchmarks.papers.mdcr import TRUE
 from citerec.evaluation.benchmarks.papers.pools import first_few, read_json
 from citerec.evaluation.benchmarks.papers.sampled import SAMPLE
 from citerec.evaluation.benchmarks.papers.sampling import Rows, Sampler
-from citerec.evaluation.report import REPORT, RUN, markdown_table
+from citerec.evaluation.report import RUN, markdown_table
 from citerec.evaluation.settings import SamplingRules
 from citerec.formats.json_lines import encode_json
 from citerec.retrieval.run import Run
@@ -50,8 +50,8 @@ class MdcrSettings(Settings):
         citerec data mdcr papers=FILE models=[NAME:DIR,...] output=DIR [OPTION=VALUE ...]
 
     Each model's DIR is the output of citerec evaluate benchmark=field_level on the same queries. The command
-    writes mdcr.json and mdcr_data.jsonl, which benchmark=mdcr evaluates (benchmark.file=DIR/mdcr.json), and
-    report.md. See docs/research/global.md for how candidates are chosen.
+    writes mdcr.json and mdcr_data.jsonl, which benchmark=mdcr evaluates (benchmark.file=DIR/mdcr.json). See
+    docs/research/global.md for how candidates are chosen.
     """
 
     papers: tuple[str, ...]
@@ -244,7 +244,7 @@ def _draw_random(candidates: Rows, allowed: NDArray[np.bool_], number: int, rng:
 
 
 def build(settings: MdcrSettings) -> str:
-    """Write mdcr.json, mdcr_data.jsonl (texts) and report.md into the new folder; return the report.
+    """Write mdcr.json and mdcr_data.jsonl (texts) into the new folder; return what was built, in words.
 
     Raises InputError for unusable inputs, or if no query is left.
     """
@@ -274,13 +274,6 @@ def build(settings: MdcrSettings) -> str:
                     pools.setdefault(field, {})[query] = pool
     if not pools:
         raise InputError(f"no query cites {settings.cited} candidates or more; set a smaller cited=N")
-    models = [[name, f"{index:.4f}", "yes" if name in chosen else "no"] for name, index in jaccard.items()]
-    report = _report(settings, pools, markdown_table(["model", "average Jaccard index", "chosen"], models))
-    if left_out:
-        report += (
-            f"\n{len(left_out):,} queries cite fewer than {settings.cited} candidates and are left out: "
-            f"{first_few(left_out)}.\n"
-        )
     used: set[int] = set()
     named: dict[str, dict[str, dict[str, list[str]]]] = {field: {} for field in pools}
     for field, of_field in pools.items():
@@ -293,29 +286,24 @@ def build(settings: MdcrSettings) -> str:
             for _, paper in read_rows(graph, np.array(sorted(used), np.int64)):
                 record = {"paper_id": paper.id, "title": paper.title, "abstract": paper.abstract}
                 file.write(encode_json(record) + b"\n")
-        (part / REPORT).write_text(report, encoding="utf-8")
-    return report
-
-
-def _report(settings: MdcrSettings, pools: Mapping[str, Mapping[str, Types]], models: str) -> str:
-    """Describe the benchmark, and types of which queries lack candidates, as Markdown."""
-    queries = [pool for of_field in pools.values() for pool in of_field.values()]
     short = Counter(
         kind
-        for pool in queries
+        for of_field in pools.values()
+        for pool in of_field.values()
         for kind, rows in pool.items()
         if kind != TRUE and len(rows) < settings.negatives
     )
+    models = [[name, f"{index:.4f}", "yes" if name in chosen else "no"] for name, index in jaccard.items()]
     lines = [
-        "# A benchmark like MDCR",
-        f"{len(queries):,} queries in {len(pools)} fields, each with {settings.cited} papers that it cites "
-        f"and up to {settings.negatives} of each other type.",
-        models,
+        f"{folder}: {sum(map(len, pools.values())):,} queries in {len(pools)} fields, each with "
+        f"{settings.cited} papers that it cites and up to {settings.negatives} of each other type.",
+        markdown_table(["model", "average Jaccard index", "chosen"], models),
+        *(f"{number:,} queries have fewer candidates of type {kind}." for kind, number in short.items()),
     ]
-    for kind, number in short.items():
-        lines.append(f"{number:,} queries have fewer than {settings.negatives} candidates of type {kind}.")
-    rows = [[field, f"{len(of_field):,}"] for field, of_field in pools.items()]
-    return "\n\n".join([*lines, markdown_table(["field", "queries"], rows)]) + "\n"
+    if left_out:
+        few = f"{len(left_out):,} queries cite fewer than {settings.cited} candidates and are left out"
+        lines.append(f"{few}: {first_few(left_out)}.")
+    return "\n\n".join(lines)
 
 
 main = command("data mdcr", MdcrSettings, build)
