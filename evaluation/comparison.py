@@ -114,24 +114,14 @@ class Comparison:
 
     def __str__(self) -> str:
         """The table in Markdown."""
-        cells = [
-            [
-                row["system"],
-                row["measure"],
-                f"{row['mean']:.4f} [{row['low']:.4f}, {row['high']:.4f}]",
-                *(
-                    ["", "", "", ""]
-                    if row["p"] is None
-                    else [
-                        f"{row['difference']:+.4f}",
-                        f"{row['difference_low']:+.4f} to {row['difference_high']:+.4f}",
-                        format_p(row["p"]),
-                        f"{row['p_holm']:.4f}",
-                    ]
-                ),
-            ]
-            for row in self.rows
-        ]
+        cells = []
+        for row in self.rows:
+            mean = f"{row['mean']:.4f} [{row['low']:.4f}, {row['high']:.4f}]"
+            test = [""] * 4
+            if row["p"] is not None:
+                ends = f"{row['difference_low']:+.4f} to {row['difference_high']:+.4f}"
+                test = [f"{row['difference']:+.4f}", ends, format_p(row["p"]), f"{row['p_holm']:.4f}"]
+            cells.append([row["system"], row["measure"], mean, *test])
         return markdown_table(["system", "measure", "mean", "difference", "95 %", "p", "p, Holm"], cells)
 
     _repr_markdown_ = __str__
@@ -164,33 +154,24 @@ def compare(
         name: measure(system if isinstance(system, Ranking) else system.search(split, k), measures)
         for name, system in named.items()
     }
-    first = next(iter(measured.values()))
-    rows: list[dict[str, Any]] = []
+    (reference, first), rows = next(iter(measured.items())), list[dict[str, Any]]()
     for name, values in measured.items():
         if values.query_ids != first.query_ids:
-            raise InputError(f"compare: {name} ranks other queries than {next(iter(measured))}")
+            raise InputError(f"compare: {name} ranks other queries than {reference}")
         low, high = intervals(np.stack(list(values.values.values()), axis=1), values.papers)
         for column, (label, mean) in enumerate(means(values.values).items()):
-            row = {
-                "system": name,
-                "measure": label,
-                "mean": mean,
-                "low": low[column],
-                "high": high[column],
-            }
-            test = None
+            row: dict[str, Any] = {"system": name, "measure": label, "mean": mean}
+            row |= {"low": low[column], "high": high[column]}
+            row |= dict.fromkeys(("difference", "difference_low", "difference_high", "p", "p_holm"))
             if values is not first:
                 test = paired_difference(values.values[label], first.values[label], values.papers)
-            row |= {
-                "difference": test and test.difference,
-                "difference_low": test and test.low,
-                "difference_high": test and test.high,
-                "p": test and test.p,
-            }
+                row |= {"difference": test.difference, "difference_low": test.low}
+                row |= {"difference_high": test.high, "p": test.p}
             rows.append(row)
     tested = [row for row in rows if row["p"] is not None]
-    adjusted = dict(zip(map(id, tested), holm([row["p"] for row in tested]), strict=True))
-    return Comparison([row | {"p_holm": adjusted.get(id(row))} for row in rows])
+    for row, p in zip(tested, holm([row["p"] for row in tested]), strict=True):
+        row["p_holm"] = p
+    return Comparison(rows)
 
 
 def _name(number: int, system: System | Ranking) -> str:

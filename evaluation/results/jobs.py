@@ -59,7 +59,7 @@ def why_missing(job: Job) -> str | None:
     if not metrics.is_file():
         return "missing"
     try:
-        settings = _select_settings(OmegaConf.load(job.folder / ".hydra" / "config.yaml"))
+        settings = _resolved(OmegaConf.load(job.folder / ".hydra" / "config.yaml"))
     except (OSError, YAMLError, OmegaConfBaseException):
         return "settings unreadable"
     if settings != job_settings(job):
@@ -92,15 +92,14 @@ def _settings(overrides: tuple[str, ...]) -> dict[str, Any]:
     prepare_hydra()
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            return _select_settings(compose("evaluate", list(overrides)))
+            return _resolved(compose("evaluate", list(overrides)))
     except (HydraException, OmegaConfBaseException) as error:
         raise InputError(f"configuration: {' '.join(str(error).split())}") from None
 
 
-def _select_settings(config: Any) -> dict[str, Any]:
-    """Select the part of a configuration that affects the results, with interpolations resolved."""
-    whole = OmegaConf.to_container(config, resolve=True)
-    assert isinstance(whole, dict)
+def _resolved(config: Any) -> dict[str, Any]:
+    """Return the part of a configuration that affects the results."""
+    whole: Any = OmegaConf.to_container(config, resolve=True)
     return {key: whole.get(key) for key in SETTINGS}
 
 

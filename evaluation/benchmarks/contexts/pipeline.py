@@ -32,7 +32,6 @@ from citerec.evaluation.benchmarks.contexts.stages import (
     headline,
     pipeline_name,
     reranker_weight,
-    stage_group_tables,
     stage_table,
 )
 from citerec.evaluation.protocol import Protocol
@@ -234,7 +233,7 @@ class Pipeline(CorpusBenchmark):
         parts: list[Part] = []
         for protocol in evaluated_protocols(metrics):
             parts += [f"## Results, {protocol}", pool_text(metrics, protocol), headline(metrics, protocol)]
-            parts += [stage_table(metrics, protocol), *stage_group_tables(metrics, protocol)]
+            parts.append(stage_table(metrics, protocol))
             parts += ["### By number of reranked candidates", depth_table(metrics, protocol)]
         results = {self.describe(metrics): {**metrics, "stages": pipeline_name(metrics)}}
         plots = self.depth_parts(results, "", [])[2:] if depth_metrics(metrics) else []
