@@ -377,7 +377,7 @@ def test_a_stopped_runner_stops_its_command_before(
     last_words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = tmp_path / "command"
-    runner = f"kill -TERM {os.getpid()}"
+    runner = f"sleep .5; kill -TERM {os.getpid()}"
     lines = [f"trap '{last_words}' TERM", "echo $$ > pid", runner, "while :; do sleep .1; done"]
     command.write_text("\n".join(["#!/bin/sh", *lines]))
     command.chmod(0o755)
