@@ -14,7 +14,6 @@ from citerec.datasets.prepare import open_corpus
 from citerec.evaluation.protocol import Qrels, make_protocols, seen_groups
 from citerec.evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE
 from citerec.retrieval.filters import Filters
-from citerec.retrieval.passages import cited_elsewhere
 from citerec.tests.conftest import CONTEXTS
 
 IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
@@ -111,14 +110,3 @@ def test_a_draft_knows_the_other_citations_of_its_paper(tiny_corpus: Corpus) -> 
         citing = CONTEXTS[context][1]
         others = {cited for key, (_, own, cited, _) in CONTEXTS.items() if own == citing and key != context}
         assert {tiny_corpus.paper_ids[row] for row in known} == others
-
-
-def test_citations_of_overlapping_contexts_are_not_known(tiny_source: Path, tmp_path: Path) -> None:
-    contexts = json.loads((tiny_source / "contexts.json").read_text())
-    contexts["c1"]["masked_text"] = "We start from the parser of OTHERCIT for all languages TARGETCIT."
-    (tiny_source / "contexts.json").write_text(json.dumps(contexts))
-    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
-    split = corpus.split("train")
-    known = cited_elsewhere(corpus, split, split.contexts[:2]).known
-    # The first two contexts share a passage, so neither leaks the other's citation; the third is known.
-    assert [[corpus.paper_ids[row] for row in rows] for rows in known] == [["graph"], ["graph"]]

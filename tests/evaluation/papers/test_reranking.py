@@ -21,7 +21,6 @@ from citerec.evaluation.benchmarks.papers.reranking import GlobalPrefetch, Globa
 from citerec.evaluation.measures import query_values
 from citerec.evaluation.protocol import Qrels
 from citerec.evaluation.published import published_tables
-from citerec.evaluation.report import print_table
 from citerec.rerank.cross_encoder.train import RerankingValidation
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.base import Ranking
@@ -127,8 +126,3 @@ def test_reports_say_which_retrievers_read_the_citation_graph(tiny_corpus: Corpu
         said = "- **This retriever reads the citation graph**" in (tmp_path / "report.md").read_text()
         assert said == ("protocol" in metrics) == (retriever.name != "bm25")
     assert graph.name == "bm25+citation-graph"
-
-
-def test_lists_of_fields_are_printed_verbatim(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table([["retriever.query", "f1@20"], ["[title,abstract]", "0.1"], ["[title]", "0.2"]], "2 jobs")
-    assert {"[title,abstract]", "[title]"} <= set(capsys.readouterr().out.split())
