@@ -195,29 +195,14 @@ def to_markdown(parts: Iterable[Part], folder: Path) -> list[str]:
     return paragraphs
 
 
-def briefly(parts: Iterable[Part]) -> list[Part]:
-    """Leave out what only reports and pages show: text, and tables that are not brief.
-
-    Headings stay above what is left.
-    """
-    kept: list[Part] = []
-    for part in reversed(list(parts)):
-        is_heading = isinstance(part, str) and part.startswith("#")
-        below = bool(kept) and not (isinstance(kept[-1], str) and kept[-1].startswith("#"))
-        shown = part.brief if isinstance(part, Table) else isinstance(part, Curves | Headline)
-        if shown or (is_heading and below):
-            kept.append(part)
-    return kept[::-1]
-
-
 def print_parts(parts: Iterable[Part], title: str) -> None:
     """Print brief tables and headlines to the terminal; a heading is the title of the table below it."""
-    for part in briefly(parts):
-        if isinstance(part, Table):
+    for part in parts:
+        if isinstance(part, Table) and part.brief:
             print_table([part.head, *part.rows], title)
         elif isinstance(part, Headline):
             print_line(part)
-        elif isinstance(part, str):
+        elif isinstance(part, str) and part.startswith("#"):
             title = part.lstrip("# ")
 
 

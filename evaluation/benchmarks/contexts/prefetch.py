@@ -13,7 +13,7 @@ from citerec.evaluation.benchmarks.contexts.shared import (
     evaluated_protocols,
     group_table,
     index_text,
-    measure_names,
+    measure_columns,
     open_index,
     pool_text,
 )
@@ -151,9 +151,9 @@ def pool_line(metrics: Metrics, protocol: str) -> str:
 def recall_columns(metrics: Metrics, protocol: str) -> list[Column]:
     """Return columns for MRR and each R@k, with intervals for the compared measures."""
     columns = []
-    for key in measure_names(metrics, protocol):
-        name = key.removeprefix(metric_key("", protocol))
+    for name in (column.key for column in measure_columns(metrics, protocol)):
         if name == "mrr" or name.startswith("recall@"):
             label = "MRR" if name == "mrr" else name.replace("recall@", "R@")
-            columns.append(Column(key, label, interval=name in Prefetch.compared, best=True))
+            interval = name in Prefetch.compared
+            columns.append(Column(metric_key(name, protocol), label, interval=interval, best=True))
     return columns

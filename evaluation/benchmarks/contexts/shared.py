@@ -348,26 +348,17 @@ def evaluated_protocols(metrics: Metrics) -> list[str]:
     return [protocol for protocol in PROTOCOLS if metric_key("queries", protocol) in metrics]
 
 
-def measure_names(metrics: Metrics, protocol: str) -> list[str]:
-    """Return the keys of a protocol's measures over all queries, without recall@k for k >= pool size."""
-    prefix = metric_key("", protocol)
-    wanted = tuple(prefix + measure for measure in ("map", "mrr", "recall@", "precision@", "f1@"))
+def measure_columns(metrics: Metrics, protocol: str) -> list[Column]:
+    """Return a column with four decimals and its interval for each measure of a protocol over all queries,
+    without recall@k for k >= pool size."""
     pool = metrics[metric_key("candidates", protocol)]
     names = [
         name
-        for name in metrics
-        if name.startswith(wanted) and not name.endswith(("/low", "/high", "/of_means"))
+        for name in under(metrics, metric_key("", protocol))
+        if name.startswith(("map", "mrr", "recall@", "precision@", "f1@"))
+        and not name.endswith(("/low", "/high", "/of_means"))
+        and not (name.startswith("recall@") and int(name.removeprefix("recall@")) >= pool)
     ]
-    return [
-        name
-        for name in names
-        if not name.startswith(f"{prefix}recall@") or int(name.removeprefix(f"{prefix}recall@")) < pool
-    ]
-
-
-def measure_columns(metrics: Metrics, protocol: str) -> list[Column]:
-    """Return a column with four decimals and its interval for each measure of a protocol's report."""
-    names = [name.removeprefix(metric_key("", protocol)) for name in measure_names(metrics, protocol)]
     return [Column(name, name, decimals=4, interval=True) for name in names]
 
 
