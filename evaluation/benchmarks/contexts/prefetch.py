@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from citerec.evaluation.benchmark import Output
@@ -77,7 +78,7 @@ class Prefetch(CorpusBenchmark):
             processors = sorted({str(metrics["processors"]) for metrics in results.values()})
             parts += [
                 f"{pool_line(first, TRANSDUCTIVE)} {' or '.join(processors)} processors.",
-                Table.of(results, [*recall_columns(first, TRANSDUCTIVE), *COSTS]),
+                Table.of(results, [*recall_columns(first, TRANSDUCTIVE, cls.compared), *COSTS]),
             ]
         if len(results) > 2:  # fewer lines show no more than the table
             highlight = [name for name, output in outputs.items() if output.highlight]
@@ -109,7 +110,7 @@ class Prefetch(CorpusBenchmark):
                 example = next(iter(measured.values()))
                 others = f"{pool_line(example, protocol)} Not comparable with the other tables."
                 parts += [f"### {protocol.capitalize()}", others]
-                parts += [Table.of(measured, recall_columns(example, protocol))]
+                parts += [Table.of(measured, recall_columns(example, protocol, cls.compared))]
         return parts
 
 
@@ -148,12 +149,11 @@ def pool_line(metrics: Metrics, protocol: str) -> str:
     return f"{queries:,} queries of {papers:,} citing papers ({where}), {candidates:,} candidates."
 
 
-def recall_columns(metrics: Metrics, protocol: str) -> list[Column]:
-    """Return columns for MRR and each R@k, with intervals for the compared measures."""
+def recall_columns(metrics: Metrics, protocol: str, compared: Collection[str]) -> list[Column]:
+    """Return columns for each measure of a protocol, with intervals for the compared ones."""
     columns = []
     for name in (column.key for column in measure_columns(metrics, protocol)):
-        if name == "mrr" or name.startswith("recall@"):
-            label = "MRR" if name == "mrr" else name.replace("recall@", "R@")
-            interval = name in Prefetch.compared
-            columns.append(Column(metric_key(name, protocol), label, interval=interval, best=True))
+        label = re.sub("recall|precision", lambda match: match[0][0], name).upper()
+        interval = name in compared and name != "mrr"
+        columns.append(Column(metric_key(name, protocol), label, interval=interval, best=True))
     return columns
