@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
-from citerec.base.files import write_text
 from citerec.base.settings import Settings, setting
 from citerec.datasets.corpus import Split
 from citerec.evaluation.measures import PerQuery, means, measure
@@ -41,8 +40,6 @@ class CompareSettings(Settings):
     measures: tuple[str, ...] = MEASURES
     """columns of per_query.csv"""
     protocol: str = setting(TRANSDUCTIVE, choices=PROTOCOLS)
-    output: str | None = None
-    """file to write the table to, too"""
     seed: int = 0
     """random seed of intervals and tests"""
 
@@ -216,19 +213,15 @@ def _read(folder: Path, protocol: str) -> tuple[PerQuery, dict[str, Any]]:
         raise InputError(f"{path}: not the metrics.json of an evaluation ({error})") from None
 
 
-def print_comparison(settings: CompareSettings) -> None:
-    """Print the table of differences, and write it to `output`."""
+def comparison_text(settings: CompareSettings) -> str:
+    """Return the table of differences, with what was compared."""
     a, b = settings.folders
     differences = compare_outputs(a, b, settings.measures, settings.protocol, settings.seed)
     first = next(iter(differences.values()))
-    text = (
+    return (
         f"A: {a}, B: {b}; {settings.protocol}, {first.queries:,} queries of {first.papers:,} "
-        "citing papers\n\n"
-        f"{markdown_table(HEADER, difference_rows(differences))}\n"
+        f"citing papers\n\n{markdown_table(HEADER, difference_rows(differences))}"
     )
-    if settings.output:
-        write_text(Path(settings.output), text)
-    print(text, end="")
 
 
-main = command("compare", CompareSettings, print_comparison)
+main = command("compare", CompareSettings, comparison_text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,6 @@ import pytest
 import pytrec_eval
 
 from citerec.base.errors import InputError
-from citerec.datasets.published.downloads import ensure_release
-from citerec.datasets.published.releases import RELEASES
 from citerec.evaluation.benchmarks.papers.scidocs import (
     METADATA,
     TASKS,
@@ -244,37 +241,6 @@ def test_unusable_settings_are_named(collection: Collection, tmp_path: Path) -> 
     (folder / "cite" / "test.qrel").unlink()
     with pytest.raises(InputError, match=r"scidocs: no cite/test\.qrel; .*or leave out data\.dir"):
         run(folder, embeddings_file=write_vectors(folder / "v.jsonl", vectors))
-
-
-def test_needed_files_are_downloaded(
-    collection: Collection, server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    folder, vectors = collection
-    address = "https://ai2-s2-research-public.s3-us-west-2.amazonaws.com/specter/scidocs/"
-    assert RELEASES["scidocs"].addresses == (address,) and len(RELEASES["scidocs"].files) == 9
-    monkeypatch.setitem(RELEASES, "scidocs", replace(RELEASES["scidocs"], addresses=(f"{server.url}/s/",)))
-    cache, out = tmp_path / "downloads", tmp_path / "out"
-    benchmark = SciDocs(embeddings_file=write_vectors(folder / "v.jsonl", vectors), cache_dir=cache)
-    with pytest.raises(InputError, match=r"put coview/test\.qrel, .* into .*published/scidocs") as error:
-        benchmark.run(out, Provenance(), no_retriever)
-    assert "\n" not in str(error.value)
-    for file in RELEASES["scidocs"].files:
-        server.put(f"s/{file}", (folder / file).read_text())
-    server.requests.clear()
-    benchmark.run(out, Provenance(), no_retriever)
-    expected = official(folder / "cite" / "test.qrel", vectors)
-    assert json.loads((out / "metrics.json").read_text())["cite"] == expected
-    assert {path for path, _ in server.requests} == {f"/s/{name}/test.qrel" for name in TASKS.values()}
-    SciDocs(cache_dir=cache).run(out, Provenance(), BM25)
-    assert server.requests[-1][0] == f"/s/{METADATA}"
-    there = ensure_release("scidocs", cache, files=["cite/test.qrel"])
-    assert sorted(path.name for path in there.iterdir() if not path.name.startswith(".")) == [
-        "cite",
-        "cocite",
-        "coread",
-        "coview",
-        METADATA,
-    ]
 
 
 def test_the_command(collection: Collection, evaluate: Callable[..., Done]) -> None:
