@@ -286,7 +286,8 @@ def print_table(rows: Sequence[Sequence[str]], title: str) -> None:
     for i, name in enumerate(rows[0]):
         table.add_column(escape(name), justify="left" if i == 0 else "right")
     for row in rows[1:]:
-        table.add_row(*map(escape, row))  # rich would read a list such as [title] as a style
+        # Without Markdown's bold type; rich would read a list such as [title] as a style.
+        table.add_row(*(escape(cell.replace("**", "")) for cell in row))
     console = Console()
     # Files and pipes have no width: do not wrap rows.
     (console if console.is_terminal else Console(width=200)).print(table)
