@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import hydra
@@ -34,7 +33,7 @@ from citerec.base.errors import (
 )
 from citerec.base.files import cache_folder
 from citerec.base.help import CONF, config_groups, option_notes
-from citerec.base.settings import KINDS, RESOLVERS, SCHEMAS, Settings, check, describe_type
+from citerec.base.settings import KINDS, RESOLVERS, SCHEMAS, Settings, check, describe_type, suggestion
 
 log = logging.getLogger(__name__)
 
@@ -99,8 +98,8 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
             nested = [path for path, _ in _options(error.parent_node) if path.endswith(f".{key}")]
             if own := [path for path in nested if not path.startswith("hydra.")]:
                 return f"{line}; did you mean {min(own, key=len)}?"
-        if close := get_close_matches(str(error.key), names, 1):
-            return f"{line}; did you mean {key.rpartition('.')[0]}.{close[0]}?".replace(" .", " ")
+        if close := suggestion(str(error.key), names, key[: key.rfind(".") + 1]):
+            return line + close
         line += f"; choose from {', '.join(names)}" if names else ""
         return line if typed or is_root else f"{line}; +{key}=... adds it"
     hint = error.ref_type
@@ -173,10 +172,9 @@ def unknown_choice(file: str, options: Sequence[str]) -> str:
     if group == "hydra/launcher" and name in EXTRAS:
         return missing_extra(f"{group}={name}", EXTRAS[name])
     if not options:
-        close = get_close_matches(group, config_groups(), 1)
-        return f"{group}={name}: there is no such group{f'; did you mean {close[0]}?' if close else ''}"
-    if close := get_close_matches(name, options, 1):
-        return f"{group}={name}: there is no such choice; did you mean {group}={close[0]}?"
+        return f"{group}={name}: there is no such group{suggestion(group, config_groups())}"
+    if close := suggestion(name, options, f"{group}="):
+        return f"{group}={name}: there is no such choice{close}"
     return f"{group}={name}: choose {', '.join(options[:-1])} or {options[-1]}"
 
 

@@ -25,6 +25,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, make_dataclass
+from difflib import get_close_matches
 from itertools import pairwise
 from os import PathLike, fspath
 from types import NoneType, UnionType
@@ -97,6 +98,13 @@ def check_count(option: str, value: object, least: int = 1) -> None:
     """Raise InputError unless the option is a whole number of at least `least`."""
     if type(value) is not int or value < least:
         raise InputError(f"{option}={value}: must be a whole number, at least {least}")
+
+
+def suggestion(word: str, names: Sequence[str], before: str = "", after: str = "") -> str:
+    """Return the end of a message about an unknown name: what was meant, with what stands beside it, if that
+    can be guessed."""
+    close = get_close_matches(word, names, 1)
+    return f"; did you mean {before}{close[0]}{after}?" if close else ""
 
 
 def check_key(option: str, key: str) -> None:
