@@ -236,8 +236,12 @@ class Pipeline(CorpusBenchmark):
             parts.append(stage_table(metrics, protocol))
             parts += ["### By number of reranked candidates", depth_table(metrics, protocol)]
         results = {self.describe(metrics): {**metrics, "stages": pipeline_name(metrics)}}
-        plots = self.depth_parts(results, "", [])[2:] if depth_metrics(metrics) else []
-        return [*parts, *plots, "## Time and size", cost_text(metrics, self.settings.scores_dir)]
+        return [
+            *parts,
+            *self.depth_parts(results, "", [])[2:],
+            "## Time and size",
+            cost_text(metrics, self.settings.scores_dir),
+        ]
 
     @classmethod
     def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
@@ -266,6 +270,9 @@ class Pipeline(CorpusBenchmark):
     @classmethod
     def depth_parts(cls, results: Mapping[str, Metrics], title: str, highlight: Sequence[str]) -> list[Part]:
         """Return a table and a plot of R@10 by number of reranked candidates (Gu et al. 2022, table 4)."""
+        results = {name: metrics for name, metrics in results.items() if depth_metrics(metrics)}
+        if not results:  # of other protocols
+            return []
         curves: dict[str, dict[int, float]] = {}
         intervals: dict[str, dict[int, tuple[float, float]]] = {}
         for name, metrics in results.items():

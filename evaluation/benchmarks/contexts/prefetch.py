@@ -80,10 +80,11 @@ class Prefetch(CorpusBenchmark):
                 f"{pool_line(first, TRANSDUCTIVE)} {' or '.join(processors)} processors.",
                 Table.of(results, [*recall_columns(first, TRANSDUCTIVE, cls.compared), *COSTS]),
             ]
-        if len(results) > 2:  # fewer lines show no more than the table
+        whole = {name: row for name, row in results.items() if TRANSDUCTIVE in evaluated_protocols(row)}
+        if len(whole) > 2:  # fewer lines show no more than the table
             highlight = [name for name, output in outputs.items() if output.highlight]
-            pool = f"{first['candidates']:,} candidates"
-            parts.append(recall_curves(results, f"{title}: {pool}", "R@k", highlight))
+            pool = f"{next(iter(whole.values()))['candidates']:,} candidates"
+            parts.append(recall_curves(whole, f"{title}: {pool}", "R@k", highlight))
         tuned = [
             f"{name}: " + ", ".join(f"{key[6:]} {metrics[key]}" for key in keys)
             for name, metrics in results.items()

@@ -8,6 +8,7 @@ from ir_measures import RR, R
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import open_demo
 from citerec.datasets.prepare import open_corpus
+from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.report import Provenance
 from citerec.retrieval.filters import Filters
@@ -65,6 +66,8 @@ def test_the_inductive_protocol_is_reported_separately(tiny_corpus: Corpus, tmp_
     assert alone["inductive/recall@1"] == 1 and "mrr" not in alone and "seen/mrr" not in alone
     assert not (tmp_path / "run.trec").exists() and (tmp_path / "recall.png").exists()
     assert "Results, transductive" not in (tmp_path / "report.md").read_text()
+    head, *_, table = Prefetch.view({name: Output(tmp_path, alone, {}) for name in "abc"}, "")
+    assert head == "### Inductive" and str(table).count("**1.000**") == 9  # no curve of other queries
 
 
 def test_filters_apply_to_both_protocols_and_are_reported(tiny_corpus: Corpus, tmp_path: Path) -> None:
