@@ -30,6 +30,12 @@ from citerec.training.settings import refuse_absent
 HELPER = os.environ.get("RANK", "0") != "0"
 """True for worker processes of torchrun, which only score pairs for the main process."""
 
+READERS = {
+    "retriever": ("index", "encoder", "embeddings"),
+    "benchmark": ("scores_file", "ranked_dir", "experiment_name", "embeddings_file", "drafts"),
+}
+"""Options that only some retrievers or benchmarks read."""
+
 
 def build_benchmark(config: DictConfig) -> Benchmark:
     """Return the configured benchmark; its settings become dataclasses here."""
@@ -46,7 +52,7 @@ def main(config: DictConfig) -> None:
     refuse_missing(config)
     refuse_absent(config)
     job = HydraConfig.get()
-    refuse_unused(config, ("index", "encoder", "embeddings"), job.overrides.task)
+    refuse_unused(config, READERS, job.overrides.task)
     folder = Path(job.runtime.output_dir)
     provenance = Provenance(
         command=shlex.join(["citerec", "evaluate", *job.overrides.task]),

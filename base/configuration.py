@@ -136,17 +136,19 @@ def refuse_missing(config: DictConfig) -> None:
             raise InputError(describe_missing(path))
 
 
-def refuse_unused(config: DictConfig, groups: Sequence[str], overrides: Sequence[str]) -> None:
-    """Raise InputError for a group that is chosen by an override, but that no other option reads.
+def refuse_unused(config: DictConfig, readers: Mapping[str, Sequence[str]], overrides: Sequence[str]) -> None:
+    """Raise InputError for an option or group that is set by an override, but that no other option reads.
 
-    In a sweep, some retrievers may read it: then it is only logged.
+    readers: {group whose choice decides: options that it may read}. In a sweep, some choices may read it:
+    then it is only logged.
     """
+    owners = {option: reader for reader, options in readers.items() for option in options}
     for override in overrides:
-        group = override.lstrip("+~").partition("=")[0].partition(".")[0]
-        others = OmegaConf.masked_copy(config, [str(key) for key in config if key != group])
-        if group in groups and f"${{{group}" not in OmegaConf.to_yaml(others):
-            job = HydraConfig.get()
-            unused = f"{override}: retriever={job.runtime.choices['retriever']} has no {group}"
+        option = override.lstrip("+~").partition("=")[0].partition(".")[0]
+        others = OmegaConf.masked_copy(config, [str(key) for key in config if key != option])
+        if option in owners and f"${{{option}" not in OmegaConf.to_yaml(others):
+            job, owner = HydraConfig.get(), owners[option]
+            unused = f"{override}: {owner}={job.runtime.choices[owner]} has no {option}"
             if job.mode != RunMode.MULTIRUN:
                 raise InputError(f"{unused}; leave it out")
             log.info(f"{unused}, so this is not used")

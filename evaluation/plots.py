@@ -1,22 +1,49 @@
-"""The plots of reports, sweeps and results pages: curves over counts, and values with their intervals."""
+"""The plots of reports, sweeps and results pages: curves over counts, and values with their intervals.
+
+Light to import: matplotlib is imported when something is drawn.
+"""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator, PercentFormatter
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-from citerec.base.plots import COLOURS, draw, highlight_colours, label_ends, panels, save
-from citerec.evaluation.report import Curves
+
+@dataclass(frozen=True)
+class Curves:
+    """A plot of values from 0 over counts on a logarithmic axis, {label: {x: y}}.
+
+    name: of its file in reports.
+    intervals: {label: {x: (low, high)}} of some points. lines: {label: y} of dotted horizontal lines.
+    marks: {x: label} of dotted vertical lines. shares: the y axis ends at 1, in percent.
+    """
+
+    name: str
+    title: str
+    x: str
+    y: str
+    curves: Mapping[str, Mapping[int, float]]
+    alt: str
+    intervals: Mapping[str, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
+    highlight: Sequence[str] = ()
+    lines: Mapping[str, float] = field(default_factory=dict)
+    marks: Mapping[int, str] = field(default_factory=dict)
+    shares: bool = False
 
 
 def draw_curves(path: Path, plot: Curves) -> Figure:
     """Draw values from 0 over counts on a logarithmic axis; returns the figure."""
+    from matplotlib.ticker import PercentFormatter
+
+    from citerec.base.plots import draw, highlight_colours, label_ends, panels, save
+
     figure, (axes,) = panels(plot.title)
     colours = highlight_colours(plot.curves, plot.highlight)
     draw(axes, plot.curves, colours, plot.intervals)
@@ -46,6 +73,8 @@ def draw_intervals(
 ) -> Figure:
     """Draw a measure, {panel: {label: (value, low, high)}}, as dots with intervals, on one scale; returns the
     figure."""
+    from citerec.base.plots import COLOURS, panels, save
+
     figure, axes = panels(title, [1] * len(values))
     end = 1.1 * max(high for rows in values.values() for *_, high in rows.values())
     labels = list(dict.fromkeys(label for rows in values.values() for label in rows))
@@ -65,6 +94,8 @@ def draw_intervals(
 
 def _set_count_axis(axes: Axes, counts: Sequence[int]) -> None:
     """Make the x axis logarithmic, with a tick at each count, labelled if there is room."""
+    from matplotlib.ticker import NullLocator
+
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())
     labels, last = [], 0.0

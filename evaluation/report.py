@@ -12,7 +12,7 @@ import json
 import platform
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from citerec.base.files import write_text
+from citerec.evaluation.plots import Curves, draw_curves
 
 METRICS, REPORT = "metrics.json", "report.md"
 RUN, QRELS, PER_QUERY = "run.trec", "qrels.trec", "per_query.csv"
@@ -109,28 +110,6 @@ class Table:
         return markdown_table(self.head, self.rows)
 
 
-@dataclass(frozen=True)
-class Curves:
-    """A plot of values from 0 over counts on a logarithmic axis, {label: {x: y}} (evaluation.plots).
-
-    name: of its file in reports.
-    intervals: {label: {x: (low, high)}} of some points. lines: {label: y} of dotted horizontal lines.
-    marks: {x: label} of dotted vertical lines. shares: the y axis ends at 1, in percent.
-    """
-
-    name: str
-    title: str
-    x: str
-    y: str
-    curves: Mapping[str, Mapping[int, float]]
-    alt: str
-    intervals: Mapping[str, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
-    highlight: Sequence[str] = ()
-    lines: Mapping[str, float] = field(default_factory=dict)
-    marks: Mapping[int, str] = field(default_factory=dict)
-    shares: bool = False
-
-
 class Headline(str):
     """A sentence that is shown on the terminal, too."""
 
@@ -184,12 +163,10 @@ def under(metrics: Metrics, prefix: str) -> dict[str, Any]:
 
 def to_markdown(parts: Iterable[Part], folder: Path) -> list[str]:
     """Return the parts as Markdown paragraphs, and draw the plots into a folder, as NAME.png."""
-    from citerec.evaluation import plots
-
     paragraphs = []
     for part in parts:
         if isinstance(part, Curves):
-            plots.draw_curves(folder / f"{part.name}.png", part)
+            draw_curves(folder / f"{part.name}.png", part)
             part = f"![{part.alt}]({part.name}.png)"
         paragraphs.append(str(part))
     return paragraphs

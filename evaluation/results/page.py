@@ -21,9 +21,9 @@ from citerec.base.files import write_text
 from citerec.base.settings import Settings
 from citerec.evaluation.benchmark import Benchmark, Output
 from citerec.evaluation.comparison import HEADER, compare_outputs, difference_rows
-from citerec.evaluation.plots import draw_curves, draw_intervals
+from citerec.evaluation.plots import Curves, draw_curves, draw_intervals
 from citerec.evaluation.published import OTHER_DATA, published_parts, published_tables
-from citerec.evaluation.report import Column, Curves, Part, Table, flatten_groups, to_csv
+from citerec.evaluation.report import Column, Part, Table, flatten_groups, to_csv
 from citerec.evaluation.results.jobs import job_metrics, job_settings, print_status, run_all, why_missing
 from citerec.evaluation.results.plan import Job, Plan, read_plan
 from citerec.evaluation.significance import Difference

@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from citerec.base.plots import COLOURS
 from citerec.evaluation.benchmarks.contexts.prefetch import recall_curves
 from citerec.evaluation.benchmarks.papers.sampled import size_curves
-from citerec.evaluation.plots import draw_curves
-from citerec.evaluation.report import Curves
+from citerec.evaluation.plots import Curves, draw_curves
 
 pytestmark = pytest.mark.pictures
 

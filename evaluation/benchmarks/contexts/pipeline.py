@@ -34,8 +34,9 @@ from citerec.evaluation.benchmarks.contexts.stages import (
     reranker_weight,
     stage_table,
 )
+from citerec.evaluation.plots import Curves
 from citerec.evaluation.protocol import Protocol
-from citerec.evaluation.report import Column, Curves, Metrics, Part, Table
+from citerec.evaluation.report import Column, Metrics, Part, Table
 from citerec.evaluation.settings import PipelineSettings
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.cross_encoder.scores import PairScores, Processes, first_k

@@ -18,8 +18,9 @@ from citerec.evaluation.benchmarks.contexts.shared import (
     open_index,
     pool_text,
 )
+from citerec.evaluation.plots import Curves
 from citerec.evaluation.protocol import metric_key
-from citerec.evaluation.report import Column, Curves, Metrics, Part, Table, under
+from citerec.evaluation.report import Column, Metrics, Part, Table, under
 from citerec.evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE, ContextSettings, PrefetchSettings
 
 COSTS = (

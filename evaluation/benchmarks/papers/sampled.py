@@ -37,13 +37,13 @@ from citerec.evaluation.benchmarks.papers.sampling import (
     field_pools,
 )
 from citerec.evaluation.measures import QUERIES, PerQuery, Values, per_query
+from citerec.evaluation.plots import Curves
 from citerec.evaluation.protocol import Qrels
 from citerec.evaluation.report import (
     AVERAGE,
     QRELS,
     RUN,
     Column,
-    Curves,
     Metrics,
     Part,
     Report,

@@ -22,7 +22,8 @@ from citerec.evaluation.benchmarks.contexts.pipeline import Pipeline, Reranking
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.contexts.stages import depth_metrics
 from citerec.evaluation.comparison import compare_outputs
-from citerec.evaluation.report import Curves, Provenance
+from citerec.evaluation.plots import Curves
+from citerec.evaluation.report import Provenance
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.filters import Filters

@@ -201,7 +201,7 @@ def test_a_failed_write_leaves_no_metrics(
     def full(*args: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("citerec.evaluation.plots.draw_curves", full)
+    monkeypatch.setattr("citerec.evaluation.report.draw_curves", full)
     with pytest.raises(OSError, match="No space"):
         Prefetch(cutoffs=CUTOFFS)(Popularity(), tiny_corpus, "test", tmp_path)
     # The run is already the second evaluation's: the metrics of the first must not remain next to it.
