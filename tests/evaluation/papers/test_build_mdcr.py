@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -33,7 +31,7 @@ from citerec.evaluation.report import Provenance
 from citerec.evaluation.settings import SamplingRules
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.run import Run
-from citerec.tests.evaluation.conftest import ROOT, metrics_of, world
+from citerec.tests.evaluation.conftest import metrics_of, world
 
 RULES = SamplingRules(min_citations=0, min_cited=2)
 NAMES = [f"p{number}" for number in range(9)]
@@ -206,12 +204,3 @@ def test_unusable_models_are_named(
         with pytest.raises(InputError, match=line):
             build(**options)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_the_command(world_file: Path, tmp_path: Path, models: dict[str, Path]) -> None:
-    command = [sys.executable, "-m", "citerec", "data", "mdcr", f"papers={world_file}", "cited=2"]
-    command += [f"output={tmp_path}/out", f"cache_dir={tmp_path}/cache"]
-    command += [f"models=[a:{models['whole']},b:{models['title']}]"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0 and "24 queries in 3 fields" in done.stdout, done.stderr
