@@ -20,9 +20,9 @@ from citerec.base.errors import InputError
 from citerec.datasets.citations.graph import open_graph
 from citerec.datasets.citations.queries import read_query_lists
 from citerec.evaluation.benchmarks.papers.csfcube import FACETS, CSFCubePools
-from citerec.evaluation.benchmarks.papers.mdcr import MDCRPools, read_scores
+from citerec.evaluation.benchmarks.papers.mdcr import read_pools, read_scores
 from citerec.evaluation.benchmarks.papers.pools import read_texts
-from citerec.evaluation.benchmarks.papers.scidocs import negative_distances, read_embeddings, read_run
+from citerec.evaluation.benchmarks.papers.scidocs import negative_distances, read_embeddings
 from citerec.evaluation.protocol import Qrels
 from citerec.hatten.published.pickles import load_array, load_word_list
 from citerec.hatten.words.vectors import read_vectors
@@ -55,14 +55,12 @@ def lines(records: list[Any]) -> bytes:
 
 
 def mdcr(folder: Path) -> Any:
-    return read_scores(folder / "scores.json", MDCRPools.read(folder / "mdcr.json"))
+    return read_scores(folder / "scores.json", read_pools(folder / "mdcr.json"))
 
 
 def scidocs(folder: Path) -> Any:
     pools = Qrels.read(folder / "test.qrel").judgements
-    return read_run(folder / "cite.run", pools), negative_distances(
-        pools, read_embeddings(folder / "v.jsonl", {"p1", "2", "a"})
-    )
+    return negative_distances(pools, read_embeddings(folder / "v.jsonl", {"p1", "2", "a"}))
 
 
 def graph(folder: Path) -> Any:
@@ -102,7 +100,6 @@ KINDS: dict[str, tuple[dict[str, bytes], Callable[[Path], Any]]] = {
     "SciDocs": (
         {
             "test.qrel": b"a 0 p1 1\na 0 2 0\np1 0 a 2\n",
-            "cite.run": b"a Q0 p1 1 0.5 me\np1 Q0 a 1 -inf me\n",
             "v.jsonl": lines([{"paper_id": paper, "embedding": NUMBERS[0]} for paper in ("a", 2, "p1")]),
         },
         scidocs,

@@ -253,9 +253,9 @@ def build(settings: MdcrSettings) -> str:
     sample, lists = read_models(settings.folders, graph, settings.top)
     sampler = Sampler(graph, SamplingRules(**sample["rules"]), settings.seed)
     for by_query in lists.values():  # without the query and the papers that it cites
-        for (_, query), rows in by_query.items():
+        for (_, query), listed in by_query.items():
             own = {graph.rows[query], *graph.cites[graph.rows[query]].tolist()}
-            rows[:] = [row for row in rows if row not in own]
+            listed[:] = [row for row in listed if row not in own]
     jaccard = average_jaccard(lists)
     chosen = choose_models(jaccard, settings.choose)
     pools: dict[str, dict[str, Types]] = {}
@@ -265,8 +265,8 @@ def build(settings: MdcrSettings) -> str:
             rows = np.flatnonzero(sampler.candidates & graph.in_field(field))
             most_cited = rows[np.argsort(-graph.citations[rows], kind="stable")[: settings.top]]
             for query in queries:
-                listed = {model: lists[model][field, query] for model in chosen}
-                pool = draw_pool(sampler, settings, field, query, listed, most_cited)
+                best = {model: lists[model][field, query] for model in chosen}
+                pool = draw_pool(sampler, settings, field, query, best, most_cited)
                 advance(1)
                 if pool is None:
                     left_out.append(f"{field}/{query}")

@@ -66,7 +66,7 @@ def test_the_inductive_protocol_is_reported_separately(tiny_corpus: Corpus, tmp_
     assert alone["inductive/recall@1"] == 1 and "mrr" not in alone and "seen/mrr" not in alone
     assert not (tmp_path / "run.trec").exists() and (tmp_path / "recall.png").exists()
     assert "Results, transductive" not in (tmp_path / "report.md").read_text()
-    head, *_, table = Prefetch.view({name: Output(tmp_path, alone, {}) for name in "abc"}, "")
+    head, *_, table = Prefetch.view({name: Output(tmp_path, dict(alone), {}) for name in "abc"}, "")
     assert head == "### Inductive" and str(table).count("**1.000**") == 9  # no curve of other queries
 
 
