@@ -16,6 +16,7 @@ from citerec.evaluation.benchmarks.contexts.shared import (
     index_text,
     measure_columns,
     open_index,
+    pool_line,
     pool_text,
 )
 from citerec.evaluation.plots import Curves
@@ -140,15 +141,6 @@ def recall_intervals(metrics: Metrics) -> dict[int, tuple[float, float]]:
     recalls = under(metrics, "recall@")
     ks = [name.removesuffix("/low") for name in recalls if name.endswith("/low")]
     return {int(k): (recalls[f"{k}/low"], recalls[f"{k}/high"]) for k in ks}
-
-
-def pool_line(metrics: Metrics, protocol: str) -> str:
-    """Describe queries, protocol and pool in one sentence."""
-    queries, papers, candidates = (
-        metrics[metric_key(name, protocol)] for name in ("queries", "citing_papers", "candidates")
-    )
-    where = f"split {metrics['split']}, {protocol}"
-    return f"{queries:,} queries of {papers:,} citing papers ({where}), {candidates:,} candidates."
 
 
 def recall_columns(metrics: Metrics, protocol: str, compared: Collection[str]) -> list[Column]:

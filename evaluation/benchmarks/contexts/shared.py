@@ -371,29 +371,33 @@ def group_table(metrics: Metrics, protocol: str) -> Table:
     return Table.of(rows, columns, "measure").transposed()
 
 
-def pool_text(metrics: Metrics, protocol: str) -> str:
-    """Describe candidates, queries and groups of a protocol."""
+def pool_line(metrics: Metrics, protocol: str) -> str:
+    """Describe queries, protocol and pool in one sentence."""
     queries, papers, candidates = (
         metrics[metric_key(name, protocol)] for name in ("queries", "citing_papers", "candidates")
     )
-    size = f"{queries:,} queries of {papers:,} citing papers."
-    passing = "that pass the filters" if metrics["filters"] else "of the corpus"
+    where = f"split {metrics['split']}, {protocol}"
+    return f"{queries:,} queries of {papers:,} citing papers ({where}), {candidates:,} candidates."
+
+
+def pool_text(metrics: Metrics, protocol: str) -> str:
+    """Describe queries, candidates and groups of a protocol."""
     if protocol == INDUCTIVE:
-        return (
-            f"Pool: the {candidates:,} candidates {passing} that no training context cites; {size} Training "
-            "contexts cite none of the papers cited by these queries. Not comparable with the transductive "
-            "protocol, which has other queries and another pool."
+        text = (
+            "Candidates are those that no training context cites; training contexts cite none of the papers "
+            "cited by these queries. Not comparable with the transductive protocol, which has other queries "
+            "and another pool."
         )
-    if protocol == DRAFT:
-        return (
-            f"Pool: all {candidates:,} candidates {passing}; {size} The citing paper's other citations in "
-            "the split are known, except those of contexts that overlap with the query. Not comparable with "
-            "the other protocols, where they are unknown."
+    elif protocol == DRAFT:
+        text = (
+            "The citing paper's other citations in the split are known, except those of contexts that "
+            "overlap with the query. Not comparable with the other protocols, where they are unknown."
         )
-    seen = "Seen: at least one cited paper is also cited by a training context; unseen: all others."
-    if "seen/queries" not in metrics:
-        seen = "The corpus has no training split, so seen and unseen targets cannot be distinguished."
-    return f"Pool: all {candidates:,} candidates {passing}; {size} {seen}"
+    elif "seen/queries" in metrics:
+        text = "Seen: at least one cited paper is also cited by a training context; unseen: all others."
+    else:
+        text = "The corpus has no training split, so seen and unseen targets cannot be distinguished."
+    return f"{pool_line(metrics, protocol)} {text}"
 
 
 def index_text(metrics: Metrics) -> str:

@@ -80,7 +80,7 @@ def test_filters_apply_to_both_protocols_and_are_reported(tiny_corpus: Corpus, t
     assert metrics["filters"] == "exclude: 3 papers, year: 2005"
     report = (tmp_path / "report.md").read_text()
     assert "Filters, for all results below: exclude: 3 papers, year: 2005." in report
-    assert "1 candidates that pass the filters that no training context cites" in report
+    assert "inductive), 1 candidates. Candidates are those that no training context cites" in report
 
 
 def test_a_truncated_run_file_gives_the_same_recall_up_to_its_depth(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_the_report_says_what_was_done(tiny_corpus: Corpus, tmp_path: Path) -> N
         "citing paper",
         "| recall@10 | 1.0000 [1.000, 1.000] | 1.0000 [1.000, 1.000] | 1.0000 |",
         "4 queries of 2 citing papers",
-        "7 candidates of the corpus that no training context cites",
+        "inductive), 7 candidates. Candidates are those that no training context cites",
         "Each of the 4 contexts",
         "| queries | 4 | 3 | 1 |",
         "](recall.png)",
