@@ -19,22 +19,17 @@ from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
 import citerec.evaluation.settings
-import citerec.library.benchmark.settings  # noqa: F401
+import citerec.library.benchmark.settings
 from citerec.base.configuration import refuse_missing, refuse_unused
 from citerec.base.errors import one_line_errors
 from citerec.base.help import CONF
 from citerec.evaluation.benchmark import Benchmark, Data
 from citerec.evaluation.report import Provenance
+from citerec.retrieval.base import Retriever
 from citerec.training.settings import refuse_absent
 
 HELPER = os.environ.get("RANK", "0") != "0"
 """True for worker processes of torchrun, which only score pairs for the main process."""
-
-READERS = {
-    "retriever": ("index", "encoder", "embeddings"),
-    "benchmark": ("scores_file", "ranked_dir", "experiment_name", "embeddings_file", "drafts"),
-}
-"""Options that only some retrievers or benchmarks read."""
 
 
 def build_benchmark(config: DictConfig) -> Benchmark:
@@ -52,12 +47,17 @@ def main(config: DictConfig) -> None:
     refuse_missing(config)
     refuse_absent(config)
     job = HydraConfig.get()
-    refuse_unused(config, READERS, job.overrides.task)
+    refuse_unused(config, citerec.evaluation.settings.READERS, job.overrides.task)
     folder = Path(job.runtime.output_dir)
     provenance = Provenance(
         command=shlex.join(["citerec", "evaluate", *job.overrides.task]),
         settings=OmegaConf.to_yaml(config, resolve=True),
     )
+
+    def build_retriever() -> Retriever:
+        retriever: Retriever = instantiate(config.retriever)
+        retriever.set_encoding(config.encoding)
+        return retriever
 
     benchmark = build_benchmark(config.benchmark)
     filters = partial(instantiate, config.filters)
@@ -65,7 +65,7 @@ def main(config: DictConfig) -> None:
     if HELPER:
         benchmark.serve(data.corpus)
         return
-    report = benchmark.run(folder, provenance, partial(instantiate, config.retriever), data)
+    report = benchmark.run(folder, provenance, build_retriever, data)
     if job.mode == RunMode.RUN:  # a multirun prints one table of all jobs at the end
         report.show(folder)
 

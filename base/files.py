@@ -367,22 +367,19 @@ def _fetch(url: str, wanted: list[list[str]], cache: Path) -> Path:
         system, root = url_to_fs(url)
         if isinstance(system, LocalFileSystem):
             return Path(root)
-        found: dict[str, dict[str, Any]] = {}
+        existing: dict[str, str] = {}
         for names in wanted:
-            for name in names:
-                with suppress(FileNotFoundError):  # isfile would hide other errors
-                    if (info := system.info(f"{root.rstrip('/')}/{name}"))["type"] == "file":
-                        found[name] = info
-                        break
-        if not found:
+            sources = {name: f"{root.rstrip('/')}/{name}" for name in names}
+            existing |= dict([item for item in sources.items() if _is_file(system, item[1])][:1])
+        if not existing:
             listed = ", ".join(names[0] for names in wanted)
             raise InputError(f"{url}: none of the files exists: {listed}")
         key = hashlib.blake2b(url.encode(), digest_size=8)
-        for name, info in sorted(found.items()):
-            key.update(f"{name} {system.ukey(info['name'])}".encode())
+        for name, source in sorted(existing.items()):
+            key.update(f"{name} {system.ukey(source)}".encode())
         folder = cache / "remote" / key.hexdigest()
-        for name, info in found.items():
-            _copy(system, info, folder / name, f"{url}/{name}")
+        for name, source in existing.items():
+            _copy(system, source, folder / name, f"{url}/{name}")
     except InputError:
         raise
     except ImportError as error:  # the package for this scheme is missing
@@ -394,12 +391,19 @@ def _fetch(url: str, wanted: list[list[str]], cache: Path) -> Path:
     return folder
 
 
-def _copy(system: Any, source: dict[str, Any], path: Path, url: str) -> None:
-    size = source.get("size")
+def _is_file(system: Any, source: str) -> bool:
+    try:
+        return bool(system.info(source)["type"] == "file")  # unlike isfile, which hides errors
+    except FileNotFoundError:
+        return False
+
+
+def _copy(system: Any, source: str, path: Path, url: str) -> None:
+    size = system.size(source)
     if path.is_file() and path.stat().st_size == size:
         return
     with atomic_write(path) as unfinished, unfinished.open("wb") as target, copy_progress(url) as update:
-        with system.open(source["name"], "rb") as file:
+        with system.open(source, "rb") as file:
             while chunk := file.read(CHUNK):
                 target.write(chunk)
                 update(target.tell(), size)

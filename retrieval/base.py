@@ -112,6 +112,9 @@ class Retriever(ABC):
     """whether `raw_vectors` is implemented"""
     comparable = False
     """whether scores mean the same for all queries and corpora"""
+    encodings: tuple[str, ...] = ("local",)
+    """supported ways to encode papers: `local` (this process) and `ray` (Ray Data, docs/research/scale.md)"""
+    encoding = "local"
 
     def __init__(self) -> None:
         self._corpus: Corpus | None = None
@@ -156,6 +159,13 @@ class Retriever(ABC):
 
     def cache_queries(self) -> None:  # noqa: B027
         """Cache encoded queries until the next `index`, for queries that are searched repeatedly."""
+
+    def set_encoding(self, encoding: str) -> None:
+        """Choose one of `encodings`; InputError if it is not supported."""
+        if encoding not in self.encodings:
+            supported = " or ".join(self.encodings)
+            raise InputError(f"encoding={encoding}: retriever={self.name} supports {supported}")
+        self.encoding = encoding
 
     def raw_vectors(self, corpus: Corpus, rows: Rows) -> Any:
         """Paper vectors as a `VectorTable` [n, D] (retrieval.vectors), not normalised; see `has_vectors`."""

@@ -5,11 +5,15 @@ Subclasses provide the encoder: of subwords in retrieval.encoders.article, of wo
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
@@ -19,7 +23,7 @@ from citerec.retrieval.indexes.cpu import PaperIndex
 from citerec.retrieval.indexes.index import build_index, build_l2_index, check_index, load_index, search_l2
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import IndexConfig
-from citerec.retrieval.vectors import QueryCache, VectorTable, blocks
+from citerec.retrieval.vectors import BATCH, QueryCache, VectorTable, blocks
 
 NORMALISATION = "unit"
 """Vectors have unit length, so that their inner product is the cosine."""
@@ -30,6 +34,7 @@ IDS = "ids.txt"
 class DenseRetriever(Retriever):
     """Finds the nearest papers by cosine, or by `similarity`. Subclasses implement the encoding."""
 
+    encodings = ("local", "ray")
     similarity = "cosine"
     """cosine, or l2: the negative Euclidean distance of vectors that are not normalised"""
     model: Any = None
@@ -59,8 +64,8 @@ class DenseRetriever(Retriever):
         """Queries, or rows of contexts, [Q] -> [Q, D] of unit length, zeros if no word is known."""
 
     def paper_vectors(self, corpus: Corpus, rows: Rows) -> Floats | VectorTable:
-        """Return the vectors of papers, after `prepare`."""
-        return self.encode_papers(rows)
+        """Encode papers with the chosen `encoding`, after `prepare`."""
+        return encode_over_ray(self, corpus, rows) if self.encoding == "ray" else self.encode_papers(rows)
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -150,3 +155,67 @@ class DenseRetriever(Retriever):
     def _load(self, folder: Path, corpus: Corpus) -> None:
         self._prepare(corpus)
         self._vectors = load_index(self.index_config, folder)
+
+
+def encode_over_ray(retriever: DenseRetriever, corpus: Corpus, rows: Rows) -> Floats:
+    """Encode papers [n, D] over Ray Data, bit for bit as `retriever.encode_papers(rows)`; resumes its work.
+
+    The retriever is prepared for the corpus. Raises InputError if Ray is not installed or cannot be reached.
+    """
+
+    from citerec.retrieval.encoders.embeddings import EmbeddingJob, load_or_encode
+
+    def encode(rows: Rows, _: object) -> tuple[Floats, None]:
+        return retriever.encode_papers(rows), None
+
+    model = {"retriever": retriever.name, **retriever.fingerprint()}
+    dim = retriever.encode_papers(rows[:0]).shape[1]
+    shards = partial(ray_shards, retriever, rows)
+    job = EmbeddingJob(corpus, rows, model, dim, encode, dtype="float32", encode_shards=shards)
+    return load_or_encode(job, shard=BATCH).vectors[:]
+
+
+def ray_shards(
+    retriever: DenseRetriever, rows: Rows, shards: Mapping[int, slice]
+) -> Iterator[tuple[int, Floats]]:
+    """Encode shards of the rows in Ray actors; yields (number, vectors) in order."""
+    from citerec.base import over_ray
+
+    with over_ray.ray_session():
+        import ray
+        import torch
+        from ray.data import ActorPoolStrategy
+
+        threads, resources = torch.get_num_threads(), ray.cluster_resources()
+        gpus = int(resources.get("GPU", 0)) if torch.cuda.is_available() else 0
+        actors = min(gpus or max(1, int(resources["CPU"]) // threads), len(shards))
+        sent = copy.copy(retriever)
+        sent.__dict__.pop("_vectors", None)  # may be the index of an earlier corpus
+        for row in over_ray.map_items(
+            [{"number": number, "start": part.start, "stop": part.stop} for number, part in shards.items()],
+            _EncodingActor,
+            fn_constructor_args=(ray.put(sent), ray.put(rows), threads),
+            compute=ActorPoolStrategy(size=actors),
+            num_cpus=threads,
+            **({"num_gpus": 1} if gpus else {}),
+        ):
+            vectors = np.frombuffer(row["vectors"].as_buffer(), np.float32)
+            yield row["number"].as_py(), vectors.reshape(row["papers"].as_py(), -1).copy()
+
+
+class _EncodingActor:
+    """Encodes shards in a Ray actor."""
+
+    def __init__(self, retriever: Any, rows: Any, threads: int) -> None:
+        """retriever, rows: Ray references to a prepared retriever and to the rows to encode."""
+        import ray
+        import torch
+
+        torch.set_num_threads(threads)
+        self._retriever, self._rows = ray.get([retriever, rows])
+
+    def __call__(self, batch: dict[str, Rows]) -> pa.Table:
+        number, start, stop = (int(batch[name][0]) for name in ("number", "start", "stop"))
+        vectors = self._retriever.encode_papers(self._rows[start:stop])
+        content = pa.array([vectors.tobytes()], pa.large_binary())
+        return pa.table({"number": [number], "papers": [len(vectors)], "vectors": content})

@@ -113,7 +113,7 @@ def print_row(label: str, figure: str, plain: str = "") -> None:
 def measure_hatten(bench: Bench) -> None:
     """The paper's recipe without mining, which is measured elsewhere: as many random papers in its place."""
     small: dict[str, Any] = {"dim": 16, "heads": 2, "hidden": 32, "max_tokens": 64} if bench.tiny else {}
-    config = EncoderConfig(trainable_vectors="none", **small)
+    config = EncoderConfig(**small)
     steps, queries = (3, 8) if bench.tiny else (300, 75)
     settings = HAttenSettings(
         rounds=1,

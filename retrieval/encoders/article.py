@@ -6,6 +6,7 @@ the distance of two papers is the smallest Euclidean distance between two of the
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings, top_k
-from citerec.retrieval.dense import DenseRetriever
+from citerec.retrieval.dense import DenseRetriever, ray_shards
 from citerec.retrieval.encoders.article_text import ArticleReader, Texts
 from citerec.retrieval.encoders.embeddings import (
     SHARD,
@@ -95,12 +96,13 @@ class ArticleRetriever(DenseRetriever):
 
     def embed(self, corpus: Corpus, rows: Rows) -> Embeddings:
         """Load or encode the vectors of papers, after `prepare`."""
+        encode_shards = partial(ray_shards, self, rows) if self.encoding == "ray" else None
 
         def encode(rows: Rows, advance: Advance) -> Vectors:
             return self.encode_papers(rows, advance), None
 
         model = self.encoder.paper_fingerprint()
-        job = EmbeddingJob(corpus, rows, model, self.encoder.dim, encode)
+        job = EmbeddingJob(corpus, rows, model, self.encoder.dim, encode, encode_shards=encode_shards)
         return load_or_encode(job, self.embeddings_dir, self.shard)
 
     def paper_vectors(self, corpus: Corpus, rows: Rows) -> VectorTable:

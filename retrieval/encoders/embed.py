@@ -22,6 +22,7 @@ def embed(
     encoder: ArticleConfig,
     output: str | Path,
     arithmetic: str,
+    encoding: str,
     shard: int,
     seed: int,
 ) -> Embeddings:
@@ -35,6 +36,7 @@ def embed(
     )
 
     retriever = article_retriever(encoder, arithmetic, embeddings_dir=output, shard=shard)
+    retriever.set_encoding(encoding)
     corpus = data()
     retriever.prepare(corpus)
     return retriever.embed(corpus, np.flatnonzero(corpus.is_candidate))

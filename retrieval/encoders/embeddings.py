@@ -56,6 +56,8 @@ class EmbeddingJob:
     sentences: bool = False
     """whether a paper has several vectors, one per sentence"""
     dtype: str = "float16"
+    encode_shards: Callable[[Mapping[int, slice]], Iterable[tuple[int, Floats]]] | None = None
+    """replaces `encode` to distribute the work: shards by number to (number, vectors) pairs in any order"""
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,7 @@ def load_or_encode(job: EmbeddingJob, folder: str | Path | None = None, shard: i
     layout = Layout(job.model, papers, len(job.rows), job.dim, job.dtype, shard, job.sentences)
     if folder is not None:
         return _load_or_encode_in(job, layout, Path(folder))
-    if len(job.rows) <= shard:
+    if len(job.rows) <= shard and job.encode_shards is None:
         vectors, counts = job.encode(job.rows, lambda share: None)
         array = _to_stored(vectors, job.dtype, "papers")
         offsets = np.arange(len(array) + 1) if counts is None else offsets_of(counts)
@@ -256,6 +258,11 @@ def _encode_shards(
     job: EmbeddingJob, shards: Mapping[int, slice], progress: EncodingProgress
 ) -> Iterable[tuple[int, Floats, NDArray[np.int32] | None]]:
     """Yield number, vectors and counts of each shard."""
+    if job.encode_shards is not None:
+        for number, vectors in job.encode_shards(shards):
+            yield number, vectors, None
+            progress.advance(len(vectors))
+        return
     for number, shard in shards.items():
         before, papers = progress.done, shard.stop - shard.start
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
+from citerec.datasets.generate import generate_corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.hatten.biencoder.model import BiEncoderRetriever
 from citerec.hatten.documents import DocumentReader
@@ -22,6 +23,8 @@ from citerec.hatten.encoder import HAttenEncoder
 from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.hatten.nnselect.model import NNSelectRetriever
 from citerec.hatten.trained import static_retriever
+from citerec.retrieval import dense
+from citerec.retrieval.vectors import BATCH
 from citerec.tests.hatten.made import random_model
 
 
@@ -119,3 +122,31 @@ def test_a_corpus_with_another_tokeniser_is_rejected(
     with pytest.raises(InputError, match=said):
         retriever.index(tiny_corpus)
     retriever.index(open_corpus(tiny_source, tokenizer="reference", cache_dir=tmp_path))
+
+
+def test_an_interrupted_encoding_over_ray_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests the stored parts; tests/base/test_ray.py tests encoding over Ray itself."""
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "parts"))
+    generate_corpus(2 * BATCH + 100, 1000, tmp_path / "source", seed=0)
+    corpus = open_corpus(tmp_path / "source", cache_dir=tmp_path / "cache")
+    made = random_model([word for word in corpus.words if word.isalnum()][:2000])
+    retriever, rows = made.retriever(), np.arange(2 * BATCH + 100)
+    retriever.prepare(corpus)
+    asked: list[int] = []
+    last = 0
+
+    def actors(retriever: HAttenRetriever, rows: Any, parts: dict[int, slice]) -> Iterator[tuple[int, Any]]:
+        for number, part in parts.items():
+            if part.start > last:
+                raise KeyboardInterrupt
+            asked.append(part.start)
+            yield number, retriever.encode_papers(rows[part])
+
+    monkeypatch.setattr(dense, "ray_shards", actors)
+    with pytest.raises(KeyboardInterrupt):
+        dense.encode_over_ray(retriever, corpus, rows)
+    last = len(rows)
+    found = dense.encode_over_ray(retriever, corpus, rows)
+    np.testing.assert_array_equal(found, retriever.encode_papers(rows))
+    assert asked == [0, BATCH, 2 * BATCH]
+    assert not list((tmp_path / "parts").rglob("*.npy"))

@@ -56,8 +56,6 @@ class MdcrSettings(Settings):
 
     papers: tuple[str, ...]
     """papers of the evaluations: a file or a list of files (e.g. papers.jsonl.gz)"""
-    citations: str | None = None
-    """file of additional citations, if the evaluations used one"""
     models: tuple[str, ...]
     """names of models and output folders of benchmark=field_level (e.g. [bm25:DIR,minilm:DIR,hatten:DIR])"""
     output: str
@@ -249,7 +247,7 @@ def build(settings: MdcrSettings) -> str:
     Raises InputError for unusable inputs, or if no query is left.
     """
     folder = new_folder(settings.output)
-    graph = open_graph(settings.papers, settings.citations, cache_dir=settings.cache_dir)
+    graph = open_graph(settings.papers, cache_dir=settings.cache_dir)
     sample, lists = read_models(settings.folders, graph, settings.top)
     sampler = Sampler(graph, SamplingRules(**sample["rules"]), settings.seed)
     for by_query in lists.values():  # without the query and the papers that it cites

@@ -98,7 +98,6 @@ class PoolRanker:
         """Index all papers, unless the retriever has an index for each pool; index_dir: where to keep it."""
         if not retriever.per_pool:
             retriever.open(self.corpus, index_dir)
-            retriever.cache_queries()  # each query is searched in every pool
 
     def rank(self, retriever: Retriever, pool: SampledPool, index_dir: Path | None) -> Run:
         """Return the run of a pool, with queries named GROUP/PAPER, after `open`."""
@@ -274,7 +273,7 @@ class SampledBenchmark(PoolBenchmark):
         """Return a sampler of the files' citation graph."""
         settings = self.settings
         graph = open_graph(
-            settings.papers or [], settings.citations, settings.distractors, settings.cache_dir
+            settings.papers or [], distractors=settings.distractors, cache_dir=settings.cache_dir
         )
         return Sampler(graph, settings.rules, settings.seed)
 

@@ -36,7 +36,7 @@ from citerec.tests.forked import exit_code
 
 MODEL: dict[str, Any] = {"weights": "abc", "query": ("title",)}
 
-embed = partial(command.embed, shard=4096, seed=0)
+embed = partial(command.embed, encoding="local", shard=4096, seed=0)
 
 
 @pytest.fixture
@@ -126,6 +126,18 @@ def test_without_a_folder_it_resumes_too_and_leaves_nothing_behind(
     found = load_or_encode(encoder.work(), shard=3)
     assert encoder.asked == [3, 3, 3, 3] and of(found) == of(load_or_encode(Encoder(tiny_corpus).work()))
     assert not list((tmp_path / "encoding").iterdir())
+
+
+def test_shards_may_come_from_elsewhere_in_any_order(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    encoder = Encoder(tiny_corpus)
+    load_or_encode(encoder.work(), tmp_path / "whole", 5)
+
+    def encode_shards(shards: Any) -> Any:
+        for number in reversed(list(shards)):
+            yield number, encoder(np.arange(12)[shards[number]], lambda share: None)[0]
+
+    load_or_encode(encoder.work(encode_shards=encode_shards), tmp_path / "e", 5)
+    assert files(tmp_path / "e") == files(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("sentences", [False, True])
