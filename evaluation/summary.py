@@ -74,7 +74,7 @@ class Summary(Callback):
     """Prints and writes the tables and plots of the jobs of a multirun (summary.md; summary.csv with all
     metrics), as benchmarks declare them for results pages.
 
-    A failed job does not stop the multirun: the table shows its error, and the program exits with code 2 at
+    A failed job does not stop the multirun: its error is listed below, and the program exits with code 2 at
     the end. A single run that fails with an InputError ends with one line and code 2.
     columns: metrics of trainings to show.
     """
@@ -119,6 +119,8 @@ class Summary(Callback):
         keys = list(dict.fromkeys(key for job in jobs for key in job.overrides))
         varied = [key for key in keys if len({job.overrides.get(key) for job in jobs}) > 1] or keys
         labels = [job.label(varied) for job in jobs]
+        if len(set(labels)) < len(labels):  # a sweeper may try the same values twice
+            labels = [f"{label} ({job.folder.name})" for label, job in zip(labels, jobs, strict=True)]
         parts = self._parts(dict(zip(labels, jobs, strict=True)), sweep.name)
         links = []
         for job, label in zip(jobs, labels, strict=True):

@@ -125,3 +125,12 @@ def test_the_callback_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert not {"torch", "numpy", "faiss", "matplotlib"} & set(done.stdout.split())
+
+
+def test_jobs_with_the_same_values_are_told_apart(tmp_path: Path) -> None:
+    summary = Summary(columns=["mrr"])
+    for number in (0, 1):
+        _finish(summary, tmp_path, _job(tmp_path / str(number), ["k=3"], {"mrr": number / 4}))
+    summary.on_multirun_end(_config(tmp_path))
+    text = (tmp_path / "summary.md").read_text()
+    assert "| k=3 (0) | 0.0000 |" in text and "| k=3 (1) | 0.2500 |" in text
