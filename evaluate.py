@@ -13,7 +13,7 @@ from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
 import citerec.evaluation.settings
-import citerec.library.benchmark.settings  # noqa: F401
+import citerec.library.benchmark.settings
 from citerec.base.configuration import refuse_missing, refuse_unused
 from citerec.base.errors import one_line_errors
 from citerec.base.help import CONF
@@ -37,7 +37,7 @@ def main(config: DictConfig) -> None:
     refuse_missing(config)
     refuse_absent(config)
     job = HydraConfig.get()
-    refuse_unused(config, ("index", "encoder", "embeddings"), job.overrides.task)
+    refuse_unused(config, citerec.evaluation.settings.READERS, job.overrides.task)
     folder = Path(job.runtime.output_dir)
     provenance = Provenance(
         command=shlex.join(["citerec", "evaluate", *job.overrides.task]),

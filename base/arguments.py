@@ -28,7 +28,7 @@ import msgspec
 
 from citerec.base.errors import InputError, one_line_errors, without_control_codes
 from citerec.base.files import cache_folder
-from citerec.base.settings import Settings, describe_type, field_notes
+from citerec.base.settings import Settings, describe_type, field_notes, suggestion
 
 S = TypeVar("S", bound=Settings)
 
@@ -106,12 +106,12 @@ def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
             key, value = positional, argument
         else:
             raise InputError(
-                f"{argument!r}: write options as key=value{_suggestion(argument, shown, '=...')}"
+                f"{argument!r}: write options as key=value{suggestion(argument, shown, after='=...')}"
             )
         if f"{key}_" in names:  # a word of Python, such as from
             key += "_"
         if key not in names:
-            close = _suggestion(key, shown) or f"; choose from {', '.join(shown)}"
+            close = suggestion(key, shown) or f"; choose from {', '.join(shown)}"
             raise InputError(f"{key}: there is no such option{close}")
         converted = _convert(key, value, hints[key])
         if key in values:
@@ -135,11 +135,6 @@ def _is_sentence(pair: re.Match[str], hints: dict[str, Any]) -> bool:
         _convert(pair[1], pair[2], hints[pair[1]])
         return False
     return " " in pair[2].strip()
-
-
-def _suggestion(word: str, names: Sequence[str], more: str = "") -> str:
-    close = get_close_matches(word, names, 1)
-    return f"; did you mean {close[0]}{more}?" if close else ""
 
 
 def _convert(key: str, text: str, hint: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import hydra
@@ -34,7 +33,7 @@ from citerec.base.errors import (
 )
 from citerec.base.files import cache_folder
 from citerec.base.help import CONF, config_groups, option_notes
-from citerec.base.settings import KINDS, RESOLVERS, SCHEMAS, Settings, check, describe_type
+from citerec.base.settings import KINDS, RESOLVERS, SCHEMAS, Settings, check, describe_type, suggestion
 
 log = logging.getLogger(__name__)
 
@@ -99,8 +98,8 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
             nested = [path for path, _ in _options(error.parent_node) if path.endswith(f".{key}")]
             if own := [path for path in nested if not path.startswith("hydra.")]:
                 return f"{line}; did you mean {min(own, key=len)}?"
-        if close := get_close_matches(str(error.key), names, 1):
-            return f"{line}; did you mean {key.rpartition('.')[0]}.{close[0]}?".replace(" .", " ")
+        if close := suggestion(str(error.key), names, key[: key.rfind(".") + 1]):
+            return line + close
         line += f"; choose from {', '.join(names)}" if names else ""
         return line if typed or is_root else f"{line}; +{key}=... adds it"
     hint = error.ref_type
@@ -137,17 +136,19 @@ def refuse_missing(config: DictConfig) -> None:
             raise InputError(describe_missing(path))
 
 
-def refuse_unused(config: DictConfig, groups: Sequence[str], overrides: Sequence[str]) -> None:
-    """Raise InputError for a group that is chosen by an override, but that no other option reads.
+def refuse_unused(config: DictConfig, readers: Mapping[str, Sequence[str]], overrides: Sequence[str]) -> None:
+    """Raise InputError for an option or group that is set by an override, but that no other option reads.
 
-    In a sweep, some retrievers may read it: then it is only logged.
+    readers: {group whose choice decides: options that it may read}. In a sweep, some choices may read it:
+    then it is only logged.
     """
+    owners = {option: reader for reader, options in readers.items() for option in options}
     for override in overrides:
-        group = override.lstrip("+~").partition("=")[0].partition(".")[0]
-        others = OmegaConf.masked_copy(config, [str(key) for key in config if key != group])
-        if group in groups and f"${{{group}" not in OmegaConf.to_yaml(others):
-            job = HydraConfig.get()
-            unused = f"{override}: retriever={job.runtime.choices['retriever']} has no {group}"
+        option = override.lstrip("+~").partition("=")[0].partition(".")[0]
+        others = OmegaConf.masked_copy(config, [str(key) for key in config if key != option])
+        if option in owners and f"${{{option}" not in OmegaConf.to_yaml(others):
+            job, owner = HydraConfig.get(), owners[option]
+            unused = f"{override}: {owner}={job.runtime.choices[owner]} has no {option}"
             if job.mode != RunMode.MULTIRUN:
                 raise InputError(f"{unused}; leave it out")
             log.info(f"{unused}, so this is not used")
@@ -173,10 +174,9 @@ def unknown_choice(file: str, options: Sequence[str]) -> str:
     if group == "hydra/launcher" and name in EXTRAS:
         return missing_extra(f"{group}={name}", EXTRAS[name])
     if not options:
-        close = get_close_matches(group, config_groups(), 1)
-        return f"{group}={name}: there is no such group{f'; did you mean {close[0]}?' if close else ''}"
-    if close := get_close_matches(name, options, 1):
-        return f"{group}={name}: there is no such choice; did you mean {group}={close[0]}?"
+        return f"{group}={name}: there is no such group{suggestion(group, config_groups())}"
+    if close := suggestion(name, options, f"{group}="):
+        return f"{group}={name}: there is no such choice{close}"
     return f"{group}={name}: choose {', '.join(options[:-1])} or {options[-1]}"
 
 

@@ -1,4 +1,4 @@
-"""Line plots: a few coloured curves labelled at their ends, the others grey; PNG files, without a display."""
+"""Parts of line plots: a few coloured curves labelled at their ends, the others grey; PNG files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator, PercentFormatter
 
 from citerec.base.files import atomic_write
 
@@ -106,85 +105,3 @@ def label_ends(axes: Axes, curves: Curves, colours: Mapping[str, str]) -> None:
 def save(figure: Figure, path: Path) -> None:
     with atomic_write(path) as unfinished:
         figure.savefig(unfinished, format="png", metadata={"Software": None})
-
-
-def curve_plot(
-    path: Path,
-    curves: Curves,
-    title: str,
-    x: str,
-    y: str,
-    *,
-    intervals: Intervals | None = None,
-    highlight: Collection[str] = (),
-    lines: Mapping[str, float] | None = None,
-    marks: Mapping[int, str] | None = None,
-    shares: bool = False,
-) -> Figure:
-    """Draw values from 0 over counts on a logarithmic axis; returns the figure.
-
-    intervals: 95 % intervals of some points. lines: {label: y} of dotted horizontal lines. marks: {x: label}
-    of dotted vertical lines. shares: the y axis ends at 1, in percent.
-    """
-    figure, (axes,) = panels(title)
-    colours = highlight_colours(curves, highlight)
-    draw(axes, curves, colours, intervals)
-    set_count_axis(axes, sorted({count for curve in curves.values() for count in curve}))
-    axes.set_ylim(0, 1 if shares else None)
-    if shares:
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    line: dict[str, Any] = {"color": "0.4", "linestyle": ":", "linewidth": 1.2}
-    text: dict[str, Any] = {"color": "0.4", "fontsize": 8.5}
-    for label, height in (lines or {}).items():
-        axes.axhline(height, **line)
-        # On the right, where curves are highest, below the line.
-        place: dict[str, Any] = {"ha": "right", "va": "top", "transform": axes.get_yaxis_transform()}
-        axes.text(0.99, height, label, **text, **place)
-    for count, label in (marks or {}).items():
-        axes.axvline(count, **line)
-        axes.text(count, 0.01, f" {label}", **text, va="bottom", transform=axes.get_xaxis_transform())
-    drawn = any(intervals.get(label) for label in colours) if intervals else False
-    axes.set(xlabel=x, ylabel=f"{y}, with 95 % intervals" if drawn else y)
-    label_ends(axes, curves, colours)
-    save(figure, path)
-    return figure
-
-
-def interval_plot(
-    path: Path, values: Mapping[str, Mapping[str, tuple[float, float, float]]], title: str
-) -> Figure:
-    """Draw {panel: {label: (value, low, high)}} as dots with intervals, on one scale; returns the figure."""
-    figure, axes = panels(title, [1] * len(values))
-    end = 1.1 * max(high for rows in values.values() for *_, high in rows.values())
-    labels = list(dict.fromkeys(label for rows in values.values() for label in rows))
-    for panel, (name, rows) in zip(axes, values.items(), strict=True):
-        for label, (value, low, high) in rows.items():
-            colour = COLOURS[labels.index(label) % len(COLOURS)]
-            error = [[max(value - low, 0)], [max(high - value, 0)]]
-            panel.errorbar([value], [labels.index(label)], xerr=error, fmt="o", color=colour, capsize=3)
-            panel.annotate(
-                f"{value:.3f}",
-                (value, labels.index(label)),
-                (0, 6),
-                fontsize=8.5,
-                ha="center",
-                textcoords="offset points",
-            )
-        label = textwrap.fill(name, 72 // len(values))
-        panel.set(xlabel=label, xlim=(0, end), ylim=(len(labels) - 0.5, -0.6))
-        panel.set_yticks(range(len(labels)), labels if panel is axes[0] else [""] * len(labels))
-    save(figure, path)
-    return figure
-
-
-def set_count_axis(axes: Axes, counts: Sequence[int]) -> None:
-    """Make the x axis logarithmic, with a tick at each count, labelled if there is room."""
-    axes.set_xscale("log")
-    axes.xaxis.set_minor_locator(NullLocator())
-    labels, last = [], 0.0
-    gap = (counts[-1] / counts[0]) ** (0.011 * len(f"{counts[-1]:,} "))  # by the width of the longest label
-    for count in counts:
-        shown = not last or count / last >= gap
-        labels.append(f"{count:,}" if shown else "")
-        last = count if shown else last
-    axes.set_xticks(counts, labels)

@@ -25,6 +25,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, make_dataclass
+from difflib import get_close_matches
 from itertools import pairwise
 from os import PathLike, fspath
 from types import NoneType, UnionType
@@ -42,12 +43,12 @@ def setting(
     above: float | None = None,
     below: float | None = None,
     choices: Sequence[str] = (),
+    filled: bool = False,
 ) -> Any:
-    """Declare a dataclass field with numeric bounds or choices; by default, numbers must not be below 0."""
-    return field(
-        default=default,
-        metadata={"least": least, "most": most, "above": above, "below": below, "choices": choices},
-    )
+    """Declare a dataclass field with numeric bounds or choices, also of the items of a list; by default,
+    numbers must not be below 0. filled: a list must have an item."""
+    bounds = {"least": least, "most": most, "above": above, "below": below}
+    return field(default=default, metadata={**bounds, "choices": choices, "filled": filled})
 
 
 @dataclass(frozen=True)
@@ -84,17 +85,26 @@ def check(settings: Any, where: str) -> None:
     for part in fields(settings):
         value, key = getattr(settings, part.name), f"{where}.{part.name}".lstrip(".")
         choices = part.metadata.get("choices")
-        for chosen in value if isinstance(value, tuple) else (value,):
-            if choices and chosen not in choices:
-                raise InputError(f"{key}={chosen}: choose {', '.join(choices[:-1])} or {choices[-1]}")
-        if type(value) in (int, float) and (requirement := _violated_bounds(value, part.metadata)):
-            raise InputError(f"{key}={value}: must {requirement}")
+        if part.metadata.get("filled") and value == ():
+            raise InputError(f"{key}: list at least one value")
+        for item in value if isinstance(value, tuple) else (value,):
+            if choices and item not in choices:
+                raise InputError(f"{key}={item}: choose {', '.join(choices[:-1])} or {choices[-1]}")
+            if type(item) in (int, float) and (requirement := _violated_bounds(item, part.metadata)):
+                raise InputError(f"{key}={item}: must {requirement}")
 
 
 def check_count(option: str, value: object, least: int = 1) -> None:
     """Raise InputError unless the option is a whole number of at least `least`."""
     if type(value) is not int or value < least:
         raise InputError(f"{option}={value}: must be a whole number, at least {least}")
+
+
+def suggestion(word: str, names: Sequence[str], before: str = "", after: str = "") -> str:
+    """Return the end of a message about an unknown name: what was meant, with what stands beside it, if that
+    can be guessed."""
+    close = get_close_matches(word, names, 1)
+    return f"; did you mean {before}{close[0]}{after}?" if close else ""
 
 
 def check_key(option: str, key: str) -> None:

@@ -46,8 +46,6 @@ class Benchmark(ABC):
 
     settings_class: ClassVar[type[Settings]]
     """Its options (evaluation/settings.py)."""
-    columns: ClassVar[Sequence[str]] = ()
-    """Columns of a sweep table: keys of metrics.json (GROUP/MEASURE), or patterns such as [0-9]*/map."""
     tables: ClassVar[Mapping[str, Sequence[Column]]] = {}
     """Tables of several outputs, by their top-left cell; one row per output."""
     compared: ClassVar[Mapping[str, str]] = {"map": "MAP"}

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
-from citerec.base.files import write_text
 from citerec.base.settings import Settings, setting
 from citerec.datasets.corpus import Split
 from citerec.evaluation.measures import PerQuery, means, measure
@@ -41,8 +40,6 @@ class CompareSettings(Settings):
     measures: tuple[str, ...] = MEASURES
     """columns of per_query.csv"""
     protocol: str = setting(TRANSDUCTIVE, choices=PROTOCOLS)
-    output: str | None = None
-    """file to write the table to, too"""
     seed: int = 0
     """random seed of intervals and tests"""
 
@@ -70,25 +67,6 @@ def compare_outputs(
         name: paired_difference(_values(a, of_a, name), _values(b, of_b, name), of_a.papers, seed=seed)
         for name in measures
     }
-
-
-def compare_change(
-    a: str | Path, b: str | Path, measure: str, first: str, last: str, seed: int = 0
-) -> Difference:
-    """Compare the lead of A over B in group `last` (a) with that in group `first` (b), by the same queries.
-
-    Tests whether the order of two retrievers changes between pools of two sizes. Leads are means over the
-    samplings of a pool.
-    """
-    leads = []
-    for group in (last, first):
-        of_a, of_b = _read_both(a, b, TRANSDUCTIVE, group)
-        lead = _values(a, of_a, measure) - _values(b, of_b, measure)
-        sums = np.bincount(of_a.papers, lead) / np.bincount(of_a.papers)
-        leads.append(dict(zip(dict.fromkeys(of_a.citing_ids), sums.tolist(), strict=True)))
-    papers = [paper for paper in leads[0] if paper in leads[1]]
-    at_last, at_first = (np.array([by_paper[paper] for paper in papers]) for by_paper in leads)
-    return paired_difference(at_last, at_first, np.arange(len(papers)), seed=seed)
 
 
 def difference_rows(differences: Mapping[str, Difference]) -> list[list[str]]:
@@ -133,24 +111,14 @@ class Comparison:
 
     def __str__(self) -> str:
         """The table in Markdown."""
-        cells = [
-            [
-                row["system"],
-                row["measure"],
-                f"{row['mean']:.4f} [{row['low']:.4f}, {row['high']:.4f}]",
-                *(
-                    ["", "", "", ""]
-                    if row["p"] is None
-                    else [
-                        f"{row['difference']:+.4f}",
-                        f"{row['difference_low']:+.4f} to {row['difference_high']:+.4f}",
-                        format_p(row["p"]),
-                        f"{row['p_holm']:.4f}",
-                    ]
-                ),
-            ]
-            for row in self.rows
-        ]
+        cells = []
+        for row in self.rows:
+            mean = f"{row['mean']:.4f} [{row['low']:.4f}, {row['high']:.4f}]"
+            test = [""] * 4
+            if row["p"] is not None:
+                ends = f"{row['difference_low']:+.4f} to {row['difference_high']:+.4f}"
+                test = [f"{row['difference']:+.4f}", ends, format_p(row["p"]), f"{row['p_holm']:.4f}"]
+            cells.append([row["system"], row["measure"], mean, *test])
         return markdown_table(["system", "measure", "mean", "difference", "95 %", "p", "p, Holm"], cells)
 
     _repr_markdown_ = __str__
@@ -183,33 +151,24 @@ def compare(
         name: measure(system if isinstance(system, Ranking) else system.search(split, k), measures)
         for name, system in named.items()
     }
-    first = next(iter(measured.values()))
-    rows: list[dict[str, Any]] = []
+    (reference, first), rows = next(iter(measured.items())), list[dict[str, Any]]()
     for name, values in measured.items():
         if values.query_ids != first.query_ids:
-            raise InputError(f"compare: {name} ranks other queries than {next(iter(measured))}")
+            raise InputError(f"compare: {name} ranks other queries than {reference}")
         low, high = intervals(np.stack(list(values.values.values()), axis=1), values.papers)
         for column, (label, mean) in enumerate(means(values.values).items()):
-            row = {
-                "system": name,
-                "measure": label,
-                "mean": mean,
-                "low": low[column],
-                "high": high[column],
-            }
-            test = None
+            row: dict[str, Any] = {"system": name, "measure": label, "mean": mean}
+            row |= {"low": low[column], "high": high[column]}
+            row |= dict.fromkeys(("difference", "difference_low", "difference_high", "p", "p_holm"))
             if values is not first:
                 test = paired_difference(values.values[label], first.values[label], values.papers)
-            row |= {
-                "difference": test and test.difference,
-                "difference_low": test and test.low,
-                "difference_high": test and test.high,
-                "p": test and test.p,
-            }
+                row |= {"difference": test.difference, "difference_low": test.low}
+                row |= {"difference_high": test.high, "p": test.p}
             rows.append(row)
     tested = [row for row in rows if row["p"] is not None]
-    adjusted = dict(zip(map(id, tested), holm([row["p"] for row in tested]), strict=True))
-    return Comparison([row | {"p_holm": adjusted.get(id(row))} for row in rows])
+    for row, p in zip(tested, holm([row["p"] for row in tested]), strict=True):
+        row["p_holm"] = p
+    return Comparison(rows)
 
 
 def _name(number: int, system: System | Ranking) -> str:
@@ -254,19 +213,15 @@ def _read(folder: Path, protocol: str) -> tuple[PerQuery, dict[str, Any]]:
         raise InputError(f"{path}: not the metrics.json of an evaluation ({error})") from None
 
 
-def print_comparison(settings: CompareSettings) -> None:
-    """Print the table of differences, and write it to `output`."""
+def comparison_text(settings: CompareSettings) -> str:
+    """Return the table of differences, with what was compared."""
     a, b = settings.folders
     differences = compare_outputs(a, b, settings.measures, settings.protocol, settings.seed)
     first = next(iter(differences.values()))
-    text = (
+    return (
         f"A: {a}, B: {b}; {settings.protocol}, {first.queries:,} queries of {first.papers:,} "
-        "citing papers\n\n"
-        f"{markdown_table(HEADER, difference_rows(differences))}\n"
+        f"citing papers\n\n{markdown_table(HEADER, difference_rows(differences))}"
     )
-    if settings.output:
-        write_text(Path(settings.output), text)
-    print(text, end="")
 
 
-main = command("compare", CompareSettings, print_comparison)
+main = command("compare", CompareSettings, comparison_text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, overload
@@ -28,7 +28,7 @@ Values = dict[str, npt.NDArray[np.float64]]
 _NAMES = {"recall@": "R@", "precision@": "P@", "mrr": "MRR", "map": "AP"}
 """Names of measures in reports, as ir_measures has them."""
 _STANDARD = re.compile(rf"^(?:{'|'.join(_NAMES)})(?=$|\d)")
-_QUERIES = 256
+QUERIES = 256
 """Queries measured at a time."""
 
 
@@ -79,7 +79,7 @@ def measure(ranking: Ranking, measures: Sequence[str]) -> PerQuery:
     qrels = Qrels.from_split(corpus, Split("", queries.contexts, queries.positives))
     run = Run(ids, corpus.paper_ids, ranking)
     # R@10 and recall@10 are the same
-    computed = per_query(run, qrels, {str(metric): metric for metric in parsed.values()})
+    computed = per_query(run.batches(QUERIES), qrels, {str(metric): metric for metric in parsed.values()})
     values = {name: computed[str(metric)] for name, metric in parsed.items()}
     return PerQuery(ids, [corpus.paper_ids[row] for row in citing], values)
 
@@ -116,25 +116,26 @@ def query_values(run: Run, qrels: Qrels, cutoffs: Sequence[int], f1_at: Sequence
     measures: dict[str, Measure] = {"mrr": RR} | {f"recall@{k}": R @ k for k in sorted({*cutoffs, *f1_at})}
     if f1_at:
         measures |= {"map": AP} | {f"precision@{k}": P @ k for k in f1_at}
-    values = per_query(run, qrels, measures)
+    values = per_query(run.batches(QUERIES), qrels, measures)
     return values | {f"f1@{k}": f1(values[f"precision@{k}"], values[f"recall@{k}"]) for k in f1_at}
 
 
-def per_query(run: Run, qrels: Qrels, measures: dict[str, Measure]) -> Values:
+def per_query(
+    batches: Iterable[dict[str, dict[str, float]]], qrels: Qrels, measures: Mapping[str, Measure]
+) -> Values:
     """Compute each measure for each query of the qrels, in their order.
 
-    Queries missing from the run score 0; queries missing from the qrels are ignored. Ties are ordered by id,
-    as in trec_eval, so the values agree with the files on disk.
+    batches: scores of the papers of some queries each. Queries without scores count as 0; queries missing
+    from the qrels are ignored. Ties are ordered by id, as in trec_eval, so the values agree with the files on
+    disk.
     """
     rows = {query: row for row, query in enumerate(qrels.judgements)}
     values = {name: np.zeros(len(rows)) for name in measures}
     names = {measure: name for name, measure in measures.items()}
-    for batch in run.batches(_QUERIES):
-        judged = {query: qrels.judgements[query] for query in batch if query in rows}
-        by_query = {query: batch[query] for query in judged}
-        if not by_query:
-            continue
-        for metric in ir_measures.pytrec_eval.iter_calc(list(names), judged, by_query):
+    for batch in batches:
+        by_query = {query: scores for query, scores in batch.items() if query in rows}
+        judged = {query: qrels.judgements[query] for query in by_query}
+        for metric in ir_measures.pytrec_eval.iter_calc(list(names), judged, by_query) if judged else ():
             values[names[metric.measure]][rows[metric.query_id]] = metric.value
     return values
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_write
@@ -20,7 +18,7 @@ from citerec.evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.passages import CitedElsewhere, cited_elsewhere
 from citerec.retrieval.queries import Queries
-from citerec.retrieval.run import NAMES, escape_ids, read_fields, unescape_id
+from citerec.retrieval.run import escape_ids
 
 log = logging.getLogger(__name__)
 
@@ -136,21 +134,3 @@ class Qrels:
             for query, papers in zip(escape_ids(self.judgements), self.judgements.values(), strict=True):
                 for paper, relevance in zip(escape_ids(papers), papers.values(), strict=True):
                     file.write(f"{query} 0 {paper} {relevance}\n")
-
-    @classmethod
-    def read(cls, path: str | Path) -> Qrels:
-        """Read a qrels file of any tool; InputError names file, line and field, or a duplicate."""
-        judgements: dict[str, dict[str, int]] = {}
-        for query, paper, relevance in read_pairs(path, ("query", "0", "paper", "relevance"), pa.int64()):
-            if paper in judgements.setdefault(query, {}):
-                raise InputError(f"{path}: query {query!r} has the paper {paper!r} twice")
-            judgements[query][paper] = relevance
-        return cls(judgements)
-
-
-def read_pairs(path: str | Path, names: tuple[str, ...], kind: pa.DataType) -> Iterator[tuple[str, str, Any]]:
-    """Yield (query, paper, number) from a qrels or run file; names: its fields, kind: type of the number."""
-    value = next(name for name in names if name in ("relevance", "score"))
-    table = read_fields(path, names, {"query": NAMES, "paper": NAMES, value: kind})
-    for query, paper, number in zip(*(table[name].to_pylist() for name in table.column_names), strict=True):
-        yield unescape_id(query), unescape_id(paper), number

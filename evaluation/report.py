@@ -12,19 +12,17 @@ import json
 import platform
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
 from citerec.base.files import write_text
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from citerec.evaluation.plots import Curves, draw_curves
 
 METRICS, REPORT = "metrics.json", "report.md"
 RUN, QRELS, PER_QUERY = "run.trec", "qrels.trec", "per_query.csv"
@@ -112,28 +110,6 @@ class Table:
         return markdown_table(self.head, self.rows)
 
 
-@dataclass(frozen=True)
-class Curves:
-    """A plot of values from 0 over counts on a logarithmic axis, {label: {x: y}} (base.plots.curve_plot).
-
-    name: of its file in reports.
-    intervals: {label: {x: (low, high)}} of some points. lines: {label: y} of dotted horizontal lines.
-    marks: {x: label} of dotted vertical lines. shares: the y axis ends at 1, in percent.
-    """
-
-    name: str
-    title: str
-    x: str
-    y: str
-    curves: Mapping[str, Mapping[int, float]]
-    alt: str
-    intervals: Mapping[str, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
-    highlight: Sequence[str] = ()
-    lines: Mapping[str, float] = field(default_factory=dict)
-    marks: Mapping[int, str] = field(default_factory=dict)
-    shares: bool = False
-
-
 class Headline(str):
     """A sentence that is shown on the terminal, too."""
 
@@ -196,37 +172,14 @@ def to_markdown(parts: Iterable[Part], folder: Path) -> list[str]:
     return paragraphs
 
 
-def draw_curves(path: Path, plot: Curves) -> Figure:
-    """Draw declared curves into a file; returns the figure."""
-    from citerec.base.plots import curve_plot
-
-    options = {name: getattr(plot, name) for name in ("intervals", "highlight", "lines", "marks", "shares")}
-    return curve_plot(path, plot.curves, plot.title, plot.x, plot.y, **options)
-
-
-def briefly(parts: Iterable[Part]) -> list[Part]:
-    """Leave out what only reports and pages show: text, and tables that are not brief.
-
-    Headings stay above what is left.
-    """
-    kept: list[Part] = []
-    for part in reversed(list(parts)):
-        is_heading = isinstance(part, str) and part.startswith("#")
-        below = bool(kept) and not (isinstance(kept[-1], str) and kept[-1].startswith("#"))
-        shown = part.brief if isinstance(part, Table) else isinstance(part, Curves | Headline)
-        if shown or (is_heading and below):
-            kept.append(part)
-    return kept[::-1]
-
-
 def print_parts(parts: Iterable[Part], title: str) -> None:
     """Print brief tables and headlines to the terminal; a heading is the title of the table below it."""
-    for part in briefly(parts):
-        if isinstance(part, Table):
+    for part in parts:
+        if isinstance(part, Table) and part.brief:
             print_table([part.head, *part.rows], title)
         elif isinstance(part, Headline):
             print_line(part)
-        elif isinstance(part, str):
+        elif isinstance(part, str) and part.startswith("#"):
             title = part.lstrip("# ")
 
 
@@ -304,33 +257,14 @@ def to_csv(table: Table) -> str:
     return text.getvalue()
 
 
-def align_columns(columns: Sequence[Sequence[object]]) -> list[list[str]]:
-    """Format columns of numbers as rows; floats of a column have the same decimals, None is empty.
-
-    >>> align_columns([[0.5, None], [0.00123, 0.5e-4], [1234, 5]])
-    [['0.5000', '0.00123', '1,234'], ['', '0.00005', '5']]
-    """
-    texts = []
-    for column in columns:
-        highest = max((abs(value) for value in column if isinstance(value, float)), default=1.0)
-        decimals = 4 if highest >= 0.01 or not highest else 5 if highest >= 0.001 else 6
-        texts.append([_format_value(value, decimals) for value in column])
-    return [list(row) for row in zip(*texts, strict=True)]
-
-
-def _format_value(value: object, decimals: int) -> str:
-    if isinstance(value, float):
-        return f"{value:.{decimals}f}"
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-
-
 def print_table(rows: Sequence[Sequence[str]], title: str) -> None:
     """Print a table to the terminal; the first row is the header."""
     table = RichTable(title=escape(title), title_justify="left")
     for i, name in enumerate(rows[0]):
         table.add_column(escape(name), justify="left" if i == 0 else "right")
     for row in rows[1:]:
-        table.add_row(*map(escape, row))  # rich would read a list such as [title] as a style
+        # Without Markdown's bold type; rich would read a list such as [title] as a style.
+        table.add_row(*(escape(cell.replace("**", "")) for cell in row))
     console = Console()
     # Files and pipes have no width: do not wrap rows.
     (console if console.is_terminal else Console(width=200)).print(table)

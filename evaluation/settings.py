@@ -19,13 +19,13 @@ class ContextSettings(Settings):
 
     where: ClassVar[str] = "benchmark"
 
-    cutoffs: tuple[int, ...] = (1, 10, 20, 50, 100, 200, 500, 1000, 2000)
+    cutoffs: tuple[int, ...] = setting((1, 10, 20, 50, 100, 200, 500, 1000, 2000), least=1, filled=True)
     """cutoffs k of recall@k, by default those of Gu et al. 2022, table 2; MRR is cut off at the largest"""
-    f1: tuple[int, ...] = ()
+    f1: tuple[int, ...] = setting((), least=1)
     """cutoffs k of precision@k and f1@k, for queries with several relevant papers; adds MAP"""
     batch: int = setting(2048, least=1)
     """queries searched together; memory grows with batch * largest cutoff"""
-    protocols: tuple[str, ...] = setting((TRANSDUCTIVE,), choices=PROTOCOLS)
+    protocols: tuple[str, ...] = setting((TRANSDUCTIVE,), choices=PROTOCOLS, filled=True)
     """transductive (all queries and candidates) | inductive (only those unseen in training) | draft (all;
     the citing paper's other citations are known)"""
     draft: bool = False
@@ -38,32 +38,16 @@ class ContextSettings(Settings):
     """random seed of samples and confidence intervals"""
 
     def __post_init__(self) -> None:
-        _check_counts(self, "cutoffs", "f1")
         super().__post_init__()
         object.__setattr__(self, "cutoffs", tuple(sorted({*self.cutoffs, *self.f1})))
         object.__setattr__(self, "f1", tuple(sorted(set(self.f1))))
         if self.draft and DRAFT not in self.protocols:
             object.__setattr__(self, "protocols", (*self.protocols, DRAFT))
-        refuse_empty(self, "cutoffs", "protocols")
-
-
-def _check_counts(settings: Settings, *names: str) -> None:
-    """Raise InputError unless these lists hold whole numbers of at least 1."""
-    for name in names:
-        for number in getattr(settings, name):
-            check_count(f"benchmark.{name}", number)
-
-
-def refuse_empty(settings: Settings, *names: str) -> None:
-    """Raise InputError if one of these lists is empty."""
-    for name in names:
-        if getattr(settings, name) in ((), []):
-            raise InputError(f"{settings.where}.{name}: list at least one value")
 
 
 @dataclass(frozen=True)
 class PrefetchSettings(ContextSettings):
-    protocols: tuple[str, ...] = setting((TRANSDUCTIVE, INDUCTIVE), choices=PROTOCOLS)
+    protocols: tuple[str, ...] = setting((TRANSDUCTIVE, INDUCTIVE), choices=PROTOCOLS, filled=True)
 
 
 @dataclass(frozen=True)
@@ -84,7 +68,7 @@ class PipelineSettings(ContextSettings):
     """measure to tune the weight for: recall@k, or a list to average"""
     validation_queries: int = setting(500, least=1)
     """validation queries to tune the weight on"""
-    depths: tuple[int, ...] = (10, 20, 50, 100, 200, 500, 1000, 2000)
+    depths: tuple[int, ...] = setting((10, 20, 50, 100, 200, 500, 1000, 2000), least=1)
     """smaller numbers of candidates to report as well, at no extra cost"""
     scores_dir: str = cache_setting("pair-scores")
     """cache of pair scores, shared by all evaluations"""
@@ -96,7 +80,6 @@ class PipelineSettings(ContextSettings):
         super().__post_init__()
         if self.candidates != "all":
             check_count("candidates", self.candidates)
-        _check_counts(self, "depths")
         is_number = type(self.weight) in (int, float)
         if self.weight != "tuned" and not (is_number and 0 <= float(self.weight) <= 1):
             raise InputError(f"benchmark.weight={self.weight}: choose tuned, or a number from 0 to 1")
@@ -158,26 +141,6 @@ class CSFCubeSettings(PoolSettings):
 
 
 @dataclass(frozen=True)
-class SciDocsSettings(PoolSettings):
-    """Papers cited, co-cited, co-viewed or co-read, scored by a retriever, embeddings or runs."""
-
-    dir: str | None = None
-    """folder of the data (cite/test.qrel etc.); null or download: downloaded on first use"""
-    embeddings_file: str | None = None
-    """JSON lines of paper_id and embedding, compared by Euclidean distance"""
-    ranked_dir: str | None = None
-    """folder of cite.run, cocite.run, coview.run and coread.run"""
-    texts: str | None = None
-    """titles and abstracts; null: paper_metadata_view_cite_read.json in the folder"""
-    split: str = setting("test", choices=("val", "test"))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.embeddings_file is not None and self.ranked_dir is not None:
-            raise InputError("embeddings_file and ranked_dir: give only one of them")
-
-
-@dataclass(frozen=True)
 class SamplingRules(Settings):
     """Requirements for queries and candidates, which all have a title and a year."""
 
@@ -192,31 +155,23 @@ class SamplingRules(Settings):
     """minimum citations of a candidate"""
     min_cited: int = setting(1, least=1)
     """minimum candidates that a query cites"""
-    leave_out: Any = None
-    """ids to exclude from the queries, such as a model's training papers, or a file with one id per line"""
     queries_file: str | None = None
     """file of query ids by split (datasets.citations.queries): test, and val for tuning"""
 
 
 @dataclass(frozen=True)
 class Tuning(Settings):
-    """Grid search for BM25's parameters by MAP on a validation sample."""
+    """Grid search for BM25's parameters by MAP on a validation sample, in pools of the test's size, each of
+    which has its own parameters (as in the paper)."""
 
     where: ClassVar[str] = "benchmark.tune"
 
-    k1: tuple[float, ...] = (0.9, 1.2, 1.6, 2.0, 3.0)
+    k1: tuple[float, ...] = setting((0.9, 1.2, 1.6, 2.0, 3.0), filled=True)
     """values to try"""
-    b: tuple[float, ...] = (0.3, 0.5, 0.75, 0.9)
+    b: tuple[float, ...] = setting((0.3, 0.5, 0.75, 0.9), filled=True)
     """values to try"""
     queries: int = setting(200, least=1)
     """validation queries, per field if there are fields"""
-    size: int | None = setting(None, least=1)
-    """papers in a validation pool; null: as in each test pool, which then has its own parameters (as in the
-    paper), or more if the queries cite more"""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        refuse_empty(self, "k1", "b")
 
 
 @dataclass(frozen=True)
@@ -244,27 +199,18 @@ class SampledSettings(PoolSettings):
 
 @dataclass(frozen=True)
 class DatasetLevelSettings(SampledSettings):
-    sizes: tuple[int, ...] = (200_000, 500_000, 1_000_000, 2_000_000)
+    sizes: tuple[int, ...] = setting((200_000, 500_000, 1_000_000, 2_000_000), least=1, filled=True)
     """pool sizes, in papers"""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        refuse_empty(self, "sizes")
-        _check_counts(self, "sizes")
 
 
 @dataclass(frozen=True)
 class FieldLevelSettings(SampledSettings):
     size: int = setting(100_000, least=1)
     """papers in a pool, or all if there are fewer"""
-    fields: tuple[str, ...] | None = None
+    fields: tuple[str, ...] | None = setting(None, filled=True)
     """fields to evaluate; null: all with at least min_queries queries"""
     min_queries: int = setting(10, least=1)
     """minimum queries per field"""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        refuse_empty(self, "fields")
 
 
 for name, kind, target in (
@@ -275,8 +221,13 @@ for name, kind, target in (
     ("global_rerank", PipelineSettings, "papers.reranking.GlobalReranking"),
     ("mdcr", MDCRSettings, "papers.mdcr.MDCR"),
     ("csfcube", CSFCubeSettings, "papers.csfcube.CSFCube"),
-    ("scidocs", SciDocsSettings, "papers.scidocs.SciDocs"),
     ("dataset_level", DatasetLevelSettings, "papers.sampled.DatasetLevel"),
     ("field_level", FieldLevelSettings, "papers.sampled.FieldLevel"),
 ):
     register(name, kind, target=f"citerec.evaluation.benchmarks.{target}")
+
+READERS = {
+    "retriever": ("index", "encoder", "embeddings"),
+    "benchmark": ("scores_file", "ranked_dir", "experiment_name", "drafts"),
+}
+"""Options of `citerec evaluate` that only some retrievers or benchmarks read."""

@@ -1,4 +1,4 @@
-"""Hydra callback that summarises all jobs of a multirun in one table, even if some of them fail.
+"""Hydra callback that summarises all jobs of a multirun, even if some of them fail.
 
 Light to import, since trainings use it too; benchmarks are imported only at the end of a sweep.
 """
@@ -6,13 +6,11 @@ Light to import, since trainings use it too; benchmarks are imported only at the
 from __future__ import annotations
 
 import csv
-import fnmatch
 import io
 import json
 import logging
-import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,15 +18,17 @@ from typing import TYPE_CHECKING, Any
 from hydra.experimental.callback import Callback
 
 from citerec.base.errors import error_line, fail
-from citerec.base.files import write_text
+from citerec.base.files import relative_path, write_text
 from citerec.evaluation.report import (
     METRICS,
     REPORT,
-    align_columns,
+    Column,
+    Part,
+    Table,
     flatten_groups,
-    markdown_table,
     print_line,
-    print_table,
+    print_parts,
+    to_markdown,
 )
 
 if TYPE_CHECKING:
@@ -59,23 +59,24 @@ class SweepJob:
     kind: type[Benchmark] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def flat(self) -> dict[str, Any]:
-        """The metrics of all groups."""
-        return flatten_groups(self.metrics)
-
     def label(self, keys: Sequence[str]) -> str:
         """Label the job by its values of these keys, or by its folder."""
         values = [f"{key}={self.overrides[key]}" for key in keys if key in self.overrides]
         return " ".join(values) or self.folder.name
 
+    @property
+    def file(self) -> str:
+        """The name of the file to link: a training's plot or an evaluation's report."""
+        return TRAINING if (self.folder / TRAINING).is_file() else REPORT
+
 
 class Summary(Callback):
-    """Prints and writes a table of the jobs of a multirun (summary.md; summary.csv with all metrics).
+    """Prints and writes the tables and plots of the jobs of a multirun (summary.md; summary.csv with all
+    metrics), as benchmarks declare them for results pages.
 
-    A failed job does not stop the multirun: the table shows its error, and the program exits with code 2 at
+    A failed job does not stop the multirun: its error is listed below, and the program exits with code 2 at
     the end. A single run that fails with an InputError ends with one line and code 2.
-    columns: metrics of trainings to show, or patterns; benchmarks define their own.
+    columns: metrics of trainings to show.
     """
 
     def __init__(
@@ -118,19 +119,40 @@ class Summary(Callback):
         keys = list(dict.fromkeys(key for job in jobs for key in job.overrides))
         varied = [key for key in keys if len({job.overrides.get(key) for job in jobs}) > 1] or keys
         labels = [job.label(varied) for job in jobs]
-        kinds = dict.fromkeys(job.kind for job in jobs if job.kind)
-        columns = [*(name for kind in kinds for name in kind.columns), *self.columns]
-        rows = _rows(jobs, varied, columns)
-        text = [_markdown(sweep, jobs, labels, rows), *_plots(sweep, jobs, labels)]
+        if len(set(labels)) < len(labels):  # a sweeper may try the same values twice
+            labels = [f"{label} ({job.folder.name})" for label, job in zip(labels, jobs, strict=True)]
+        parts = self._parts(dict(zip(labels, jobs, strict=True)), sweep.name)
+        links = []
+        for job, label in zip(jobs, labels, strict=True):
+            path = relative_path(job.folder.absolute() / job.file, sweep.absolute())
+            links.append(f"- {label}: {job.failure or f'[{Path(job.file).stem}]({path})'}")
+        text = [f"# {len(jobs)} jobs", *to_markdown(parts, sweep), "\n".join(links)]
         write_text(sweep / "summary.md", "\n\n".join(text) + "\n")
         write_text(sweep / "summary.csv", _csv(jobs, keys))
-        print_table(rows, f"{len(jobs)} jobs")
+        print_parts(parts, f"{len(jobs)} jobs")
         for job, label in zip(jobs, labels, strict=True):
-            print_line(f"{label}: {job.failure or job.folder / result_file(job)}")
-        print_line(f"table: {sweep / 'summary.md'}")
+            print_line(f"{label}: {job.failure or job.folder / job.file}")
+        print_line(f"tables: {sweep / 'summary.md'}")
         failed = [f"{label}: {job.failure}" for job, label in zip(jobs, labels, strict=True) if job.failure]
         if failed:
             fail(f"{len(failed)} of {len(jobs)} jobs failed; {failed[0]}")
+
+    def _parts(self, jobs: Mapping[str, SweepJob], title: str) -> list[Part]:
+        """Return what benchmarks show of their jobs, {label: job}, and a table of the trainings."""
+        from citerec.evaluation.benchmark import Output
+
+        kinds: dict[type[Benchmark], dict[str, Output]] = {}
+        trained: dict[str, dict[str, Any]] = {}
+        for label, job in jobs.items():
+            if job.kind and job.metrics:
+                outputs = kinds.setdefault(job.kind, {})
+                outputs[label] = Output(job.folder, job.metrics, job.settings)
+            elif job.metrics:
+                trained[label] = job.metrics
+        parts = [part for kind, outputs in kinds.items() for part in kind.view(outputs, title)]
+        names = [name for name in self.columns if any(name in metrics for metrics in trained.values())]
+        columns = [Column(name, name, decimals=4) for name in names]
+        return [*parts, *([Table.of(trained, columns, "job")] if columns else [])]
 
 
 def read_job(folder: Path) -> SweepJob:
@@ -161,64 +183,13 @@ def find_jobs(sweep: Path, since: float) -> list[Path]:
     return sorted((path.parent.parent for path in paths), key=lambda folder: (len(folder.name), folder.name))
 
 
-def result_file(job: SweepJob) -> str:
-    """Return the name of the file to link: a training's plot or an evaluation's report."""
-    return TRAINING if (job.folder / TRAINING).is_file() else REPORT
-
-
-def _rows(jobs: Sequence[SweepJob], varied: Sequence[str], patterns: Sequence[str]) -> list[list[str]]:
-    """Return header and rows: varied options, then the metrics that match; without empty columns."""
-    results = [job.flat for job in jobs]
-    names = dict.fromkeys(name for metrics in results for name in metrics)
-    columns = list(dict.fromkeys(name for pattern in patterns for name in fnmatch.filter(names, pattern)))
-    pools = [metrics["candidates"] for metrics in results if isinstance(metrics.get("candidates"), int)]
-    pool = max(pools, default=math.inf)  # recall@k is trivial for k >= pool size
-    columns = [name for name in columns if not name.startswith("recall@") or int(name[7:]) < pool]
-    rows = align_columns([[metrics.get(name) for metrics in results] for name in columns]) or [
-        [] for _ in jobs
-    ]
-    for job, row in zip(jobs, rows, strict=True):
-        if job.failure and row:
-            row[0] = "failed"
-        row[:0] = [job.overrides.get(key, "") for key in varied]
-    return [[*varied, *columns], *rows]
-
-
-def _markdown(sweep: Path, jobs: list[SweepJob], labels: list[str], rows: list[list[str]]) -> str:
-    lines = [f"# {len(jobs)} jobs", "", markdown_table(rows[0], rows[1:]), ""]
-    for job, label in zip(jobs, labels, strict=True):
-        folder = job.folder.absolute()  # those of other processes are relative
-        if folder.is_relative_to(sweep.absolute()):
-            folder = folder.relative_to(sweep.absolute())
-        name = result_file(job).partition(".")[0]
-        lines.append(f"- {label}: {job.failure or f'[{name}]({folder}/{result_file(job)})'}")
-    return "\n".join(lines)
-
-
-def _plots(sweep: Path, jobs: Sequence[SweepJob], labels: Sequence[str]) -> list[str]:
-    """Draw the curves of the finished jobs of each benchmark; return links to them."""
-    from citerec.evaluation.benchmark import Output
-    from citerec.evaluation.report import Curves, draw_curves
-
-    outputs: dict[type[Benchmark], dict[str, Output]] = {}
-    for job, label in zip(jobs, labels, strict=True):
-        if job.kind and job.metrics:
-            outputs.setdefault(job.kind, {})[label] = Output(job.folder, job.metrics, job.settings)
-    links = []
-    for kind, shown in outputs.items():
-        for plot in kind.view(shown, sweep.name):
-            if isinstance(plot, Curves):
-                draw_curves(sweep / f"{plot.name}.png", plot)
-                links.append(f"![{plot.alt}]({plot.name}.png)")
-    return links
-
-
 def _csv(jobs: list[SweepJob], keys: list[str]) -> str:
-    names = list(dict.fromkeys(name for job in jobs for name in job.flat))
+    flat = [flatten_groups(job.metrics) for job in jobs]
+    names = list(dict.fromkeys(name for metrics in flat for name in metrics))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*(f"override:{key}" for key in keys), *names, "folder", "failure"])
-    for job in jobs:
+    for job, metrics in zip(jobs, flat, strict=True):
         overrides = [job.overrides.get(key, "") for key in keys]
-        writer.writerow([*overrides, *(job.flat.get(name, "") for name in names), job.folder, job.failure])
+        writer.writerow([*overrides, *(metrics.get(name, "") for name in names), job.folder, job.failure])
     return text.getvalue()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import multiprocessing
 import os
 import platform
 import statistics
@@ -15,7 +14,7 @@ from typing import Any
 
 from citerec.base.files import cache_folder
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.generate import generate_corpus, open_demo
+from citerec.datasets.generate import open_demo
 from citerec.datasets.prepare import open_corpus
 
 REAL = cache_folder() / "published" / "neurips2025-lcr"
@@ -78,33 +77,6 @@ def median_seconds(args: argparse.Namespace, tasks: Tasks) -> dict[str, float]:
         for name, task in tasks.items():
             times[name].append(time_call(args, task))
     return {name: statistics.median(values[1:]) for name, values in times.items()}
-
-
-def memory_gb(key: str = "VmHWM") -> float:
-    """Memory of this process in GB on Linux: VmHWM (peak resident), RssAnon (private) or RssFile (mapped)."""
-    lines = Path("/proc/self/status").read_text("ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:")) / 1e6
-
-
-def source_folder(args: argparse.Namespace, scratch: Path, papers: int, contexts: int) -> Path:
-    """Return the folder of the data or, if it does not exist, of a demo corpus written to `scratch`."""
-    folder: Path = args.data if args.data.is_dir() else scratch / "demo"
-    if not folder.is_dir():
-        generate_corpus(papers, contexts, folder, seed=0)
-    print(f"data: {folder.name}{'' if folder == REAL else ' (not the default)'}")
-    return folder
-
-
-def run_in_processes(
-    stages: Iterable[Callable[[argparse.Namespace], None]], args: argparse.Namespace
-) -> None:
-    """Run the stages one after the other in separate processes, to measure the peak memory of each."""
-    for stage in stages:
-        process = multiprocessing.get_context("spawn").Process(target=stage, args=(args,))
-        process.start()
-        process.join()
-        if process.exitcode:
-            raise SystemExit(f"a stage failed with exit code {process.exitcode}")
 
 
 def save_random_bert(folder: Path, words: Iterable[str], **sizes: Any) -> None:

@@ -1,4 +1,4 @@
-"""The first second: what is installed, and the time and memory of commands, beside an import of libraries.
+"""The first second: time and memory of commands, beside an import of libraries.
 
     python -m citerec.speed.first
 
@@ -9,35 +9,16 @@ Times are of the processor, which a busy machine changes least, and in brackets 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import distribution
 from pathlib import Path
-
-from lsprotocol import types
-from packaging.requirements import Requirement
-from pygls.lsp.client import LanguageClient
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PEER = ["-c", "import numpy, onnxruntime, tokenizers"]
 QUESTION = "Graded judgements deserve a discount for lower positions [CITE]."
-
-
-def installed(name: str, seen: dict[str, float]) -> dict[str, float]:
-    """Return the megabytes of a package and of all that it requires, by name."""
-    if name not in seen:
-        package = distribution(name)
-        files = [Path(str(file.locate())) for file in package.files or ()]
-        seen[name] = sum(file.stat().st_size for file in files if file.is_file()) / 1e6
-        for line in package.requires or ():
-            needed = Requirement(line)
-            if needed.marker is None or needed.marker.evaluate({"extra": ""}):
-                installed(needed.name.lower().replace("_", "-"), seen)
-    return seen
 
 
 def measure(arguments: list[str], environment: dict[str, str]) -> tuple[float, float, float]:
@@ -51,27 +32,6 @@ def measure(arguments: list[str], environment: dict[str, str]) -> tuple[float, f
     return used.ru_utime + used.ru_stime, time.perf_counter() - started, used.ru_maxrss / 1024
 
 
-async def complete(library: str, environment: dict[str, str]) -> tuple[float, float]:
-    """Start an editor's server, and ask it for a completion; return seconds and its megabytes of memory."""
-    client, started = LanguageClient("editor", "1"), time.perf_counter()
-    command = [sys.executable, "-m", "citerec", "lsp", f"library={library}"]
-    await client.start_io(*command, env=environment)
-    await client.initialize_async(types.InitializeParams(capabilities=types.ClientCapabilities()))
-    client.initialized(types.InitializedParams())
-    text = QUESTION.replace("[CITE]", r"\cite{}")
-    document = types.TextDocumentItem("file:///draft.tex", "latex", 1, text)
-    client.text_document_did_open(types.DidOpenTextDocumentParams(document))
-    where = types.TextDocumentIdentifier(document.uri), types.Position(0, text.index("}"))
-    found = await client.text_document_completion_async(types.CompletionParams(*where))
-    seconds = time.perf_counter() - started
-    assert isinstance(found, types.CompletionList) and found.items
-    assert client._server is not None
-    status = Path(f"/proc/{client._server.pid}/status").read_text("ascii")
-    await client.shutdown_async(None)
-    client.exit(None)
-    return seconds, int(status.partition("VmRSS:")[2].split()[0]) / 1024
-
-
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(
@@ -79,8 +39,6 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=3)
     repeats = parser.parse_args().repeats
-    sizes = installed("citerec", {})
-    print(f"installed without extras: {sum(sizes.values()):,.0f} MB, {len(sizes)} packages\n")
     with tempfile.TemporaryDirectory() as place:
         environment = {**os.environ, "XDG_CACHE_HOME": place, "OMP_NUM_THREADS": "1"}
         environment |= {"PYTHONPYCACHEPREFIX": f"{place}/compiled", "PYTHONDONTWRITEBYTECODE": ""}
@@ -104,9 +62,6 @@ def main() -> None:
             seconds, wall, memory = map(min, zip(*runs, strict=True))
             peer = peer or seconds
             print(f"| {name} | {seconds:.2f} ({wall:.2f}) | {memory:.0f} | {seconds / peer:.1f} |")
-
-        seconds, memory = asyncio.run(complete(str(EXAMPLES / "library.bib"), environment))
-        print(f"| `citerec lsp` to its first completion (clock) | {seconds:.2f} | {memory:.0f} | |")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """BM25 compared with bm25s, and indexes of vectors compared with exact search.
 
 BM25: papers indexed and queries answered per second; bm25s has its own tokeniser. Indexes: recall of the
-exact results, and speed as multiples of `exact`, in batches and query by query. The vectors are HAtten's
-(--checkpoint) or sums of random word vectors, whose distribution is similar.
+exact results, and speed as multiples of `exact`, in batches and query by query. The vectors are sums of
+random word vectors, whose distribution is similar to that of HAtten.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from torch.nn import functional as F
 
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.documents import Vocabulary
-from citerec.hatten.model import HAttenRetriever
 from citerec.retrieval.indexes.cpu import FEW_QUERIES, PaperIndex, load_faiss
 from citerec.retrieval.indexes.index import build_index, load_index
 from citerec.retrieval.lexical.bm25 import BM25
@@ -75,12 +74,8 @@ def compare_bm25(args: argparse.Namespace, corpus: Corpus, contexts: NDArray[np.
 def load_vectors(
     args: argparse.Namespace, corpus: Corpus, contexts: NDArray[np.int64]
 ) -> tuple[Vectors, Vectors]:
-    """Return vectors of the candidates and of contexts."""
+    """Return vectors of the candidates and of contexts: sums of random word vectors."""
     rows = np.flatnonzero(corpus.is_candidate)
-    if args.checkpoint is not None:
-        retriever = HAttenRetriever(args.checkpoint)
-        retriever.prepare(corpus)
-        return retriever.encode_papers(rows), retriever.encode_queries(contexts)
     frequent = np.flatnonzero(np.asarray(corpus.word_counts) >= 3).tolist()
     vocabulary = Vocabulary([word for word in map(corpus.words.__getitem__, frequent) if word.isalnum()])
     table = torch.from_numpy(np.random.default_rng(0).standard_normal((len(vocabulary), DIM), np.float32))
@@ -146,7 +141,6 @@ def recall(exact: NDArray[np.int32], approximate: NDArray[np.int32]) -> float:
 def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--queries", type=int, default=500)
-    parser.add_argument("--checkpoint", type=Path, help="HAtten model; default: random word vectors")
     parser.add_argument("--depth", type=int, default=100, help="papers per query of the indexes")
     parser.add_argument(
         "--indexes", default="half ivf hnsw", help="KIND or KIND:SETTING=NUMBER,..., separated by spaces"

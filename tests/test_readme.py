@@ -86,5 +86,8 @@ def test_commands_of_a_checkout(tmp_path: Path, tiny_bert: Path) -> None:
         run(tmp_path, str(ROOT / script), *options)
     out = tmp_path / "outputs" / "pipeline"
     rows = (out / "summary.md").read_text("utf-8").splitlines()
-    assert [row.split()[1] for row in rows if row.startswith("| ")][-2:] == ["100", "500"]
+    assert [row.split()[1] for row in rows if row.startswith("| ")][-2:] == [
+        "candidates=100",
+        "candidates=500",
+    ]
     assert (out / "reranking.png").read_bytes().startswith(b"\x89PNG")

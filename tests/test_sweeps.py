@@ -91,7 +91,7 @@ def test_a_failed_job_keeps_the_others_and_each_has_its_own_wandb_run(
         assert kinds.count("run") == kinds.count("exit") == 1 and "history" in kinds  # closed
     assert not (out / "1" / "wandb").exists() and not (out / "1" / "metrics.json").exists()
     table = (out / "summary.md").read_text()
-    assert "| seed | val/mrr |" in table and "| -1 | failed |" in table
+    assert "| job | val/mrr |" in table and "- seed=-1: seed=-1: must not be below 0" in table
     assert "- seed=2: [training](2/training.png)" in table
     with (out / "summary.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,9 +27,8 @@ from citerec.base.configuration import prepare_hydra
 from citerec.base.errors import InputError
 from citerec.base.files import write_text
 from citerec.base.help import CONF
-from citerec.evaluation.benchmarks.papers.build_mdcr import FILE
 from citerec.evaluation.report import METRICS
-from citerec.evaluation.results.plan import BUILD, TRAIN, Job, Step
+from citerec.evaluation.results.plan import Job, Step
 
 OUTPUT = "output.txt"
 """Log of a job, in its folder."""
@@ -38,17 +36,14 @@ OUTPUT = "output.txt"
 UNFINISHED = "unfinished.txt"
 """Marks a checkpoint whose training may not have finished."""
 
-BUILT_BY = "made.txt"
-"""Holds the command that built a benchmark, next to it."""
-
 SETTINGS = ("data", "retriever", "benchmark", "filters", "split", "index_dir")
 """Parts of its configuration that `citerec evaluate` uses."""
 
 STEP = re.compile(r"round \d+ of \d+, step \d+ of \d+, .*steps/s, about ([\d.]+) min .*left")
 """Progress in the log of a training (training.loop.Progress), with the minutes left."""
 
-REPORT, PATIENCE = 600.0, 10.0
-"""Seconds between reports on a command, and that it has to stop, which a training uses for a checkpoint."""
+PATIENCE = 10.0
+"""Seconds that a command has to stop, which a training uses for a checkpoint."""
 
 STOPPED = (130, -signal.SIGINT, -signal.SIGTERM)
 """Exit codes of commands that somebody stopped: 130 is that of an interrupt (citerec.base.errors)."""
@@ -64,14 +59,11 @@ def why_missing(job: Job) -> str | None:
     if not metrics.is_file():
         return "missing"
     try:
-        settings = _select_settings(OmegaConf.load(job.folder / ".hydra" / "config.yaml"))
+        settings = _resolved(OmegaConf.load(job.folder / ".hydra" / "config.yaml"))
     except (OSError, YAMLError, OmegaConfBaseException):
         return "settings unreadable"
     if settings != job_settings(job):
         return "settings changed"
-    for step in job.needs:
-        if step.script == BUILD and (reason := why_step_missing(step)):
-            return f"its benchmark {step.name}: {reason}"
     inputs = [path for override in job.overrides if (path := Path(override.partition("=")[2])).is_file()]
     for path in [*inputs, *(step.output for step in job.needs)]:
         if _modified(path) > metrics.stat().st_mtime:
@@ -79,22 +71,9 @@ def why_missing(job: Job) -> str | None:
     return None
 
 
-def why_step_missing(step: Step) -> str | None:
-    """Return why a step has no finished checkpoint or up-to-date benchmark, or None if it has one."""
-    if step.script == TRAIN:
-        finished = step.output.exists() and not (step.folder / UNFINISHED).exists()
-        return None if finished else "missing"
-    built_by = step.folder / BUILT_BY
-    if not (step.output / FILE).is_file() or not built_by.is_file():
-        return "missing"
-    if built_by.read_text("utf-8") != step.command:
-        return "settings changed"
-    for job in step.models:
-        if reason := why_missing(job):
-            return f"{job}: {reason}"
-        if _modified(job.folder / METRICS) > _modified(built_by):
-            return f"{job} is newer"
-    return None
+def is_trained(step: Step) -> bool:
+    """True if a training has finished."""
+    return step.output.exists() and not (step.folder / UNFINISHED).exists()
 
 
 def _modified(path: Path) -> float:
@@ -113,15 +92,14 @@ def _settings(overrides: tuple[str, ...]) -> dict[str, Any]:
     prepare_hydra()
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            return _select_settings(compose("evaluate", list(overrides)))
+            return _resolved(compose("evaluate", list(overrides)))
     except (HydraException, OmegaConfBaseException) as error:
         raise InputError(f"configuration: {' '.join(str(error).split())}") from None
 
 
-def _select_settings(config: Any) -> dict[str, Any]:
-    """Select the part of a configuration that affects the results, with interpolations resolved."""
-    whole = OmegaConf.to_container(config, resolve=True)
-    assert isinstance(whole, dict)
+def _resolved(config: Any) -> dict[str, Any]:
+    """Return the part of a configuration that affects the results."""
+    whole: Any = OmegaConf.to_container(config, resolve=True)
     return {key: whole.get(key) for key in SETTINGS}
 
 
@@ -143,10 +121,9 @@ def run_all(jobs: list[Job]) -> dict[str, str]:
                 _print("up to date\n")
                 continue
             for step in job.needs:
-                if reason := why_step_missing(step):
-                    training = step.script == TRAIN
-                    _print(f"{'training' if training else 'building'} {step.name} ({reason}), ")
-                    (_train if training else _build)(step)
+                if not is_trained(step):
+                    _print(f"training {step.name}, ")
+                    _train(step)
             _print(f"evaluating ({missing}), ")
             (job.folder / METRICS).unlink(missing_ok=True)  # a failure must not leave an outdated result
             _run_script("evaluate", job.overrides, job.folder)
@@ -159,14 +136,13 @@ def run_all(jobs: list[Job]) -> dict[str, str]:
 
 def print_status(jobs: list[Job]) -> None:
     """Print how far the trainings of jobs are, by their logs, and how long what has begun still takes."""
-    steps = {step.folder: step for job in jobs for step in job.needs if step.script == TRAIN}
+    steps = {step.folder: step for job in jobs for step in job.needs}
     minutes, waiting = 0.0, 0
     for step in steps.values():
-        finished = why_step_missing(step) is None
-        last = None if finished else _last_progress(step.folder)
-        waiting += not finished and last is None
+        last = None if is_trained(step) else _last_progress(step.folder)
+        waiting += not is_trained(step) and last is None
         minutes += float(last[1]) if last else 0.0
-        _print(f"{step.name}: {'finished' if finished else last[0] if last else 'not begun'}\n")
+        _print(f"{step.name}: {'finished' if is_trained(step) else last[0] if last else 'not begun'}\n")
     _print(f"about {minutes / 60:.1f} h left of what has begun; not begun: {waiting} of {len(steps)}\n")
 
 
@@ -182,20 +158,10 @@ def _last_progress(folder: Path) -> re.Match[str] | None:
 def _train(step: Step) -> None:
     mark = step.folder / UNFINISHED
     write_text(mark, "the training has not finished here; continue it with resume=true\n")
-    _run_script(TRAIN, [*step.overrides, "resume=true"], step.folder)
+    _run_script("train", [*step.overrides, "resume=true"], step.folder)
     if not step.output.exists():
         raise InputError(f"training {step.name} did not write {step.output}")
     mark.unlink()
-
-
-def _build(step: Step) -> None:
-    for job in step.models:
-        if reason := why_missing(job):
-            raise InputError(f"building {step.name} needs {job} ({reason})")
-    if step.output.exists():  # outdated
-        shutil.rmtree(step.output)
-    _run_script(BUILD, step.overrides, step.folder)
-    write_text(step.folder / BUILT_BY, step.command)
 
 
 def _run_script(script: str, overrides: list[str], folder: Path) -> None:
@@ -203,9 +169,9 @@ def _run_script(script: str, overrides: list[str], folder: Path) -> None:
     or this process was stopped, by SIGINT or SIGTERM."""
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / OUTPUT
-    with output.open("ab" if script == TRAIN else "wb") as file:
-        command = [sys.executable, "-m", "citerec", *script.split(), *overrides]
-        code = _wait(command, file, folder)
+    with output.open("ab" if script == "train" else "wb") as file:
+        command = [sys.executable, "-m", "citerec", script, *overrides]
+        code = _wait(command, file)
     if code in STOPPED:  # others must not begin
         raise KeyboardInterrupt(f"citerec {script} was stopped; the same command goes on")
     if code:
@@ -214,19 +180,14 @@ def _run_script(script: str, overrides: list[str], folder: Path) -> None:
         raise InputError(f"{last.removeprefix('error: ')} (citerec {script} exited with {code}; {output})")
 
 
-def _wait(command: list[str], output: IO[bytes], folder: Path) -> int:
+def _wait(command: list[str], output: IO[bytes]) -> int:
     """Run a command to its end and return its exit code; it ends before this process does, unless that is
     killed."""
     earlier = signal.signal(signal.SIGTERM, signal.default_int_handler)
     # In a session of its own, it is not interrupted by the keyboard, but told to stop below.
     process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
     try:
-        while True:
-            try:
-                return process.wait(REPORT)
-            except subprocess.TimeoutExpired:
-                if last := _last_progress(folder):
-                    _print(f"\n  {time.strftime('%F %R')} {last[0]} ")
+        return process.wait()
     except KeyboardInterrupt:
         process.terminate()
         with suppress(subprocess.TimeoutExpired, ProcessLookupError):

@@ -6,7 +6,6 @@ then writes the page from all results. A failed job does not stop the others.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,12 +18,12 @@ from typing import Any, ClassVar
 from citerec.base.arguments import command
 from citerec.base.errors import InputError, fail
 from citerec.base.files import write_text
-from citerec.base.plots import interval_plot
 from citerec.base.settings import Settings
 from citerec.evaluation.benchmark import Benchmark, Output
-from citerec.evaluation.comparison import HEADER, compare_change, compare_outputs, difference_rows
+from citerec.evaluation.comparison import HEADER, compare_outputs, difference_rows
+from citerec.evaluation.plots import Curves, draw_curves, draw_intervals
 from citerec.evaluation.published import OTHER_DATA, published_parts, published_tables
-from citerec.evaluation.report import Column, Curves, Part, Table, draw_curves, to_csv
+from citerec.evaluation.report import Column, Part, Table, flatten_groups, to_csv
 from citerec.evaluation.results.jobs import job_metrics, job_settings, print_status, run_all, why_missing
 from citerec.evaluation.results.plan import Job, Plan, read_plan
 from citerec.evaluation.significance import Difference
@@ -100,7 +99,10 @@ def write_page(plan: Plan) -> None:
 def _add_data(shown: Shown, plan: Plan, data: str) -> None:
     """Add what there is of one data set."""
     data_set, several = plan.file.data[data], len(plan.file.data) > 1
-    finished, missing = finished_and_missing(plan.jobs_for(data))
+    jobs = [job for job in plan.jobs if job.data == data]
+    reasons = {job.name: _reason(job) for job in jobs}
+    finished = {job.name: job for job in jobs if reasons[job.name] is None}
+    missing = [name for name, reason in reasons.items() if reason is not None]
     benchmarks: Benchmarks = {}
     for name, job in finished.items():
         settings = job_settings(job)["benchmark"]
@@ -126,8 +128,6 @@ def _add_data(shown: Shown, plan: Plan, data: str) -> None:
     published = [name for kind in benchmarks for name in kind.published]
     for name in dict.fromkeys([*([data_set.published] if data_set.published else []), *published]):
         shown.files |= _published(name)
-    if curves := _training_rows(plan.jobs_for(data)):
-        shown.files[f"{data}-trainings"] = Table(["training", "validation", "after each round"], curves)
     if lines := dict.fromkeys(line for job in finished.values() for line in job.commands):
         shown.files[f"{data}-commands"] = Table(["command"], [[line] for line in lines])
     facts += [f"Not run: {', '.join(missing)}."] if missing else []
@@ -136,19 +136,23 @@ def _add_data(shown: Shown, plan: Plan, data: str) -> None:
 
 
 def _picture(plan: Plan, shown: Shown) -> str:
-    """Draw the first curves, or else columns of the table, those with intervals if any; return the link."""
+    """Draw the first curves, or else the columns of a measure, one with intervals if any; return the link."""
     picture = plan.page.with_suffix(".png")
     if shown.curves:
         draw_curves(picture, shown.curves[0])
         return f"![{shown.curves[0].alt}]({picture.name})"
+    columns = [column for column in shown.columns if column.interval] or shown.columns
+    measure = columns[0].key.rpartition("/")[2]  # others have another scale
     panels: dict[str, dict[str, tuple[float, float, float]]] = {}
-    for column in [column for column in shown.columns if column.interval] or shown.columns[:2]:
-        rows = panels[f"{column.label}{', with 95 % intervals' * column.interval}"] = {}
-        for name, row in shown.rows.items():
-            if (value := row.get(column.key)) is not None:
-                low, high = (row.get(f"{column.key}/{end}", value) for end in ("low", "high"))
-                rows[name] = value, low, high
-    interval_plot(picture, panels, plan.file.title)
+    for column in columns:
+        if column.key.rpartition("/")[2] == measure:
+            ends = [f"{column.key}/{end}" if column.interval else column.key for end in ("low", "high")]
+            panels[f"{column.label}{', with 95 % intervals' * column.interval}"] = {
+                name: (row[column.key], row.get(ends[0], row[column.key]), row.get(ends[1], row[column.key]))
+                for name, row in shown.rows.items()
+                if row.get(column.key) is not None
+            }
+    draw_intervals(picture, panels, plan.file.title)
     return f"![{'; '.join(panels)}]({picture.name})"
 
 
@@ -185,90 +189,54 @@ def _published(name: str) -> dict[str, Table]:
     return files
 
 
-def _training_rows(jobs: list[Job]) -> list[list[str]]:
-    """Return the curves of the trainings that jobs need, as far as they are."""
-    rows = []
-    for step in {step.folder: step for job in jobs for step in job.needs}.values():
-        path = step.folder / "history.csv"  # training.rounds.HISTORY, which would import torch
-        if path.is_file():
-            with path.open(newline="", encoding="utf-8") as file:
-                history = list(csv.DictReader(file))
-            for name, label in (("recall@10", "R@10"), ("mrr", "MRR")):
-                values = [f"{float(value):.3f}" for row in history if (value := row.get(f"val/{name}"))]
-                rows.append([step.name, label, " ".join(values)])
-    return rows
-
-
 def _difference_rows(plan: Plan, benchmarks: Benchmarks) -> list[list[str]]:
     """Compare the plan's pairs whose groups are the same, on the measures of their benchmark."""
     outputs = {
         name: (kind, output) for kind, by_name in benchmarks.items() for name, output in by_name.items()
     }
-    tested: dict[str, Difference] = {}
-    pairs = []
+    tested: dict[tuple[str, str, str], Difference] = {}
     for a, b in plan.file.compare:
         if a in outputs and b in outputs:
             (kind, first), (_, second) = outputs[a], outputs[b]
-            differences = _differences(kind, first, second)
-            tested |= {f"{a} {b} {label}": difference for label, difference in differences.items()}
-            pairs += [[a, b, label] for label in differences]
-    rows = difference_rows(tested)
-    return [[*pair, *row[1:]] for pair, row in zip(pairs, rows, strict=True)]
+            for label, difference in _differences(kind, first, second).items():
+                tested[a, b, label] = difference
+    rows = difference_rows({" ".join(names): difference for names, difference in tested.items()})
+    return [[*names, *row[1:]] for names, row in zip(tested, rows, strict=True)]
 
 
 def _differences(kind: type[Benchmark], first: Output, second: Output) -> dict[str, Difference]:
     """Compare two outputs, in each group of queries if the benchmark says so; {label of the measure: ..}."""
-    groups = [
-        [name for name, measures in out.metrics.items() if isinstance(measures, dict)]
-        for out in (first, second)
-    ]
-    folders = first.folder, second.folder
-    if not kind.compared_by_group:
-        if set(groups[0]) != set(groups[1]):
-            return {}
-        return {
-            kind.compared[key]: difference
-            for key, difference in compare_outputs(*folders, list(kind.compared)).items()
+    groups, others = (
+        [name for name, measures in output.metrics.items() if isinstance(measures, dict)]
+        for output in (first, second)
+    )
+    if kind.compared_by_group:
+        shared = sorted({*groups} & {*others}, key=int)
+        labels = {
+            (key, group): f"{label}, {int(group):,}"
+            for key, label in kind.compared.items()
+            for group in shared
         }
-    shared = sorted(set(groups[0]) & set(groups[1]), key=int)
-    differences = {
-        f"{label}, {int(group):,}": compare_outputs(*folders, [key], group=group)[key]
-        for key, label in kind.compared.items()
-        for group in shared
+    else:
+        labels = {(key, ""): label for key, label in kind.compared.items() if {*groups} == {*others}}
+    return {
+        label: compare_outputs(first.folder, second.folder, [key], group=group)[key]
+        for (key, group), label in labels.items()
     }
-    if len(shared) > 1:
-        smallest, largest = shared[0], shared[-1]
-        for key, label in kind.compared.items():
-            change = compare_change(*folders, key, smallest, largest)
-            differences[f"lead in {label}: {int(largest):,}, {int(smallest):,}"] = change
-    return differences
 
 
-def finished_and_missing(jobs: list[Job]) -> tuple[dict[str, Job], dict[str, str]]:
-    """Return {name: job} for jobs with up-to-date results, and {name: reason} for the others."""
-    finished, missing = {}, {}
-    for job in jobs:
-        try:
-            reason = why_missing(job)
-        except InputError as error:
-            reason = str(error)
-        if reason is None:
-            finished[job.name] = job
-        else:
-            missing[job.name] = reason
-    return finished, missing
+def _reason(job: Job) -> str | None:
+    """Return why a job has no up-to-date result, such as settings that are wrong by now."""
+    try:
+        return why_missing(job)
+    except InputError as error:
+        return str(error)
 
 
 def _unexpected(plan: Plan, job: Job) -> str:
     """Print a job's measures beside those that the plan expects; return which differ by more than allowed."""
     expected, wrong = plan.file.expected.get(str(job), {}), []
-    measured = job_metrics(job) if expected and why_missing(job) is None else {}
-    groups = {
-        group: values for group, values in measured.items() if isinstance(values, dict)
-    }  # pool sizes, fields, facets
-    measured |= {
-        f"{group}/{name}": value for group, values in groups.items() for name, value in values.items()
-    }
+    measured = flatten_groups(job_metrics(job)) if expected and why_missing(job) is None else {}
     for measure, value in expected.items():
         text = f"{measure} is {measured.get(measure, 'missing')}, expected {value} ± {plan.file.tolerance}"
         print(f"{job}: {text}")

@@ -1,7 +1,7 @@
-"""Plans: YAML files that describe a results page, data sets times retrievers, and their trainings and builds.
+"""Plans: YAML files that describe a results page, data sets times retrievers, and their trainings.
 
-PlanFile, DataSet, Trainable and Buildable define the format. In overrides, `{NAME}` stands for the checkpoint
-of the training or the folder of the build of that name, `{results}` for the folder of the data set's outputs.
+PlanFile, DataSet and Trainable define the format. In overrides, `{NAME}` stands for the checkpoint of the
+training of that name, `{results}` for the folder of the data set's outputs.
 """
 
 from __future__ import annotations
@@ -17,13 +17,9 @@ import yaml
 from citerec.base.errors import InputError
 from citerec.formats.json_lines import validate
 
-TRAIN, BUILD = "train", "data mdcr"
-"""The script that trains checkpoints, and the module that builds benchmarks."""
-
 
 class DataSet(msgspec.Struct, forbid_unknown_fields=True):
-    """published: figures to show as well (evaluation/published); retrievers: instead of the plan's; without:
-    retrievers of the plan to leave out."""
+    """published: figures to show as well (evaluation/published); retrievers: instead of the plan's."""
 
     title: str
     overrides: list[str]
@@ -31,7 +27,6 @@ class DataSet(msgspec.Struct, forbid_unknown_fields=True):
     published: str | None = None
     notes: str = ""
     retrievers: dict[str, list[str]] | None = None
-    without: list[str] = []
 
 
 class Trainable(msgspec.Struct, forbid_unknown_fields=True):
@@ -40,14 +35,6 @@ class Trainable(msgspec.Struct, forbid_unknown_fields=True):
     overrides: list[str]
     checkpoint: str
     shared: bool = False
-
-
-class Buildable(msgspec.Struct, forbid_unknown_fields=True):
-    """A benchmark that evaluation.benchmarks.papers.build_mdcr builds from the outputs of the models, {model:
-    DATA/NAME}."""
-
-    overrides: list[str]
-    models: dict[str, str]
 
 
 class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -63,7 +50,6 @@ class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
     retrievers: dict[str, list[str]]
     notes: str = ""
     training: dict[str, Trainable] = {}
-    building: dict[str, Buildable] = {}
     compare: list[tuple[str, str]] = []
     highlight: list[str] = []
     shown: list[str] = []
@@ -73,27 +59,22 @@ class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Step:
-    """A prerequisite of a job: a checkpoint (TRAIN), or a benchmark built from outputs of `models` (BUILD).
-
-    output: the file or folder that it produces, in `folder` or below. needs: trainings to run first.
-    """
+    """A training that jobs need: it writes the checkpoint `output`. needs: trainings to run first."""
 
     name: str
-    script: str
     folder: Path
     output: Path
     overrides: list[str]
     needs: list[Step] = field(default_factory=list)
-    models: list[Job] = field(default_factory=list)
 
     @property
     def command(self) -> str:
-        return shlex.join(["citerec", *self.script.split(), *self.overrides])
+        return shlex.join(["citerec", "train", *self.overrides])
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run of `citerec evaluate` with these overrides into `folder`, after the steps that it needs."""
+    """A run of `citerec evaluate` with these overrides into `folder`, after the trainings that it needs."""
 
     data: str
     name: str
@@ -123,9 +104,6 @@ class Plan:
     def page(self) -> Path:
         return Path(self.file.page)
 
-    def jobs_for(self, data: str) -> list[Job]:
-        return [job for job in self.jobs if job.data == data]
-
     def select(self, names: Sequence[str], without: Sequence[str] = ()) -> list[Job]:
         """Select jobs by DATA/NAME or DATA (empty means all), `without` those of DATA/NAME, DATA or NAME.
 
@@ -149,39 +127,26 @@ def read_plan(path: Path, elsewhere: str | None = None) -> Plan:
     outputs, jobs = Path(elsewhere or file.outputs), dict[str, Job]()
     for data, data_set in file.data.items():
         steps: dict[str, Step] = {}
-        for name, trainable in file.training.items():
-            results = outputs if trainable.shared else outputs / data
+        for name, training in file.training.items():
+            results = outputs if training.shared else outputs / data
             folder = results / "train" / name
-            overrides, needs = _fill_placeholders(trainable.overrides, results, steps)
-            overrides = [
-                *([] if trainable.shared else data_set.overrides),
-                *overrides,
-                f"output_dir={folder}",
-            ]
-            steps[name] = Step(name, TRAIN, folder, folder / trainable.checkpoint, overrides, needs)
+            overrides, needs = _fill_placeholders(training.overrides, results, steps)
+            own = [] if training.shared else data_set.overrides
+            overrides = [*own, *overrides, f"output_dir={folder}"]
+            steps[name] = Step(name, folder, folder / training.checkpoint, overrides, needs)
         rows = {key: [] for key in file.retrievers} if data_set.retrievers is None else data_set.retrievers
         for name, own in rows.items():
-            if name in data_set.without:
-                continue
             if not own and name not in file.retrievers:
                 where = f"{path}, data.{data}.retrievers"
                 raise InputError(f"{where}: unknown retriever {name!r}; list its overrides")
             overrides = [*data_set.overrides, *file.retrievers.get(name, []), *own]
-            for key, build in file.building.items():
-                if _has_placeholder(key, overrides):
-                    steps[key] = _build_step(f"{path}, building.{key}", outputs / key, build, jobs)
             overrides, needs = _fill_placeholders(overrides, outputs / data, steps)
             folder = outputs / data / name
             overrides = [*overrides, f"split={data_set.split}", f"output_dir={folder}"]
             jobs[f"{data}/{name}"] = Job(data, name, folder, overrides, needs)
     retrievers = {job.name for job in jobs.values()}
-    named = [
-        ("highlight", file.highlight),
-        ("shown", file.shown),
-        *(("compare", pair) for pair in file.compare),
-    ]
-    named += [(f"data.{data}.without", data_set.without) for data, data_set in file.data.items()]
-    for key, names in named:
+    compared = [name for pair in file.compare for name in pair]
+    for key, names in (("highlight", file.highlight), ("shown", file.shown), ("compare", compared)):
         if unknown := sorted({*names} - retrievers):
             raise InputError(
                 f"{path}, {key}: there is no retriever {unknown[0]!r}; choose from "
@@ -192,26 +157,11 @@ def read_plan(path: Path, elsewhere: str | None = None) -> Plan:
     return Plan(path, file, list(jobs.values()))
 
 
-def _build_step(where: str, folder: Path, build: Buildable, jobs: Mapping[str, Job]) -> Step:
-    for model, job in build.models.items():
-        if job not in jobs:
-            raise InputError(f"{where}.models.{model}: no job {job!r} before it in the plan")
-    models = {model: jobs[job] for model, job in build.models.items()}
-    folders = ",".join(f"{model}:{job.folder}" for model, job in models.items())
-    output = folder / "benchmark"  # the command's log is next to it
-    overrides = [*build.overrides, f"models=[{folders}]", f"output={output}"]
-    return Step(folder.name, BUILD, folder, output, overrides, models=list(models.values()))
-
-
-def _has_placeholder(name: str, overrides: list[str]) -> bool:
-    return any(f"{{{name}}}" in override for override in overrides)
-
-
 def _fill_placeholders(
     overrides: list[str], results: Path, steps: Mapping[str, Step]
 ) -> tuple[list[str], list[Step]]:
-    """Replace `{NAME}` in overrides; return them and the steps that they need, in order."""
-    named = [step for name, step in steps.items() if _has_placeholder(name, overrides)]
+    """Replace `{NAME}` in overrides; return them and the trainings that they need, in order."""
+    named = [step for name, step in steps.items() if any(f"{{{name}}}" in override for override in overrides)]
     for name, path in [*((step.name, step.output) for step in named), ("results", results)]:
         overrides = [override.replace(f"{{{name}}}", str(path)) for override in overrides]
     needed = {step.name: step for last in named for step in (*last.needs, last)}

@@ -45,7 +45,6 @@ from citerec.library.benchmark.collection import (
 )
 from citerec.library.benchmark.results import (
     BASELINE,
-    MEASURES,
     MODEL,
     DraftResult,
     Ranks,
@@ -82,7 +81,6 @@ class Drafts(Benchmark):
 
     settings: DraftsSettings
     settings_class: ClassVar[type[DraftsSettings]] = DraftsSettings
-    columns: ClassVar[Sequence[str]] = tuple(f"*/{DRAFT}/{name}" for name in MEASURES)
     compared: ClassVar[Mapping[str, str]] = {}
     about = f"""\
 - Each citation of a draft is masked in turn, with all keys of its command, and asked over the bibliography

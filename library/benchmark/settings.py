@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from citerec.base.errors import InputError
 from citerec.base.settings import Settings, register, setting
-from citerec.evaluation.settings import DRAFT, refuse_empty
+from citerec.evaluation.settings import DRAFT
 
 DRAFT_PROTOCOLS = ("as_is", "titles", "merged")
 ASK, WRITTEN = "ask", "written"
@@ -29,9 +29,9 @@ class DraftsSettings(Settings):
     that also reads authors and years, and prefers papers that the draft cites elsewhere"""
     baseline: str | None = "bm25"
     """model to compare with; null: none"""
-    protocols: tuple[str, ...] = setting(DRAFT_PROTOCOLS, choices=DRAFT_PROTOCOLS)
+    protocols: tuple[str, ...] = setting(DRAFT_PROTOCOLS, choices=DRAFT_PROTOCOLS, filled=True)
     """as_is (each author's bibliography) | titles (without its abstracts) | merged (all in one library)"""
-    commands: tuple[str, ...] = setting((ASK, DRAFT, WRITTEN), choices=(ASK, DRAFT, WRITTEN))
+    commands: tuple[str, ...] = setting((ASK, DRAFT, WRITTEN), choices=(ASK, DRAFT, WRITTEN), filled=True)
     """ask (the passage, the draft's title and abstract) | draft (its other citations are known, too) |
     written (draft, with the text and the citations before the mark only)"""
     depth: int = setting(100, least=10)
@@ -43,7 +43,6 @@ class DraftsSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_empty(self, "protocols", "commands")
         if self.drafts is None:
             raise InputError(
                 "benchmark=drafts needs drafts=FOLDER; citerec data drafts output=FOLDER fetches some"

@@ -13,11 +13,9 @@ import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from citerec.base.arguments import read_arguments
 from citerec.base.errors import InputError, error_line
 from citerec.evaluate import build_benchmark
 from citerec.evaluation.benchmark import Data
-from citerec.evaluation.benchmarks.papers.build_mdcr import MdcrSettings, build
 from citerec.evaluation.report import Provenance
 from citerec.evaluation.results import jobs
 from citerec.retrieval.base import Ranking, Retriever
@@ -121,9 +119,6 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         folder.mkdir(parents=True, exist_ok=True)
         if script == "train":
             (folder / "ids.txt").write_text("vision\n")
-            return
-        if script != "evaluate":
-            build(read_arguments(MdcrSettings, overrides))
             return
         config = compose_config("evaluate", overrides)
         (folder / ".hydra").mkdir(exist_ok=True)

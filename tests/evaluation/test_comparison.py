@@ -15,7 +15,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import open_demo
 from citerec.evaluation import compare, evaluate
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
-from citerec.evaluation.comparison import CompareSettings, compare_change, compare_outputs
+from citerec.evaluation.comparison import CompareSettings, compare_outputs
 from citerec.evaluation.measures import PerQuery, measure
 from citerec.evaluation.significance import holm, paired_difference
 from citerec.retrieval.filters import Filters
@@ -124,7 +124,7 @@ def grouped(folder: Path, level: float, sizes: dict[str, float]) -> Path:
     return folder
 
 
-def test_pool_sizes_are_compared_one_by_one_and_with_each_other(tmp_path: Path) -> None:
+def test_pool_sizes_are_compared_one_by_one(tmp_path: Path) -> None:
     a = grouped(
         tmp_path / "a", 0.5, {"100": 0.05, "400": -0.05}
     )  # better in small pools, worse in large ones
@@ -132,9 +132,6 @@ def test_pool_sizes_are_compared_one_by_one_and_with_each_other(tmp_path: Path) 
     for group, lead in (("100", 0.05), ("400", -0.05)):
         one = compare_outputs(a, b, ["map"], group=group)["map"]
         assert one.difference == pytest.approx(lead, abs=1e-9) and (one.queries, one.papers) == (40, 20)
-    change = compare_change(a, b, "map", "100", "400")
-    assert change.difference == pytest.approx(-0.1, abs=1e-9) and change.papers == 20
-    assert (change.a, change.b) == pytest.approx((-0.05, 0.05)) and change.p < 0.001
     with pytest.raises(InputError, match="not comparable: candidates is None and 900"):
         compare_outputs(a, b, ["map"], group="900")
 
@@ -164,11 +161,10 @@ def test_systems_are_compared_in_python(demo_corpus: Corpus) -> None:
         compare([bm25, Popularity().index(demo_corpus).search(demo_corpus.split("val"), 100)], split)
 
 
-def test_the_command_prints_and_writes_a_table(outputs: Path, script: Callable[..., Done]) -> None:
+def test_the_command_prints_a_table(outputs: Path, script: Callable[..., Done]) -> None:
     folders = str(outputs / "bm25"), str(outputs / "popularity")
-    done = script("compare", *folders, "measures=recall@10", f"output={outputs / 'table.md'}")
+    done = script("compare", *folders, "measures=recall@10")
     assert done.code == 0, done.err
-    assert done.out == (outputs / "table.md").read_text()
     head, line = done.out.splitlines()[2], done.out.splitlines()[4]
     assert head == "| measure | A | B | A - B | 95 % | p | p, Holm |" and line.startswith("| recall@10 | 0.")
     with pytest.raises(InputError, match="citerec compare: name two output folders, not 1"):

@@ -7,10 +7,10 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from citerec.base.plots import COLOURS, curve_plot
+from citerec.base.plots import COLOURS
 from citerec.evaluation.benchmarks.contexts.prefetch import recall_curves
 from citerec.evaluation.benchmarks.papers.sampled import size_curves
-from citerec.evaluation.report import draw_curves
+from citerec.evaluation.plots import Curves, draw_curves
 
 pytestmark = pytest.mark.pictures
 
@@ -48,19 +48,11 @@ def test_recall_without_intervals_does_not_promise_them(tmp_path: Path) -> None:
     assert axes.get_ylabel() == "recall@k" and not axes.containers
 
 
-def test_the_groups_of_one_evaluation(tmp_path: Path) -> None:
-    both = metrics(0.8) | {f"seen/{name}": value for name, value in metrics(0.4).items()}
-    groups = {"all": "", "seen": "seen"}
-    declared = recall_curves(dict.fromkeys(groups, both), "title", "", groups=groups)
-    axes = axes_of(draw_curves(tmp_path / "x.png", declared))
-    ends = {float(np.asarray(line.get_ydata())[-1]) for line in axes.lines}
-    assert {0.4, 0.8} <= ends
-
-
 @pytest.mark.parametrize("low", [0.152, 15.0])
 def test_the_axis_starts_at_zero(tmp_path: Path, low: float) -> None:
     curve = {32: low, 64: low * 1.2}
-    axes = axes_of(curve_plot(tmp_path / "x.png", {"a": curve}, "t", "x", "y", lines={"first stage": low}))
+    plot = Curves("x", "t", "x", "y", {"a": curve}, "", lines={"first stage": low})
+    axes = axes_of(draw_curves(tmp_path / "x.png", plot))
     assert axes.get_ylim()[0] == 0 and texts(axes) == ["first stage"]
 
 

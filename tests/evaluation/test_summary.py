@@ -75,7 +75,8 @@ def test_the_table_has_the_varied_options(tmp_path: Path, capsys: pytest.Capture
         _finish(summary, tmp_path, folder)
     summary.on_multirun_end(_config(tmp_path))
     lines = (tmp_path / "summary.md").read_text().splitlines()
-    assert lines[2:6] == ["| new.k | mrr |", "| --- | ---: |", "| 0 | 0.5000 |", "| 1 | 0.2500 |"]
+    assert lines[2:4] == ["| job | mrr |", "| --- | ---: |"]
+    assert lines[4:6] == ["| new.k=0 | 0.5000 |", "| new.k=1 | 0.2500 |"]
     assert "- new.k=0: [report](0/report.md)" in lines
     with (tmp_path / "summary.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -87,7 +88,7 @@ def test_the_table_has_the_varied_options(tmp_path: Path, capsys: pytest.Capture
 def test_jobs_of_other_processes_are_found_and_old_ones_are_not(tmp_path: Path) -> None:
     old = _job(tmp_path / "7", ["k=7"], {"mrr": 0.7})
     os.utime(old / ".hydra" / "overrides.yaml", (1, 1))
-    summary = Summary()
+    summary = Summary(["mrr"])
     summary.on_multirun_start(_config(tmp_path))
     for number in (10, 9):
         _job(tmp_path / str(number), [f"k={number}"], {"mrr": number / 100})
@@ -96,55 +97,27 @@ def test_jobs_of_other_processes_are_found_and_old_ones_are_not(tmp_path: Path) 
         summary.on_multirun_end(_config(tmp_path))
     assert ended.value.code == 2
     lines = (tmp_path / "summary.md").read_text().splitlines()
-    assert lines[4:7] == ["| 9 | 0.0900 |", "| 10 | 0.1000 |", "| 11 | failed |"]
+    assert lines[4:6] == ["| k=9 | 0.0900 |", "| k=10 | 0.1000 |"] and lines[9].startswith(
+        "- k=11: no metrics"
+    )
 
 
-GROUPED: dict[str, tuple[dict[str, dict[str, float]], str]] = {
-    "dataset_level": (
-        {
-            "5000": {"map": 33.7, "map_sd": 0.2, "ndcg": 51.0, "recall_30": 60.0, "queries": 9},
-            "900": {"map": 40.0},
-        },
-        "5000/map | 900/map | 5000/ndcg | 5000/recall_30",
-    ),
-    "field_level": (
-        {"hep-th": {"map": 1.0}, "AVG": {"map": 28.3, "ndcg": 56.1, "recall_30": 52.0}},
-        "AVG/map | AVG/ndcg | AVG/recall_30",
-    ),
-    "mdcr": (
-        {"Art": {"map": 38.2}, "AVG": {"map": 33.7, "ndcg": 50.0, "recall_5": 28.5}},
-        "AVG/map | AVG/ndcg | AVG/recall_5",
-    ),
-    "csfcube": (
-        {
-            "method": {"ndcg%20": 40.0, "mean_av_precision": 30.0, "mean_reciprocal_rank": 1.0},
-            "all": {"ndcg%20": 53.3, "mean_av_precision": 34.2},
-            "dev/all": {"ndcg%20": 1.0},
-        },
-        "all/mean_av_precision | all/ndcg%20 | method/mean_av_precision | method/ndcg%20",
-    ),
-    "scidocs": (
-        {"cite": {"map": 88.3, "ndcg": 94.9}, "co-view": {"map": 83.6, "ndcg": 91.5}},
-        "cite/map | cite/ndcg | co-view/map | co-view/ndcg",
-    ),
-}
-
-
-@pytest.mark.parametrize("benchmark", GROUPED)
-def test_sweeps_of_global_benchmarks_show_their_measures(tmp_path: Path, benchmark: str) -> None:
-    target = vars(SCHEMAS[benchmark])["_target_"]
+def test_a_sweep_shows_the_tables_of_its_benchmark(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     summary = Summary()
-    metrics, columns = GROUPED[benchmark]
+    target = vars(SCHEMAS["field_level"])["_target_"]
+    row = {"map": 1.25, "ndcg": 56.1, "recall_30": 52.0, "queries": 9, "candidates": 30}
     for number in (0, 1):
+        metrics = {"hep-th": row | {"map": 1.25 + number}, "AVG": row}
         folder = _job(tmp_path / str(number), [f"k={number}"], metrics)
         OmegaConf.save({"benchmark": {"_target_": target}}, folder / ".hydra" / "config.yaml")
         (folder / "sample.json").write_text('{"remarks": [], "tuned": null, "collection": null}')
-        (folder / "candidate_types.json").write_text("{}")
         _finish(summary, tmp_path, folder)
     summary.on_multirun_end(_config(tmp_path))
-    head, _, first = (tmp_path / "summary.md").read_text().splitlines()[2:5]
-    assert head == f"| k | {columns} |"
-    assert first.count("|") == head.count("|") and "|  |" not in first
+    text = (tmp_path / "summary.md").read_text()
+    assert "| MAP | hep-th | AVG |" in text and "| k=1 | **2.25** | **1.25** |" in text
+    assert "MAP" in capsys.readouterr().out
 
 
 def test_the_callback_imports_nothing_heavy() -> None:
@@ -152,3 +125,12 @@ def test_the_callback_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert not {"torch", "numpy", "faiss", "matplotlib"} & set(done.stdout.split())
+
+
+def test_jobs_with_the_same_values_are_told_apart(tmp_path: Path) -> None:
+    summary = Summary(columns=["mrr"])
+    for number in (0, 1):
+        _finish(summary, tmp_path, _job(tmp_path / str(number), ["k=3"], {"mrr": number / 4}))
+    summary.on_multirun_end(_config(tmp_path))
+    text = (tmp_path / "summary.md").read_text()
+    assert "| k=3 (0) | 0.0000 |" in text and "| k=3 (1) | 0.2500 |" in text

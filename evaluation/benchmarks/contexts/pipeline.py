@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus, Split
 from citerec.evaluation.benchmark import Output
-from citerec.evaluation.benchmarks.contexts.prefetch import known_intervals
+from citerec.evaluation.benchmarks.contexts.prefetch import recall_intervals
 from citerec.evaluation.benchmarks.contexts.shared import (
     CorpusBenchmark,
     Outcome,
@@ -24,7 +24,6 @@ from citerec.evaluation.benchmarks.contexts.shared import (
 from citerec.evaluation.benchmarks.contexts.stages import (
     BASE,
     DEPTH,
-    DEPTH_MEASURES,
     ScoredCandidates,
     Stages,
     cost_text,
@@ -33,11 +32,11 @@ from citerec.evaluation.benchmarks.contexts.stages import (
     headline,
     pipeline_name,
     reranker_weight,
-    stage_group_tables,
     stage_table,
 )
-from citerec.evaluation.protocol import Protocol, metric_key
-from citerec.evaluation.report import Column, Curves, Metrics, Part, Table
+from citerec.evaluation.plots import Curves
+from citerec.evaluation.protocol import Protocol
+from citerec.evaluation.report import Column, Metrics, Part, Table
 from citerec.evaluation.settings import PipelineSettings
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.cross_encoder.scores import PairScores, first_k
@@ -57,10 +56,6 @@ class Pipeline(CorpusBenchmark):
     settings: PipelineSettings
     settings_class = PipelineSettings
     name, heading = "pipeline", "Pipeline"
-    columns: ClassVar[Sequence[str]] = (
-        *("mrr", "recall@10", "base/recall@10", "ceiling"),
-        *("recall@100", "recall@1000", "recall@2000", "seconds_per_query"),
-    )
     headline: ClassVar[Sequence[Column]] = (
         Column(f"{BASE}recall@10", "R@10 before", interval=True),
         Column("recall@10", "R@10", interval=True, best=True),
@@ -69,6 +64,8 @@ class Pipeline(CorpusBenchmark):
         Column("seconds_per_query", "s/query", decimals=2),
     )
     published: ClassVar[Sequence[str]] = ("pipelines",)
+    shown: ClassVar[Mapping[str, str]] = {"recall@10": "R@10", "mrr": "MRR"}
+    """Measures of both stages in tables of several outputs, with their labels."""
     section: tuple[str, str] = (
         "### Reranked",
         "Base: the prefetcher alone; the other measures are after reranking its top candidates. Ceiling: the "
@@ -201,41 +198,33 @@ class Pipeline(CorpusBenchmark):
         parts: list[Part] = []
         for protocol in evaluated_protocols(metrics):
             parts += [f"## Results, {protocol}", pool_text(metrics, protocol), headline(metrics, protocol)]
-            parts += [stage_table(metrics, protocol), *stage_group_tables(metrics, protocol)]
+            parts.append(stage_table(metrics, protocol))
             parts += ["### By number of reranked candidates", depth_table(metrics, protocol)]
-        first = evaluated_protocols(metrics)[0]
-        by_depth = depth_metrics(metrics, first)
-        title = f"{pipeline_name(metrics)} on {metrics['data']}, split {metrics['split']}"
-        for name, measures in {
-            "reranking": ("recall@10", "ceiling"),
-            "seconds": ("seconds_per_query",),
-        }.items():
-            labels = {DEPTH_MEASURES[key]: key for key in measures}
-            curves = {
-                label: {k: measured[key] for k, measured in by_depth.items()} for label, key in labels.items()
-            }
-            y, alt = next(iter(labels)), f"{next(iter(labels))} by reranked candidates"
-            base = {"not reranked": metrics[BASE + metric_key("recall@10", first)]} if len(labels) > 1 else {}
-            parts.append(Curves(name, title, "reranked candidates", y, curves, alt, lines=base))
-        return [*parts, "## Time and size", cost_text(metrics, self.settings.scores_dir)]
+        results = {self.describe(metrics): {**metrics, "stages": pipeline_name(metrics)}}
+        return [
+            *parts,
+            *self.depth_parts(results, "", [])[2:],
+            "## Time and size",
+            cost_text(metrics, self.settings.scores_dir),
+        ]
 
     @classmethod
     def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
-        results: dict[str, Metrics] = {}
-        for name, output in outputs.items():
-            metrics, base = output.metrics, output.metrics[f"{BASE}recall@10"]
-            results[name] = metrics | {"stages": pipeline_name(metrics)}
-            if base:
-                results[name] = {**results[name], "ratio": metrics["recall@10"] / base}
+        results: dict[str, Metrics] = {
+            name: output.metrics | {"stages": pipeline_name(output.metrics)}
+            for name, output in outputs.items()
+        }
         columns = [
             Column("stages", "stages"),
             Column("reranked", "candidates"),
             Column("queries", "queries"),
-            Column(f"{BASE}recall@10", "base R@10", interval=True),
-            Column("recall@10", "R@10", interval=True),
-            Column("ratio", "ratio", decimals=2),
-            Column(f"{BASE}mrr", "base MRR"),
-            Column("mrr", "MRR"),
+            *(
+                Column(
+                    f"{stage}{key}", f"{'base ' * bool(stage)}{label}", interval=key == next(iter(cls.shown))
+                )
+                for key, label in cls.shown.items()
+                for stage in (BASE, "")
+            ),
             Column("ceiling", "ceiling"),
             Column("pairs_per_second", "pairs/s", decimals=1),
             Column("seconds_per_query", "s/query", decimals=2),
@@ -246,6 +235,9 @@ class Pipeline(CorpusBenchmark):
     @classmethod
     def depth_parts(cls, results: Mapping[str, Metrics], title: str, highlight: Sequence[str]) -> list[Part]:
         """Return a table and a plot of R@10 by number of reranked candidates (Gu et al. 2022, table 4)."""
+        results = {name: metrics for name, metrics in results.items() if depth_metrics(metrics)}
+        if not results:  # of other protocols
+            return []
         curves: dict[str, dict[int, float]] = {}
         intervals: dict[str, dict[int, tuple[float, float]]] = {}
         for name, metrics in results.items():
@@ -256,7 +248,7 @@ class Pipeline(CorpusBenchmark):
             label = next(same, name)
             curves[label] = curves.get(label, {}) | curve
             if "recall@10/low" in metrics:
-                interval = known_intervals(metrics, "", [10])[10]
+                interval = recall_intervals(metrics)[10]
                 intervals[label] = intervals.get(label, {}) | {max(curve): interval}
         lines: dict[str, float] = {}
         if len(curves) == 1:  # named by the title
@@ -282,7 +274,8 @@ class Pipeline(CorpusBenchmark):
             highlight=highlight,
             lines=lines,
         )
-        table = Table.of(results, depth_columns(results, "recall@10"))
+        depths = sorted({depth for metrics in results.values() for depth in depth_metrics(metrics)})
+        table = Table.of(results, [Column(f"{DEPTH}{depth}/recall@10", f"{depth:,}") for depth in depths])
         return ["### R@10 by number of reranked candidates", table, plot]
 
 
@@ -362,9 +355,3 @@ def append_missing(ranking: Ranking, papers: Sequence[NDArray[np.integer]]) -> R
         rows[row, count : count + len(more)] = more
         scores[row, count : count + len(more)] = last - 1 - np.arange(len(more), dtype=np.float32)
     return Ranking(rows, scores)
-
-
-def depth_columns(results: Mapping[str, Metrics], measure: str) -> list[Column]:
-    """Return one column of `measure` per number of reranked candidates."""
-    depths = sorted({depth for metrics in results.values() for depth in depth_metrics(metrics)})
-    return [Column(f"{DEPTH}{depth}/{measure}", f"{depth:,}") for depth in depths]

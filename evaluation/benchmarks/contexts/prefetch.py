@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -13,12 +14,14 @@ from citerec.evaluation.benchmarks.contexts.shared import (
     evaluated_protocols,
     group_table,
     index_text,
-    measure_names,
+    measure_columns,
     open_index,
+    pool_line,
     pool_text,
 )
-from citerec.evaluation.protocol import GROUPS, metric_key
-from citerec.evaluation.report import Column, Curves, Metrics, Part, Table, under
+from citerec.evaluation.plots import Curves
+from citerec.evaluation.protocol import metric_key
+from citerec.evaluation.report import Column, Metrics, Part, Table, under
 from citerec.evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE, ContextSettings, PrefetchSettings
 
 COSTS = (
@@ -33,10 +36,6 @@ class Prefetch(CorpusBenchmark):
 
     name, heading = "prefetch", "Prefetching"
     settings_class: ClassVar[type[ContextSettings]] = PrefetchSettings
-    columns: ClassVar[Sequence[str]] = (
-        *("mrr", "recall@10", "recall@100", "recall@1000", "recall@2000"),
-        "seconds_per_query",
-    )
     headline: ClassVar[Sequence[Column]] = (
         Column("recall@10", "R@10", interval=True, best=True),
         Column("mrr", "MRR", best=True),
@@ -62,16 +61,10 @@ class Prefetch(CorpusBenchmark):
             parts += [f"## Results, {protocol}", pool_text(metrics, protocol), group_table(metrics, protocol)]
         # One protocol only: others have different queries and pools, so their curves are not comparable.
         first = evaluated_protocols(metrics)[0]
-        groups = {
-            f"{label} ({metrics[key]:,} queries)": group
-            for group, label in GROUPS[first].items()
-            if metrics.get(key := f"{group}/queries" if group else "queries")
-        }
-        title = f"{metrics['retriever']} on {metrics['data']}, split {metrics['split']}"
-        pool, seconds = (metrics[metric_key(name, first)] for name in ("candidates", "seconds_per_query"))
-        curves = recall_curves(
-            dict.fromkeys(groups, metrics), f"{title}: {pool:,} candidates", "recall@k", groups=groups
-        )
+        prefix = metric_key("", first)
+        pool, seconds = (metrics[f"{prefix}{name}"] for name in ("candidates", "seconds_per_query"))
+        title = f"{metrics['retriever']} on {metrics['data']}, split {metrics['split']}: {pool:,} candidates"
+        curves = recall_curves({str(metrics["retriever"]): under(metrics, prefix)}, title, "recall@k")
         costs = f"Search in batches, including query encoding: {1000 * seconds:.3f} ms per query."
         parts += [curves, "## Time and size"]
         parts += [f"{index_text(metrics)} {costs} {metrics['processors']} processors."]
@@ -87,12 +80,13 @@ class Prefetch(CorpusBenchmark):
             processors = sorted({str(metrics["processors"]) for metrics in results.values()})
             parts += [
                 f"{pool_line(first, TRANSDUCTIVE)} {' or '.join(processors)} processors.",
-                Table.of(results, [*recall_columns(first, TRANSDUCTIVE), *COSTS]),
+                Table.of(results, [*recall_columns(first, TRANSDUCTIVE, cls.compared), *COSTS]),
             ]
-        if len(results) > 2:  # fewer lines show no more than the table
+        whole = {name: row for name, row in results.items() if TRANSDUCTIVE in evaluated_protocols(row)}
+        if len(whole) > 2:  # fewer lines show no more than the table
             highlight = [name for name, output in outputs.items() if output.highlight]
-            pool = f"{first['candidates']:,} candidates"
-            parts.append(recall_curves(results, f"{title}: {pool}", "R@k", highlight))
+            pool = f"{next(iter(whole.values()))['candidates']:,} candidates"
+            parts.append(recall_curves(whole, f"{title}: {pool}", "R@k", highlight))
         tuned = [
             f"{name}: " + ", ".join(f"{key[6:]} {metrics[key]}" for key in keys)
             for name, metrics in results.items()
@@ -119,62 +113,41 @@ class Prefetch(CorpusBenchmark):
                 example = next(iter(measured.values()))
                 others = f"{pool_line(example, protocol)} Not comparable with the other tables."
                 parts += [f"### {protocol.capitalize()}", others]
-                parts += [Table.of(measured, recall_columns(example, protocol))]
+                parts += [Table.of(measured, recall_columns(example, protocol, cls.compared))]
         return parts
 
 
 def recall_curves(
-    results: Mapping[str, Metrics],
-    title: str,
-    alt: str,
-    highlight: Sequence[str] = (),
-    groups: Mapping[str, str] | None = None,
+    results: Mapping[str, Metrics], title: str, alt: str, highlight: Sequence[str] = ()
 ) -> Curves:
-    """Declare recall against the number of papers retrieved, with the known intervals.
+    """Declare recall against the number of papers retrieved, for k below the pool size, with intervals.
 
-    results: {label: flat metrics}. groups: {label: group of queries}, such as `seen`; default: all queries.
+    results: {label: flat metrics of a protocol}.
     """
-    groups = groups or {}
-    curves = {label: recall_curve(metrics, groups.get(label, "")) for label, metrics in results.items()}
+    curves = {}
+    for label, metrics in results.items():
+        recalls = {int(k): value for k, value in under(metrics, "recall@").items() if k.isdecimal()}
+        curves[label] = {k: value for k, value in recalls.items() if k < metrics["candidates"]} or recalls
     intervals = {
-        label: known_intervals(results[label], groups.get(label, ""), curve)
-        for label, curve in curves.items()
+        label: {k: ends for k, ends in recall_intervals(metrics).items() if k in curves[label]}
+        for label, metrics in results.items()
     }
     axes = "k, papers retrieved", "recall@k"
     return Curves("recall", title, *axes, curves, alt, intervals=intervals, highlight=highlight, shares=True)
 
 
-def recall_curve(metrics: Metrics, group: str = "") -> dict[int, float]:
-    """Return {k: recall@k} of flat metrics for k below the pool size; group: e.g. `seen`."""
-    pool = metrics.get("inductive/candidates" if group == "inductive" else "candidates")
-    recalls = under(metrics, f"{group}/recall@" if group else "recall@")
-    curve = {
-        int(k): float(value) for k, value in recalls.items() if k.isdecimal() and isinstance(value, float)
-    }
-    return {k: value for k, value in curve.items() if not isinstance(pool, int) or k < pool} or curve
-
-
-def known_intervals(metrics: Metrics, group: str, ks: Collection[int]) -> dict[int, tuple[float, float]]:
+def recall_intervals(metrics: Metrics) -> dict[int, tuple[float, float]]:
     """Return {k: interval of recall@k} where flat metrics have one."""
-    recalls = under(metrics, f"{group}/recall@" if group else "recall@")
-    return {k: (recalls[f"{k}/low"], recalls[f"{k}/high"]) for k in ks if f"{k}/low" in recalls}
+    recalls = under(metrics, "recall@")
+    ks = [name.removesuffix("/low") for name in recalls if name.endswith("/low")]
+    return {int(k): (recalls[f"{k}/low"], recalls[f"{k}/high"]) for k in ks}
 
 
-def pool_line(metrics: Metrics, protocol: str) -> str:
-    """Describe queries, protocol and pool in one sentence."""
-    queries, papers, candidates = (
-        metrics[metric_key(name, protocol)] for name in ("queries", "citing_papers", "candidates")
-    )
-    where = f"split {metrics['split']}, {protocol}"
-    return f"{queries:,} queries of {papers:,} citing papers ({where}), {candidates:,} candidates."
-
-
-def recall_columns(metrics: Metrics, protocol: str) -> list[Column]:
-    """Return columns for MRR and each R@k, with intervals for the compared measures."""
+def recall_columns(metrics: Metrics, protocol: str, compared: Collection[str]) -> list[Column]:
+    """Return columns for each measure of a protocol, with intervals for the compared ones."""
     columns = []
-    for key in measure_names(metrics, protocol):
-        name = key.removeprefix(metric_key("", protocol))
-        if name == "mrr" or name.startswith("recall@"):
-            label = "MRR" if name == "mrr" else name.replace("recall@", "R@")
-            columns.append(Column(key, label, interval=name in Prefetch.compared, best=True))
+    for name in (column.key for column in measure_columns(metrics, protocol)):
+        label = re.sub("recall|precision", lambda match: match[0][0], name).upper()
+        interval = name in compared and name != "mrr"
+        columns.append(Column(metric_key(name, protocol), label, interval=interval, best=True))
     return columns

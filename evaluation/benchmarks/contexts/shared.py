@@ -342,26 +342,17 @@ def evaluated_protocols(metrics: Metrics) -> list[str]:
     return [protocol for protocol in PROTOCOLS if metric_key("queries", protocol) in metrics]
 
 
-def measure_names(metrics: Metrics, protocol: str) -> list[str]:
-    """Return the keys of a protocol's measures over all queries, without recall@k for k >= pool size."""
-    prefix = metric_key("", protocol)
-    wanted = tuple(prefix + measure for measure in ("map", "mrr", "recall@", "precision@", "f1@"))
+def measure_columns(metrics: Metrics, protocol: str) -> list[Column]:
+    """Return a column with four decimals and its interval for each measure of a protocol over all queries,
+    without recall@k for k >= pool size."""
     pool = metrics[metric_key("candidates", protocol)]
     names = [
         name
-        for name in metrics
-        if name.startswith(wanted) and not name.endswith(("/low", "/high", "/of_means"))
+        for name in under(metrics, metric_key("", protocol))
+        if name.startswith(("map", "mrr", "recall@", "precision@", "f1@"))
+        and not name.endswith(("/low", "/high", "/of_means"))
+        and not (name.startswith("recall@") and int(name.removeprefix("recall@")) >= pool)
     ]
-    return [
-        name
-        for name in names
-        if not name.startswith(f"{prefix}recall@") or int(name.removeprefix(f"{prefix}recall@")) < pool
-    ]
-
-
-def measure_columns(metrics: Metrics, protocol: str) -> list[Column]:
-    """Return a column with four decimals and its interval for each measure of a protocol's report."""
-    names = [name.removeprefix(metric_key("", protocol)) for name in measure_names(metrics, protocol)]
     return [Column(name, name, decimals=4, interval=True) for name in names]
 
 
@@ -374,29 +365,33 @@ def group_table(metrics: Metrics, protocol: str) -> Table:
     return Table.of(rows, columns, "measure").transposed()
 
 
-def pool_text(metrics: Metrics, protocol: str) -> str:
-    """Describe candidates, queries and groups of a protocol."""
+def pool_line(metrics: Metrics, protocol: str) -> str:
+    """Describe queries, protocol and pool in one sentence."""
     queries, papers, candidates = (
         metrics[metric_key(name, protocol)] for name in ("queries", "citing_papers", "candidates")
     )
-    size = f"{queries:,} queries of {papers:,} citing papers."
-    passing = "that pass the filters" if metrics["filters"] else "of the corpus"
+    where = f"split {metrics['split']}, {protocol}"
+    return f"{queries:,} queries of {papers:,} citing papers ({where}), {candidates:,} candidates."
+
+
+def pool_text(metrics: Metrics, protocol: str) -> str:
+    """Describe queries, candidates and groups of a protocol."""
     if protocol == INDUCTIVE:
-        return (
-            f"Pool: the {candidates:,} candidates {passing} that no training context cites; {size} Training "
-            "contexts cite none of the papers cited by these queries. Not comparable with the transductive "
-            "protocol, which has other queries and another pool."
+        text = (
+            "Candidates are those that no training context cites; training contexts cite none of the papers "
+            "cited by these queries. Not comparable with the transductive protocol, which has other queries "
+            "and another pool."
         )
-    if protocol == DRAFT:
-        return (
-            f"Pool: all {candidates:,} candidates {passing}; {size} The citing paper's other citations in "
-            "the split are known, except those of contexts that overlap with the query. Not comparable with "
-            "the other protocols, where they are unknown."
+    elif protocol == DRAFT:
+        text = (
+            "The citing paper's other citations in the split are known, except those of contexts that "
+            "overlap with the query. Not comparable with the other protocols, where they are unknown."
         )
-    seen = "Seen: at least one cited paper is also cited by a training context; unseen: all others."
-    if "seen/queries" not in metrics:
-        seen = "The corpus has no training split, so seen and unseen targets cannot be distinguished."
-    return f"Pool: all {candidates:,} candidates {passing}; {size} {seen}"
+    elif "seen/queries" in metrics:
+        text = "Seen: at least one cited paper is also cited by a training context; unseen: all others."
+    else:
+        text = "The corpus has no training split, so seen and unseen targets cannot be distinguished."
+    return f"{pool_line(metrics, protocol)} {text}"
 
 
 def index_text(metrics: Metrics) -> str:

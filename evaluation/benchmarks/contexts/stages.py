@@ -18,7 +18,7 @@ from citerec.evaluation.benchmarks.contexts.shared import (
     index_text,
     measure_columns,
 )
-from citerec.evaluation.protocol import GROUPS, metric_key
+from citerec.evaluation.protocol import metric_key
 from citerec.evaluation.report import Column, Headline, Metrics, Table, under
 from citerec.evaluation.settings import TRANSDUCTIVE, PipelineSettings
 from citerec.evaluation.significance import format_p, paired_difference
@@ -190,21 +190,6 @@ def depth_table(metrics: Metrics, protocol: str) -> Table:
     rows = {f"{depth:,}": values for depth, values in depth_metrics(metrics, protocol).items()}
     columns = [Column(key, label, decimals=4) for key, label in DEPTH_MEASURES.items()]
     return Table.of(rows, columns, "reranked candidates", brief=False)
-
-
-def stage_group_tables(metrics: Metrics, protocol: str) -> list[Table]:
-    """Return a table of base and reranked measures per group of queries, if there are groups."""
-    rows = {}
-    for group in GROUPS[protocol]:
-        if group and group != protocol and metrics.get(f"{group}/queries"):
-            base = under(metrics, f"{BASE}{group}/")
-            rows[group] = under(metrics, f"{group}/") | {f"{BASE}{key}": value for key, value in base.items()}
-    columns = [
-        Column(f"{stage}{measure}", f"{measure} {label}", decimals=4, interval=True)
-        for measure in COMPARED
-        for stage, label in ((BASE, "base"), ("", "reranked"))
-    ]
-    return [Table.of(rows, [Column("queries", ""), *columns], "queries", brief=False)] if rows else []
 
 
 def cost_text(metrics: Metrics, scores: str | Path) -> str:

@@ -46,7 +46,8 @@ LABELS = {
     "result": ("result_label",),
 }
 """Sentence labels of each facet; a paper's objective belongs to its background (annotation guidelines)."""
-WHOLE, FACET = "whole", "facet"
+FACET = "facet"
+"""Value of `query` that asks the sentences of a facet only."""
 RANKED = "ranked"
 """Folder of a retriever's rankings."""
 RELEVANT = 2
@@ -234,7 +235,6 @@ class CSFCube(PoolBenchmark):
 
     settings: CSFCubeSettings
     settings_class = CSFCubeSettings
-    columns = tuple(f"{facet}/{measure}" for facet in (ALL, *FACETS) for measure in HEADLINE)
     headline = (Column(f"{ALL}/mean_av_precision", "MAP", decimals=2, best=True),)
     tables: ClassVar = {  # of split test
         "all facets": [
@@ -307,31 +307,23 @@ class CSFCube(PoolBenchmark):
         corpus = self._corpus(cube)
         retriever = make()
         retriever.open(corpus, self.settings.index_dir)
-        form, contexts = self.settings.query, set(corpus.context_ids)
-        name = self.settings.experiment_name or f"{retriever.name}-{form}"
+        name = self.settings.experiment_name or f"{retriever.name}-{self.settings.query}"
         ranked: dict[str, Rankings] = {}
         for facet, pools in cube.pools.items():
-            context_ids = {query: context_id(form, facet, query) for query in pools}
-            if empty := [query for query, context in context_ids.items() if context not in contexts]:
-                raise InputError(
-                    f"{facet}: no sentences with this label (pred_labels) in {first_few(empty)}; set "
-                    "benchmark.query=whole"
-                )
-            scores = pool_scores(
-                retriever, corpus, {context_ids[query]: pool for query, pool in pools.items()}
-            )
+            named = {f"{query}_{facet}": pool for query, pool in pools.items()}
+            scores = pool_scores(retriever, corpus, named)
             ranked[facet] = {}
-            for query, context in context_ids.items():
-                distances = sorted((-score, paper) for paper, score in scores[context].items())
+            for query in pools:
+                distances = sorted((-score, paper) for paper, score in scores[f"{query}_{facet}"].items())
                 ranked[facet][query] = [(paper, distance) for distance, paper in distances]
             with atomic_write(folder / ranked_file(name, facet)) as part:
                 part.write_bytes(msgspec.json.encode(ranked[facet]))
         return name, ranked
 
     def _corpus(self, cube: CSFCubePools) -> Corpus:
-        """Open the collection as a corpus with two contexts per query and facet: whole and facet sentences.
+        """Open the collection as a corpus with a context per query and facet: the abstract, or its sentences.
 
-        Facets without sentences have no second context. InputError names papers without a text.
+        InputError names papers without a text, and queries without a sentence of the facet.
         """
         path = next(iter(sorted(cube.folder.glob("abstracts-csfcube-preds*.jsonl*"))), None)
         if path is None:
@@ -340,21 +332,23 @@ class CSFCube(PoolBenchmark):
         texts = {text.id: text for text in read_texts(path) if text.id in names}
         queries, candidates = {}, set[str]()
         for facet, pools in cube.pools.items():
+            bodies = {query: facet_text(texts[query], facet) for query in pools if query in texts}
+            empty = [query for query, body in bodies.items() if not body]
+            if self.settings.query == FACET and empty:
+                raise InputError(
+                    f"{facet}: no sentences with this label (pred_labels) in {first_few(empty)}; set "
+                    "benchmark.query=whole"
+                )
             for query, pool in pools.items():
                 candidates |= set(pool)
                 relevant = tuple(paper for paper, grade in pool.items() if grade >= RELEVANT)
-                queries[context_id(WHOLE, facet, query)] = QueryPaper(query, relevant)
-                if query in texts and (body := facet_text(texts[query], facet)):
-                    queries[context_id(FACET, facet, query)] = QueryPaper(query, relevant, body)
+                body = bodies.get(query) if self.settings.query == FACET else None
+                queries[f"{query}_{facet}"] = QueryPaper(query, relevant, body)
         return open_texts("CSFCube", path, queries, candidates, self.settings.cache_dir)
-
-
-def context_id(form: str, facet: str, query: str) -> str:
-    """Return the context id of a query of a facet; form: `whole` or `facet`."""
-    return f"{form}_{facet}_{query}"
 
 
 def facet_text(text: Text, facet: str) -> str:
     """Join the sentences of an abstract that are labelled with a facet."""
-    labelled = zip(text.labels, text.sentences, strict=False)  # labels may be missing
+    sentences = [text.abstract or ""] if not isinstance(text.abstract, list) else text.abstract
+    labelled = zip(text.pred_labels or (), sentences, strict=False)  # labels may be missing
     return " ".join(sentence for label, sentence in labelled if label in LABELS[facet])

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -23,23 +22,21 @@ from citerec.evaluation.benchmarks.papers.pools import (
     Findings,
     Percent,
     PoolBenchmark,
+    QueryPaper,
     Scores,
     first_few,
     measure_pools,
-    merge_pools,
-    open_judged,
+    open_texts,
     pool_scores,
     read_json,
 )
 from citerec.evaluation.measures import PerQuery, Values
 from citerec.evaluation.report import (
     AVERAGE,
-    REPORT,
     Column,
     Part,
     Report,
     Table,
-    flatten_groups,
     group_tables,
 )
 from citerec.evaluation.settings import MDCRSettings
@@ -52,102 +49,80 @@ MEASURES = {"map": AP, "ndcg": nDCG, "recall_5": R @ 5}
 """By trec_eval's names, in the order of the official table."""
 
 
-@dataclass(frozen=True)
-class TypedPool:
-    """The pool of a query: the papers it cites, and other candidates by type."""
-
-    cited: frozenset[str]
-    others: dict[str, list[str]]
-
-    def judgements(self, kind: str | None = None) -> dict[str, int]:
-        """Return {candidate: 1 if cited, else 0} of all types, or of one type and the cited (section 4.4).
-
-        Candidates of several types appear once, as cited if one of the types is `true`.
-        """
-        named = self.others.values() if kind is None else [self.others[kind]]
-        return {paper: 0 for papers in named for paper in papers} | dict.fromkeys(sorted(self.cited), 1)
+Pool = dict[str, list[str]]
+"""{type: a query's candidates}, TRUE those that it cites"""
+Pools = dict[str, dict[str, Pool]]
+"""{field: {query: pool}}, with fields sorted by name as in the official table, types in the same order"""
 
 
-@dataclass(frozen=True)
-class MDCRPools:
-    """A benchmark file, {field: {query: pool}}, with fields sorted by name as in the official table."""
+def judgements(pool: Pool, kind: str | None = None) -> dict[str, int]:
+    """Return {candidate: 1 if cited, else 0} of all types, or of one type and the cited (section 4.4).
 
-    path: Path
-    fields: dict[str, dict[str, TypedPool]]
-
-    def __len__(self) -> int:
-        """Number of queries."""
-        return sum(map(len, self.fields.values()))
-
-    @property
-    def types(self) -> list[str]:
-        """Types of candidates that are not cited, in file order."""
-        return list(next(iter(next(iter(self.fields.values())).values())).others)
-
-    def pairs(self) -> Iterator[tuple[str, str, str]]:
-        """Yield (field, query, candidate) for each pair that needs a score."""
-        for field, queries in self.fields.items():
-            for query, pool in queries.items():
-                for paper in pool.judgements():
-                    yield field, query, paper
-
-    @classmethod
-    def read(cls, path: str | Path) -> MDCRPools:
-        """Read mdcr_val.json, mdcr_test.json or another file in that format.
-
-        InputError names queries that cite no candidate or lack a type, and fields without queries.
-        """
-        path = Path(path)
-        content = validate(read_json(path), dict[str, dict[str, dict[str, list[str]]]], str(path))
-        pools = {f"{field}/{query}": pool for field in content for query, pool in content[field].items()}
-        types = dict.fromkeys(kind for pool in pools.values() for kind in pool if kind != TRUE)
-        wrong = [
-            name for name, pool in pools.items() if not pool.get(TRUE) or not pool.keys() >= types.keys()
-        ]
-        if wrong := wrong or [field for field, queries in content.items() if not queries]:
-            raise InputError(
-                f"{path}: {len(wrong):,} queries or fields have no relevant candidate ({TRUE!r}), or lack a "
-                f"type that others have: {first_few(wrong)}; leave them out"
-            )
-        if not pools:
-            raise InputError(f"{path}: no fields")
-        fields = {
-            field: {
-                query: TypedPool(frozenset(pool[TRUE]), {kind: pool[kind] for kind in types})
-                for query, pool in queries.items()
-            }
-            for field, queries in sorted(content.items())
-        }
-        return cls(path, fields)
+    Candidates of several types appear once, as cited if one of the types is `true`.
+    """
+    others = [papers for name, papers in pool.items() if name != TRUE and kind in (None, name)]
+    return {paper: 0 for papers in others for paper in papers} | dict.fromkeys(sorted(pool[TRUE]), 1)
 
 
-def read_scores(path: str | Path, pools: MDCRPools) -> tuple[Scores, list[str]]:
+def candidate_types(pools: Pools) -> list[str]:
+    """Return the types of candidates that are not cited, in file order."""
+    return [kind for kind in next(iter(next(iter(pools.values())).values())) if kind != TRUE]
+
+
+def read_pools(path: str | Path) -> Pools:
+    """Read mdcr_val.json, mdcr_test.json or another file in that format.
+
+    InputError names queries that cite no candidate or lack a type, and fields without queries.
+    """
+    path = Path(path)
+    content = validate(read_json(path), Pools, str(path))
+    pools = {f"{field}/{query}": pool for field in content for query, pool in content[field].items()}
+    types = dict.fromkeys(kind for pool in pools.values() for kind in pool)
+    wrong = [name for name, pool in pools.items() if not pool.get(TRUE) or pool.keys() != types.keys()]
+    if wrong := wrong or [field for field, queries in content.items() if not queries]:
+        raise InputError(
+            f"{path}: {len(wrong):,} queries or fields have no relevant candidate ({TRUE!r}), or lack a "
+            f"type that others have: {first_few(wrong)}; leave them out"
+        )
+    if not pools:
+        raise InputError(f"{path}: no fields")
+    return dict(sorted(content.items()))
+
+
+def read_scores(path: str | Path, pools: Pools) -> tuple[Scores, list[str]]:
     """Read scores `{"QUERY_CANDIDATE": number}`; return those of the pools' pairs, and the unused keys.
 
     InputError names pairs whose score is missing or NaN.
     """
     numbers = validate(read_json(Path(path)), dict[str, float], str(path))
-    pairs = [(f"{query}_{paper}", field, query, paper) for field, query, paper in pools.pairs()]
-    if missing := [f"{key} ({place})" for key, place, *_ in pairs if math.isnan(numbers.get(key, math.nan))]:
+    pairs = {
+        f"{query}_{paper}": (field, query, paper)
+        for field, queries in pools.items()
+        for query, pool in queries.items()
+        for paper in judgements(pool)
+    }
+    missing = [f"{key} ({pairs[key][0]})" for key in pairs if math.isnan(numbers.get(key, math.nan))]
+    if missing:
         raise InputError(
-            f"{path}: no score, or NaN, for {len(missing):,} pairs of {pools.path}: {first_few(missing)}; "
+            f"{path}: no score, or NaN, for {len(missing):,} pairs of the benchmark: {first_few(missing)}; "
             "keys are QUERY_CANDIDATE"
         )
     scores: Scores = {}
-    for key, _, query, paper in pairs:
+    for key, (_, query, paper) in pairs.items():
         scores.setdefault(query, {})[paper] = numbers[key]
-    used = {key for key, *_ in pairs}
-    return scores, [key for key in numbers if key not in used]
+    return scores, [key for key in numbers if key not in pairs]
 
 
-def field_values(pools: MDCRPools, scores: Scores, kind: str | None = None) -> dict[str, Values]:
+def field_values(pools: Pools, scores: Scores, kind: str | None = None) -> dict[str, Values]:
     """Return {field: {measure: values of its queries [Q]}}; ties are ordered by id, as in trec_eval.
 
     kind: rank only the cited candidates and those of this type, for queries that have any of this type.
     """
     values = {}
-    for field, queries in pools.fields.items():
-        judged = {query: p.judgements(kind) for query, p in queries.items() if kind is None or p.others[kind]}
+    for field, queries in pools.items():
+        judged = {
+            query: judgements(pool, kind) for query, pool in queries.items() if kind is None or pool[kind]
+        }
         if judged:
             scored = {
                 query: {paper: scores[query][paper] for paper in pool} for query, pool in judged.items()
@@ -166,10 +141,10 @@ def field_table(values: Mapping[str, Values]) -> Percent:
     return fields | {AVERAGE: average}
 
 
-def type_table(pools: MDCRPools, scores: Scores) -> tuple[Percent, dict[str, int]]:
+def type_table(pools: Pools, scores: Scores) -> tuple[Percent, dict[str, int]]:
     """Return percent by type of candidates (table 4), averaged over fields, and queries per type."""
     table, queries = {}, {}
-    for kind in pools.types:
+    for kind in candidate_types(pools):
         values = field_values(pools, scores, kind)
         queries[kind] = sum(len(measured["map"]) for measured in values.values())
         if values:
@@ -193,13 +168,13 @@ class MDCR(PoolBenchmark):
 
     settings: MDCRSettings
     settings_class = MDCRSettings
-    columns = tuple(f"{AVERAGE}/{measure}" for measure in MEASURES)
     headline = (Column(f"{AVERAGE}/map", "MAP", decimals=2, best=True),)
 
     def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
         """Measure by field, by type of candidates (candidate_types.json), and per query."""
         settings = self.settings
-        pools = MDCRPools.read(settings.file or self._download(f"mdcr_{settings.split}.json"))
+        file = settings.file or self._download(f"mdcr_{settings.split}.json")
+        pools = read_pools(file)
         if settings.scores_file:
             scores, unused = read_scores(settings.scores_file, pools)
         else:
@@ -207,17 +182,18 @@ class MDCR(PoolBenchmark):
         values = field_values(pools, scores)
         metrics = field_table(values)
         types, counts = type_table(pools, scores)
+        total = sum(map(len, pools.values()))
         remarks = [
-            f"{len(pools) - number:,} queries have no candidates of type {kind} and are left out there."
+            f"{total - number:,} queries have no candidates of type {kind} and are left out there."
             for kind, number in counts.items()
-            if number < len(pools)
+            if number < total
         ]
         if unused:
             remarks.append(f"{len(unused):,} scores belong to no pair of the benchmark: {first_few(unused)}.")
         write_text(folder / TYPES, json.dumps(types, indent=1) + "\n")
         columns = [Column(measure, measure, decimals=4) for measure in MEASURES]
         parts: list[Part] = [
-            f"{len(pools):,} queries of {len(pools.fields)} fields. Measures by trec_eval, in percent: "
+            f"{total:,} queries of {len(pools)} fields. Measures by trec_eval, in percent: "
             f"means over the queries of a field; {AVERAGE} is their mean over the fields.",
             *remarks,
             Table.of(metrics, columns, "field", brief=False),
@@ -226,49 +202,42 @@ class MDCR(PoolBenchmark):
             "2022, section 4.4):",
             Table.of(types, columns, "type"),
         ]
-        title = f"MDCR: {settings.scores_file or folder / SCORES} on {pools.path}"
+        title = f"MDCR: {settings.scores_file or folder / SCORES} on {file}"
         return Findings(
             Report(title, metrics, parts, "\n".join(official_lines(metrics))),
-            PerQuery.from_groups({field: (list(pools.fields[field]), values[field]) for field in values}),
+            PerQuery.from_groups({field: (list(pools[field]), values[field]) for field in values}),
             remarks,
         )
 
     @classmethod
     def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
         """Return tables by field (like table 3) and by type of candidates (like table 4)."""
-        files = {result.settings.get("file") for result in outputs.values()}
-        paths = [Path(file).parent / REPORT for file in files if file]
-        reports = [path.read_text("utf-8") for path in paths if path.is_file()]
-        built = [part.strip() for text in reports for part in text.split("\n\n")[1:]]
-        types = {name: flatten_groups(read_json(output.folder / TYPES)) for name, output in outputs.items()}
+        types = {name: read_json(output.folder / TYPES) for name, output in outputs.items()}
         labels = {"map": "MAP", "recall_5": "R@5"}
-        kinds = dict.fromkeys(key.rpartition("/")[0] for result in types.values() for key in result)
         columns = [
             Column(f"{kind}/{measure}", f"{kind} {label}", decimals=2, best=True)
-            for kind in kinds
+            for kind in dict.fromkeys(kind for result in types.values() for kind in result)
             for measure, label in labels.items()
         ]
-        means = {
-            key: [result[key] for result in types.values() if key in result]
-            for key in (c.key for c in columns)
-        }
-        mean = {key: sum(values) / len(values) for key, values in means.items()}
-        by_type, last = Table.of(types, columns), Table.of({"mean": mean}, columns)
         return [
-            *built,
             *group_tables({name: output.metrics for name, output in outputs.items()}, labels),
-            "By type of candidates: only the cited candidates and those of the type, means over the fields. "
-            "The last row is the mean over the rows above.",
-            Table(by_type.head, [*by_type.rows, *last.rows]),
+            "By type of candidates: only the cited candidates and those of the type, means over the fields.",
+            Table.of(types, columns),
         ]
 
-    def _scores(self, pools: MDCRPools, path: Path, make: RetrieverFactory) -> Scores:
+    def _scores(self, pools: Pools, path: Path, make: RetrieverFactory) -> Scores:
         """Score all pairs with a retriever, and write the scores to a file in the benchmark's format."""
-        fields = pools.fields.values()
-        judged = merge_pools(
-            {query: pool.judgements() for query, pool in queries.items()} for queries in fields
-        )
-        corpus = open_judged("MDCR", self._texts(), judged, self.settings.cache_dir)
+        judged: dict[str, dict[str, int]] = {}  # a query of several fields has a pool in each
+        for queries in pools.values():
+            for query, pool in queries.items():
+                own = judged.setdefault(query, {})
+                own |= {paper: cited | own.get(paper, 0) for paper, cited in judgements(pool).items()}
+        papers = {
+            query: QueryPaper(query, tuple(paper for paper, cited in pool.items() if cited))
+            for query, pool in judged.items()
+        }
+        candidates = {paper for pool in judged.values() for paper in pool}
+        corpus = open_texts("MDCR", self._texts(), papers, candidates, self.settings.cache_dir)
         retriever = make()
         retriever.open(corpus, self.settings.index_dir)
         scores = pool_scores(retriever, corpus, judged)

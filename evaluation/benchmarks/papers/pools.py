@@ -6,12 +6,11 @@ import hashlib
 import json
 import logging
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import ir_measures
 import msgspec
 import numpy as np
 from ir_measures import Measure
@@ -24,10 +23,11 @@ from citerec.datasets.files.source_files import read_paper_objects
 from citerec.datasets.prepare import open_records, store_folder
 from citerec.datasets.records import TARGET_MARKER, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.evaluation.benchmark import Benchmark, Data, RetrieverFactory
-from citerec.evaluation.measures import PerQuery, Values
+from citerec.evaluation.measures import PerQuery, Values, per_query
+from citerec.evaluation.protocol import Qrels
 from citerec.evaluation.report import PER_QUERY, Provenance, Report
 from citerec.evaluation.settings import PoolSettings
-from citerec.formats.json_lines import Object, validate
+from citerec.formats.json_lines import validate
 from citerec.retrieval.base import Retriever
 
 log = logging.getLogger(__name__)
@@ -81,12 +81,7 @@ class PoolBenchmark(Benchmark):
 
 def measure_pools(pools: JudgedPools, scores: Scores, measures: Mapping[str, Measure]) -> Values:
     """Measure each query [Q] with trec_eval, which orders ties by id."""
-    rows = {query: row for row, query in enumerate(pools)}
-    names = {measure: name for name, measure in measures.items()}
-    values = {name: np.zeros(len(pools)) for name in measures}
-    for value in ir_measures.pytrec_eval.iter_calc(list(names), pools, scores):
-        values[names[value.measure]][rows[value.query_id]] = value.value
-    return values
+    return per_query([scores], Qrels(pools), measures)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -111,22 +106,26 @@ def first_few(names: Collection[str], most: int = 5) -> str:
     return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
 
 
-@dataclass(frozen=True)
-class Text:
-    """Title and abstract of a paper; sentences: of the abstract, or all as one; labels: of the sentences."""
+class Text(msgspec.Struct):
+    """Title and abstract of a paper: a text, or sentences with a label each."""
 
-    id: str
-    title: str
-    sentences: list[str]
-    labels: list[str]
+    paper_id: str | int
+    title: str | None = None
+    abstract: str | list[str] | None = None
+    pred_labels: list[str] | None = None
 
     @property
-    def abstract(self) -> str:
-        return " ".join(self.sentences)
+    def id(self) -> str:
+        return str(self.paper_id)
+
+    @property
+    def body(self) -> str:
+        """The abstract as one text."""
+        return " ".join(self.abstract) if isinstance(self.abstract, list) else self.abstract or ""
 
     def __bool__(self) -> bool:
         """True if title or abstract is not blank."""
-        return bool(self.title.strip() or self.abstract.strip())
+        return bool((self.title or "").strip() or self.body.strip())
 
 
 def read_texts(path: Path) -> Iterator[Text]:
@@ -136,21 +135,7 @@ def read_texts(path: Path) -> Iterator[Text]:
     """
     with read_progress(path, path.name) as advance:
         for where, record in read_paper_objects(path, advance):
-            yield _parse_text(record, where)
-
-
-class _Record(msgspec.Struct):
-    paper_id: str | int
-    title: str | None = None
-    abstract: str | list[str] | None = None
-    pred_labels: list[str] | None = None
-
-
-def _parse_text(record: Object, where: str) -> Text:
-    paper = validate(record, _Record, where)
-    abstract, labels = paper.abstract or "", paper.pred_labels or []
-    sentences = [abstract] if isinstance(abstract, str) else abstract
-    return Text(str(paper.paper_id), paper.title or "", sentences, labels)
+            yield validate(record, Text, where)
 
 
 @dataclass(frozen=True)
@@ -187,7 +172,7 @@ def open_texts(
                 readable.add(text.id)
                 if text.id in query_papers:
                     query_texts[text.id] = text
-                yield PaperRecord(text.id, text.title, text.abstract)
+                yield PaperRecord(text.id, text.title or "", text.body)
         no_hit = [key for key, query in queries.items() if readable.isdisjoint(query.relevant)]
         for ids, wrong in (
             (sorted(wanted - seen), "papers of the benchmark are missing"),
@@ -200,8 +185,8 @@ def open_texts(
     def contexts() -> Iterator[ContextRecord]:
         for key, query in queries.items():
             text = query_texts[query.paper]
-            body = text.abstract if query.text is None else query.text
-            body = body if body.strip() else text.title
+            body = text.body if query.text is None else query.text
+            body = body if body.strip() else text.title or ""
             yield ContextRecord(key, f"{TARGET_MARKER} {body}", query.paper)
 
     def split() -> Iterator[QueryRecord]:
@@ -216,25 +201,6 @@ def open_texts(
     identity["queries"] = hashlib.blake2b(described, digest_size=8).hexdigest()
     source = Source(name, identity, papers, contexts, {SPLIT: split})
     return open_records(source, cache_dir=cache_dir, candidates="all")
-
-
-def open_judged(name: str, texts: Path, pools: JudgedPools, cache_dir: str | Path) -> Corpus:
-    """Open judged pools as a corpus (see `open_texts`), with each query's own text and relevant papers."""
-    queries = {
-        query: QueryPaper(query, tuple(paper for paper, relevance in pool.items() if relevance > 0))
-        for query, pool in pools.items()
-    }
-    return open_texts(name, texts, queries, {paper for pool in pools.values() for paper in pool}, cache_dir)
-
-
-def merge_pools(parts: Iterable[JudgedPools]) -> JudgedPools:
-    """Merge the pools of each query, keeping the highest relevance of a candidate."""
-    merged: JudgedPools = {}
-    for pools in parts:
-        for query, pool in pools.items():
-            own = merged.setdefault(query, {})
-            own |= {paper: max(relevance, own.get(paper, 0)) for paper, relevance in pool.items()}
-    return merged
 
 
 def pool_scores(retriever: Retriever, corpus: Corpus, pools: Mapping[str, Collection[str]]) -> Scores:

@@ -36,14 +36,14 @@ from citerec.evaluation.benchmarks.papers.sampling import (
     dataset_pools,
     field_pools,
 )
-from citerec.evaluation.measures import PerQuery, Values, per_query
+from citerec.evaluation.measures import QUERIES, PerQuery, Values, per_query
+from citerec.evaluation.plots import Curves
 from citerec.evaluation.protocol import Qrels
 from citerec.evaluation.report import (
     AVERAGE,
     QRELS,
     RUN,
     Column,
-    Curves,
     Metrics,
     Part,
     Report,
@@ -94,31 +94,29 @@ class PoolRanker:
         self.queries: Rows = np.unique(np.concatenate(list(queries.values())))
         self.corpus = graph_corpus(sampler.graph, self.papers, splits, name, cache_dir)
 
-    def rank(
-        self, retriever: Retriever, pools: Sequence[SampledPool], index_dir: Path | None
-    ) -> Iterator[Run]:
-        """Yield a run per pool, with queries named GROUP/PAPER; index_dir: where to keep indexes."""
+    def open(self, retriever: Retriever, index_dir: Path | None) -> None:
+        """Index all papers, unless the retriever has an index for each pool; index_dir: where to keep it."""
         if not retriever.per_pool:
             retriever.open(self.corpus, index_dir)
-        with count_progress(
-            f"{retriever.name}: searching", sum(len(pool.queries) for pool in pools)
-        ) as advance:
-            for pool in pools:
-                allowed = np.isin(self.papers, pool.papers, assume_unique=True)
-                if retriever.per_pool:
-                    view = pool_view(self.corpus, allowed)
-                    retriever.open(view, None if index_dir is None else index_dir / view.fingerprint)
-                contexts = np.searchsorted(self.queries, pool.queries)
-                papers, scores = empty_rankings(len(contexts), self.depth)
-                for start in range(0, len(contexts), BATCH):
-                    batch = contexts[start : start + BATCH]
-                    for positions, of_year in self._group_by_year(batch, allowed):
-                        # An index of the pool itself only needs a mask for years.
-                        mask = None if retriever.per_pool and of_year is allowed else of_year
-                        ranking = retriever.search_allowed(batch[positions], self.depth, mask)
-                        papers[start + positions], scores[start + positions] = ranking.papers, ranking.scores
-                        advance(len(positions))
-                yield Run(self.names(pool), self.corpus.paper_ids, Ranking(papers, scores), retriever.name)
+
+    def rank(self, retriever: Retriever, pool: SampledPool, index_dir: Path | None) -> Run:
+        """Return the run of a pool, with queries named GROUP/PAPER, after `open`."""
+        allowed = np.isin(self.papers, pool.papers, assume_unique=True)
+        if retriever.per_pool:
+            view = pool_view(self.corpus, allowed)
+            retriever.open(view, None if index_dir is None else index_dir / view.fingerprint)
+        contexts = np.searchsorted(self.queries, pool.queries)
+        papers, scores = empty_rankings(len(contexts), self.depth)
+        with count_progress(f"{retriever.name}: searching", len(contexts)) as advance:
+            for start in range(0, len(contexts), BATCH):
+                batch = contexts[start : start + BATCH]
+                for positions, of_year in self._group_by_year(batch, allowed):
+                    # An index of the pool itself only needs a mask for years.
+                    mask = None if retriever.per_pool and of_year is allowed else of_year
+                    ranking = retriever.search_allowed(batch[positions], self.depth, mask)
+                    papers[start + positions], scores[start + positions] = ranking.papers, ranking.scores
+                    advance(len(positions))
+        return Run(self.names(pool), self.corpus.paper_ids, Ranking(papers, scores), retriever.name)
 
     def _group_by_year(
         self, contexts: Rows, allowed: NDArray[np.bool_]
@@ -151,7 +149,7 @@ class PoolRanker:
 
     def measure(self, run: Run, pool: SampledPool) -> Values:
         """Measure the run of a pool per query with trec_eval."""
-        return per_query(run, self.qrels(pool), dict(MEASURES))
+        return per_query(run.batches(QUERIES), self.qrels(pool), MEASURES)
 
     def write(self, folder: Path, runs: Sequence[tuple[SampledPool, Run]], depth: int | None) -> None:
         """Write run.trec with the top `depth` papers (None means all), and qrels.trec, if there are runs."""
@@ -187,25 +185,36 @@ class TuningResult:
     k1: float
     b: float
     maps: dict[tuple[float, float], float]
+    group: str = ""
+    """pool size that they are for; empty: all"""
 
     def __str__(self) -> str:
-        best = self.maps[self.k1, self.b]
+        best, where = self.maps[self.k1, self.b], f"{int(self.group):,} papers: " if self.group else ""
         return (
-            f"k1 = {self.k1:g}, b = {self.b:g}: MAP {best:.2f} on validation, the best of "
+            f"{where}k1 = {self.k1:g}, b = {self.b:g}: MAP {best:.2f} on validation, the best of "
             f"{len(self.maps)} pairs ({min(self.maps.values()):.2f} to {max(self.maps.values()):.2f})"
         )
 
 
 def tune(
-    tuning: Tuning, ranker: PoolRanker, pools: Sequence[SampledPool], retriever: Retriever
+    tuning: Tuning,
+    ranker: PoolRanker,
+    pools: Sequence[SampledPool],
+    retriever: Retriever,
+    group: str = "",
 ) -> TuningResult:
-    """Return the k1 and b with the highest MAP on the pools, averaged over groups."""
+    """Return the k1 and b with the highest MAP on the pools, averaged over groups; InputError if none."""
+    if not pools:
+        raise InputError(
+            "benchmark.tune: no queries left for validation; sample fewer (queries=N) or set it to null"
+        )
     maps: dict[tuple[float, float], float] = {}
     for k1, b in product(tuning.k1, tuning.b):
         retriever.set_parameters(k1=k1, b=b)
-        runs = zip(ranker.rank(retriever, pools, None), pools, strict=True)
+        ranker.open(retriever, None)
+        runs = [(ranker.rank(retriever, pool, None), pool) for pool in pools]
         maps[k1, b] = 100 * float(np.mean([ranker.measure(run, pool)["map"].mean() for run, pool in runs]))
-    result = TuningResult(*max(maps, key=lambda pair: maps[pair]), maps)
+    result = TuningResult(*max(maps, key=lambda pair: maps[pair]), maps, group)
     log.info("%s: %s", retriever.name, result)
     return result
 
@@ -234,30 +243,6 @@ def group_table(measured: Sequence[tuple[SampledPool, Values]], averaged: bool) 
     return {name: {key: round(value, 4) for key, value in row.items()} for name, row in table.items()}
 
 
-def _tuned_runs(
-    ranker: PoolRanker,
-    retriever: Retriever,
-    pools: Sequence[SampledPool],
-    tuned: Mapping[str, TuningResult],
-    index_dir: Path | None,
-) -> Iterator[Run]:
-    """Yield a run per pool, with the parameters of its group."""
-    if not tuned:
-        yield from ranker.rank(retriever, pools, index_dir)
-    for pool in pools if tuned else ():
-        best = tuned.get(pool.group) or tuned[""]
-        retriever.set_parameters(k1=best.k1, b=best.b)
-        yield from ranker.rank(retriever, [pool], index_dir)
-
-
-def _describe_tuning(tuned: Mapping[str, TuningResult]) -> str | None:
-    texts = [
-        f"{int(group):,} papers: {parameters}" if group else str(parameters)
-        for group, parameters in tuned.items()
-    ]
-    return "; ".join(texts) or None
-
-
 DrawnPools = tuple[list[SampledPool], list[SampledPool], list[str]]
 """Test pools, validation pools (if there is something to tune), and remarks."""
 
@@ -280,15 +265,9 @@ class SampledBenchmark(PoolBenchmark):
         """Return a plot of the groups if they form a curve; collection: papers without distractors."""
         return []
 
-    def tune(
-        self, tuning: Tuning, ranker: PoolRanker, pools: Sequence[SampledPool], retriever: Retriever
-    ) -> dict[str, TuningResult]:
-        """Return the best parameters for each group of test queries; "" stands for all others."""
-        if not pools:
-            raise InputError(
-                "benchmark.tune: no queries left for validation; sample fewer (queries=N) or set it to null"
-            )
-        return {"": tune(tuning, ranker, pools, retriever)}
+    def tuned_on(self, pools: Sequence[SampledPool]) -> dict[str, Sequence[SampledPool]]:
+        """Return the validation pools to tune parameters on, by group of test queries; "": all groups."""
+        return {"": pools}
 
     def make_sampler(self) -> Sampler:
         """Return a sampler of the files' citation graph."""
@@ -306,14 +285,21 @@ class SampledBenchmark(PoolBenchmark):
         name = Path(sampler.graph.files[0]).resolve().parent.name
         cache, training = settings.cache_dir, ranks.reads_contexts
         ranker = PoolRanker(sampler, tests, validations, name, cache, settings.depth, training)
-        tuned = {} if tuning is None else self.tune(tuning, ranker, validations, ranks)
+        tuned: dict[str, TuningResult] = {}
+        if tuning is not None:
+            groups = self.tuned_on(validations)
+            tuned = {group: tune(tuning, ranker, pools, ranks, group) for group, pools in groups.items()}
         if ranks.tunable and not tuned:
             log.info("%s: uses the configured parameters, without tuning", ranks.name)
         started = time.perf_counter()
         measured: list[tuple[SampledPool, Values]] = []
         runs: list[tuple[SampledPool, Run]] = []
         index_dir = None if settings.index_dir is None else Path(settings.index_dir)
-        for pool, run in zip(tests, _tuned_runs(ranker, ranks, tests, tuned, index_dir), strict=True):
+        ranker.open(ranks, index_dir)
+        for pool in tests:
+            if best := tuned.get(pool.group) or tuned.get(""):
+                ranks.set_parameters(k1=best.k1, b=best.b)
+            run = ranker.rank(ranks, pool, index_dir)
             measured.append((pool, ranker.measure(run, pool)))
             if pool.sampling == 0 and settings.run_depth != 0:
                 runs.append((pool, run))
@@ -330,7 +316,7 @@ class SampledBenchmark(PoolBenchmark):
             "collection": int(sampler.candidates.sum()) if len(sampler.distractors) else None,
             "queries": {pool.group: ranker.ids(pool.queries) for pool in tests if pool.sampling == 0},
             "remarks": remarks,
-            "tuned": _describe_tuning(tuned),
+            "tuned": "; ".join(map(str, tuned.values())) or None,
         }
         write_text(folder / SAMPLE, json.dumps(sample, indent=1) + "\n")
         metrics = group_table(measured, self.averaged)
@@ -370,7 +356,6 @@ class DatasetLevel(SampledBenchmark):
     settings_class = DatasetLevelSettings
     title, column, averaged = "Dataset-level evaluation", "pool size", False
     compared_by_group = True
-    columns = tuple(f"[0-9]*/{measure}" for measure in MEASURES)
 
     @classmethod
     def headlines(cls, outputs: Mapping[str, Output]) -> tuple[dict[str, Metrics], Sequence[Column]]:
@@ -390,28 +375,21 @@ class DatasetLevel(SampledBenchmark):
                 f"{settings.rules.queries_file}: none of its test queries{sampler.of_year} passes the "
                 "filters and cites a candidate; change benchmark.rules"
             )
-        few = settings.queries is not None and len(test) < settings.queries
-        remarks = (
-            [f"Only {len(test):,} queries are available instead of {settings.queries:,}."] if few else []
-        )
         tests = dataset_pools(sampler, test, settings.sizes, settings.samplings)
         if tuning is None or not len(val):
-            return tests, [], remarks
+            return tests, [], []
         least = len(sampler.cited_by(val))  # a pool holds all that its queries cite
-        sizes = [tuning.size] if tuning.size else sorted({max(size, least) for size in settings.sizes})
-        return tests, dataset_pools(sampler, val, sizes, 1, "validation pool"), remarks
+        sizes = sorted({max(size, least) for size in settings.sizes})
+        return tests, dataset_pools(sampler, val, sizes, 1, "validation pool"), []
 
-    def tune(
-        self, tuning: Tuning, ranker: PoolRanker, pools: Sequence[SampledPool], retriever: Retriever
-    ) -> dict[str, TuningResult]:
-        """Return the best parameters for each pool size, or for all if `tuning.size` is one."""
-        if tuning.size is not None or not pools:
-            return super().tune(tuning, ranker, pools, retriever)
-        tuned = {int(pool.group): tune(tuning, ranker, [pool], retriever) for pool in pools}
+    def tuned_on(self, pools: Sequence[SampledPool]) -> dict[str, Sequence[SampledPool]]:
+        """Each size has its own parameters, as in the paper, from a validation pool of that size or more."""
+        by_size = {int(pool.group): [pool] for pool in pools}
         return {
-            str(size): tuned[min(tuned_size for tuned_size in tuned if tuned_size >= size)]
+            str(size): by_size[min(other for other in by_size if other >= size)]
             for size in self.settings.sizes
-        }
+            if by_size
+        } or {"": pools}
 
     def curves(self, table: Percent, retriever: str, data: str, collection: int | None) -> list[Part]:
         return [size_curves({retriever: table}, f"{retriever} on {data}", collection)]
@@ -439,23 +417,16 @@ class FieldLevel(SampledBenchmark):
     settings: FieldLevelSettings
     settings_class = FieldLevelSettings
     title, column, averaged = "Field-level evaluation", "field", True
-    columns = tuple(f"{AVERAGE}/{measure}" for measure in MEASURES)
     headline = (Column(f"{AVERAGE}/map", "MAP", decimals=2, best=True),)
 
     def draw(self, sampler: Sampler, tuning: Tuning | None) -> DrawnPools:
         tests, vals, remarks = self.queries_by_field(sampler, tuning.queries if tuning else 0)
         size = self.settings.size
         pools = field_pools(sampler, tests, size, self.settings.samplings)
-        small = {pool.group for pool in pools if pool.sampling == 0 and len(pool.papers) < size}
-        if small:
-            remarks.append(
-                f"{len(small)} fields have fewer than {size:,} candidates, so their only sampling includes "
-                f"all of them: {first_few(sorted(small), 20)}."
-            )
         vals = {field: rows for field, rows in vals.items() if len(rows)}
         if tuning is None or not vals:
             return pools, [], remarks
-        return pools, field_pools(sampler, vals, tuning.size or size, 1, "validation pool"), remarks
+        return pools, field_pools(sampler, vals, size, 1, "validation pool"), remarks
 
     def queries_by_field(
         self, sampler: Sampler, validation: int = 0
@@ -481,13 +452,6 @@ class FieldLevel(SampledBenchmark):
                 "benchmark.fields"
             )
         remarks = [f"{text} and are left out: {first_few(lacking, 20)}."] if lacking else []
-        few = [
-            f"{field} ({len(test)})" for field, test in tests.items() if len(test) < (settings.queries or 0)
-        ]
-        if few:
-            remarks.append(
-                f"{len(few)} fields have fewer than {settings.queries} queries: {first_few(few, 20)}."
-            )
         in_test = np.concatenate(list(tests.values()))  # a test query of one field may be drawn in another
         vals = {field: val[~np.isin(val, in_test)] for field, (_, val) in drawn.items() if field in tests}
         return tests, vals, remarks

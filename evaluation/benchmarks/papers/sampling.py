@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
-from citerec.base.files import expand_user
 from citerec.datasets.citations.graph import CitationGraph
 from citerec.datasets.citations.queries import citable_references, read_query_lists
 from citerec.datasets.columns import Ragged
@@ -46,7 +45,6 @@ class Sampler:
     def query_mask(self) -> NDArray[np.bool_]:
         """Papers that can be queries [P]; InputError if there are none."""
         mask = self._query_year_mask & (self.relevant.lengths >= self.rules.min_cited)
-        mask[self._excluded] = False
         if not mask.any():
             raise InputError(
                 f"{self.graph.files[0]}: no paper{self.of_year} passes the filters and cites at least "
@@ -123,17 +121,6 @@ class Sampler:
         cited = np.zeros(len(self.graph), np.bool_)
         cited[self.graph.cites.take(np.flatnonzero(self.graph.in_field(field))).values] = True
         return np.flatnonzero(cited & self.candidates)
-
-    @cached_property
-    def _excluded(self) -> list[int]:
-        """Rows of `rules.leave_out`; unknown ids are ignored."""
-        names = self.rules.leave_out or ()
-        if isinstance(names, str):
-            try:
-                names = expand_user(names).read_text("utf-8").split()
-            except (OSError, ValueError) as error:
-                raise InputError(f"benchmark.rules.leave_out: give ids, or a file of ids ({error})") from None
-        return [self.graph.rows[name] for name in map(str, names) if name in self.graph.rows]
 
 
 class SampledPool(NamedTuple):

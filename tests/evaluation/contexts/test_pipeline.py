@@ -21,7 +21,8 @@ from citerec.evaluation.benchmarks.contexts.pipeline import Pipeline, Reranking
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.contexts.stages import depth_metrics
 from citerec.evaluation.comparison import compare_outputs
-from citerec.evaluation.report import Curves, Provenance
+from citerec.evaluation.plots import Curves
+from citerec.evaluation.report import Provenance
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.filters import Filters
@@ -222,7 +223,6 @@ def test_the_report_says_what_was_done(tiny_corpus: Corpus, tiny_reranker: Path,
         "Prefetch ceiling: 1.0000",
         "| measure | base | reranked | ratio |",
         "| recall@10 | 1.0000 [1.000, 1.000] | 1.0000 [1.000, 1.000] | 1.000 |",
-        "| seen | 3 |",
         "| reranked candidates | R@10 | MRR | prefetch ceiling | s/query |",
         "| 2 | 1.0000 |",
         "](reranking.png)",
@@ -312,7 +312,7 @@ def test_a_sweep_over_candidates_has_its_tables_and_keeps_successful_jobs(
     keys = scored_pairs(tiny_source.parent / "cache" / "pair-scores")
     assert len(keys) == len(set(keys)) == jobs[1]["pairs"] > jobs[0]["pairs"] == jobs[0]["pairs_new"]
     summary = (out / "summary.md").read_text()
-    assert "| reranker | candidates | mrr | recall@10 | base/recall@10 | ceiling |" in summary
+    assert "|  | stages | candidates | queries | base R@10 | R@10 | base MRR |" in summary
     assert "reranker=nowhere candidates=5: nowhere: " in summary
     assert (out / "reranking.png").read_bytes().startswith(b"\x89PNG")
     with (out / "summary.csv").open(newline="") as file:

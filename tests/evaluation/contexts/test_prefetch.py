@@ -8,6 +8,7 @@ from ir_measures import RR, R
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import open_demo
 from citerec.datasets.prepare import open_corpus
+from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.report import Provenance
 from citerec.retrieval.filters import Filters
@@ -65,6 +66,8 @@ def test_the_inductive_protocol_is_reported_separately(tiny_corpus: Corpus, tmp_
     assert alone["inductive/recall@1"] == 1 and "mrr" not in alone and "seen/mrr" not in alone
     assert not (tmp_path / "run.trec").exists() and (tmp_path / "recall.png").exists()
     assert "Results, transductive" not in (tmp_path / "report.md").read_text()
+    head, *_, table = Prefetch.view({name: Output(tmp_path, dict(alone), {}) for name in "abc"}, "")
+    assert head == "### Inductive" and str(table).count("**1.000**") == 9  # no curve of other queries
 
 
 def test_filters_apply_to_both_protocols_and_are_reported(tiny_corpus: Corpus, tmp_path: Path) -> None:
@@ -77,7 +80,7 @@ def test_filters_apply_to_both_protocols_and_are_reported(tiny_corpus: Corpus, t
     assert metrics["filters"] == "exclude: 3 papers, year: 2005"
     report = (tmp_path / "report.md").read_text()
     assert "Filters, for all results below: exclude: 3 papers, year: 2005." in report
-    assert "1 candidates that pass the filters that no training context cites" in report
+    assert "inductive), 1 candidates. Candidates are those that no training context cites" in report
 
 
 def test_a_truncated_run_file_gives_the_same_recall_up_to_its_depth(tmp_path: Path) -> None:
@@ -170,7 +173,7 @@ def test_the_report_says_what_was_done(tiny_corpus: Corpus, tmp_path: Path) -> N
         "citing paper",
         "| recall@10 | 1.0000 [1.000, 1.000] | 1.0000 [1.000, 1.000] | 1.0000 |",
         "4 queries of 2 citing papers",
-        "7 candidates of the corpus that no training context cites",
+        "inductive), 7 candidates. Candidates are those that no training context cites",
         "Each of the 4 contexts",
         "| queries | 4 | 3 | 1 |",
         "](recall.png)",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -18,21 +16,22 @@ from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
 from citerec.datasets.citations.graph import open_graph
+from citerec.evaluation.benchmarks.papers import build_mdcr
 from citerec.evaluation.benchmarks.papers.build_mdcr import (
+    MdcrSettings,
     average_jaccard,
-    build_mdcr,
     choose_models,
     graph_candidates,
     neighbourhoods,
     overlaps,
 )
-from citerec.evaluation.benchmarks.papers.mdcr import MDCR, MDCRPools
+from citerec.evaluation.benchmarks.papers.mdcr import MDCR, TRUE, candidate_types, read_pools
 from citerec.evaluation.benchmarks.papers.sampled import FieldLevel
 from citerec.evaluation.report import Provenance
 from citerec.evaluation.settings import SamplingRules
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.run import Run
-from citerec.tests.evaluation.conftest import ROOT, metrics_of, world
+from citerec.tests.evaluation.conftest import metrics_of, world
 
 RULES = SamplingRules(min_citations=0, min_cited=2)
 NAMES = [f"p{number}" for number in range(9)]
@@ -107,13 +106,16 @@ def models(world_file: Path, tmp_path: Path) -> dict[str, Path]:
 
 @pytest.fixture
 def build(world_file: Path, tmp_path: Path, models: dict[str, Path]) -> Callable[..., str]:
-    """Runs build_mdcr on these models with the given options."""
+    """Runs the command on these models with the given options."""
 
-    def build(output: str = "out", **options: Any) -> str:
-        given: dict[str, Any] = {"papers": world_file, "models": models, "cache_dir": tmp_path / "cache"}
-        return build_mdcr(**{**given, "output": tmp_path / output, **options})
+    def run(output: str = "out", models: dict[str, Path] = models, **options: Any) -> str:
+        given: dict[str, Any] = {"papers": world_file, "cache_dir": tmp_path / "cache"}
+        folders = tuple(f"{name}:{folder}" for name, folder in models.items())
+        return build_mdcr.build(
+            MdcrSettings(**{**given, "models": folders, "output": tmp_path / output, **options})
+        )
 
-    return build
+    return run
 
 
 def test_pools_have_the_types_of_the_paper(
@@ -128,10 +130,10 @@ def test_pools_have_the_types_of_the_paper(
     assert one == two and one[0] != three[0]
     assert "| title |" in reports[0] and "yes |" in reports[0]
 
-    pools = MDCRPools.read(tmp_path / "one" / "mdcr.json")
-    assert list(pools.fields) == ["Art", "Law", "Physics"] and len(pools) == 24
+    pools = read_pools(tmp_path / "one" / "mdcr.json")
+    assert list(pools) == ["Art", "Law", "Physics"] and sum(map(len, pools.values())) == 24
     # `whole` and `again` give the same lists: chosen are the third model and the first of these two.
-    assert pools.types == ["whole", "title", "graph", "most_cited", "random"]
+    assert candidate_types(pools) == ["whole", "title", "graph", "most_cited", "random"]
     papers = {paper["paper_id"]: paper for paper in world()}
     often = {name: sum(name in set(paper["references"]) for paper in papers.values()) for name in papers}
     passing = {name for name, p in papers.items() if p["year"] and p["title"] and len(p["abstract"]) >= 30}
@@ -143,30 +145,34 @@ def test_pools_have_the_types_of_the_paper(
         }
         for name, folder in models.items()
     }
-    for field, queries in pools.fields.items():
+    for field, queries in pools.items():
         in_field = sorted(
             (n for n in passing if field in papers[n]["fields"]), key=lambda n: (-often[n], int(n[1:]))
         )
         for name, query in queries.items():
-            references = set(papers[name]["references"])
-            pool = [paper for found in query.others.values() for paper in found] + sorted(query.cited)
+            references, cited = set(papers[name]["references"]), query.pop(TRUE)
+            pool = [paper for found in query.values() for paper in found] + cited
             assert len(pool) == len(set(pool)) and name not in pool and set(pool) <= passing
             assert all(papers[paper]["year"] <= papers[name]["year"] for paper in pool)
-            assert len(query.cited) == 2 and query.cited <= references
-            for kind, found in query.others.items():
+            assert len(cited) == 2 and set(cited) <= references
+            for kind, found in query.items():
                 assert len(found) <= 3 and not set(found) & references, kind
-            assert len(query.others["random"]) == 3
-            assert set(query.others["most_cited"]) <= set(in_field[:12])
+            assert len(query["random"]) == 3
+            assert set(query["most_cited"]) <= set(in_field[:12])
             for model in ("whole", "title"):
-                assert set(query.others[model]) <= set(runs[model][f"{field}/{name}"][:12])
+                assert set(query[model]) <= set(runs[model][f"{field}/{name}"][:12])
     texts = [json.loads(line) for line in (tmp_path / "one" / "mdcr_data.jsonl").read_text().splitlines()]
-    assert {text["paper_id"] for text in texts} == {id for _, *pair in pools.pairs() for id in pair}
+    named = json.loads((tmp_path / "one" / "mdcr.json").read_text()).values()
+    used = {
+        paper for queries in named for pool in queries.values() for found in pool.values() for paper in found
+    }
+    assert {text["paper_id"] for text in texts} == used.union(*named)
 
     benchmark = MDCR(file=tmp_path / "one" / "mdcr.json", cache_dir=tmp_path / "cache")
     benchmark.run(tmp_path / "scored", Provenance(), BM25)
     assert list(metrics_of(tmp_path / "scored")) == ["Art", "Law", "Physics", "AVG"]
     types = json.loads((tmp_path / "scored" / "candidate_types.json").read_text())
-    assert list(types) == pools.types
+    assert list(types) == ["whole", "title", "graph", "most_cited", "random"]
 
 
 def test_missing_candidates_are_counted_and_named(build: Callable[..., str]) -> None:
@@ -188,7 +194,7 @@ def test_unusable_models_are_named(
         ({"models": {"graph": models["title"]}}, "models: graph is the name of a candidate type"),
         ({"models": {"x": tmp_path / "cache"}}, r"models\.x: .*cache has no sample\.json"),
         ({"models": {}}, "models: give at least one"),
-        ({"negatives": 0}, "negatives=0: must be a whole number, at least 1"),
+        ({"negatives": 0}, "negatives=0: must be at least 1"),
         ({"models": models | {"few": tmp_path / "few"}}, r"models\.few: the queries of .*few is not that of"),
         ({"papers": [world_file, tmp_path / "more.jsonl"]}, r"models\.whole: the graph of .* is not that of"),
         ({"cited": 50}, "no query cites 50 candidates or more; set a smaller cited=N"),
@@ -198,12 +204,3 @@ def test_unusable_models_are_named(
         with pytest.raises(InputError, match=line):
             build(**options)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_the_command(world_file: Path, tmp_path: Path, models: dict[str, Path]) -> None:
-    command = [sys.executable, "-m", "citerec", "data", "mdcr", f"papers={world_file}", "cited=2"]
-    command += [f"output={tmp_path}/out", f"cache_dir={tmp_path}/cache"]
-    command += [f"models=[a:{models['whole']},b:{models['title']}]"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0 and "24 queries in 3 fields" in done.stdout, done.stderr

@@ -6,23 +6,19 @@ import csv
 import json
 import statistics
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from citerec.datasets.columns import Ragged
-from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.corpus import Corpus
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.papers.reranking import GlobalPrefetch, GlobalReranking
 from citerec.evaluation.measures import query_values
 from citerec.evaluation.protocol import Qrels
 from citerec.evaluation.published import published_tables
-from citerec.evaluation.report import print_table
-from citerec.rerank.cross_encoder.train import RerankingValidation
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.base import Ranking
 from citerec.retrieval.citations import Citations
@@ -55,23 +51,6 @@ def test_f1_agrees_with_citeomatic(seed: int, found: int, k: int) -> None:
         ranked = [papers[row] in cited[query] for row in rows[i]]
         precisions = [sum(ranked[: rank + 1]) / (rank + 1) for rank, hit in enumerate(ranked) if hit]
         assert values["map"][i] == pytest.approx(sum(precisions) / len(cited[query]))
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(20, 30))
-@settings(max_examples=20)
-def test_validation_in_training_measures_the_same(seed: int, found: int) -> None:
-    rng = np.random.default_rng(seed)
-    papers = np.stack([rng.permutation(40)[:found] for _ in range(4)]).astype(np.int32)
-    cited = [rng.permutation(40)[: rng.integers(1, 10)].tolist() for _ in range(4)]
-    split = Split("val", np.arange(4), Ragged.from_rows(cited))
-    corpus: Any = SimpleNamespace(citing=np.full(4, 40))
-    expected = [
-        citeomatic(list(map(str, row)), set(map(str, of)), 20)[2]
-        for row, of in zip(papers, cited, strict=True)
-    ]
-    measured = RerankingValidation(corpus, split, np.arange(4), papers).base
-    assert measured["base/f1@20"] == pytest.approx(statistics.mean(expected))
-    assert "base/f1@20" not in RerankingValidation(corpus, split, np.arange(4), papers[:, :19]).base
 
 
 def global_rerank(reranker: Path, folder: Path, **options: Any) -> GlobalReranking:
@@ -128,8 +107,3 @@ def test_reports_say_which_retrievers_read_the_citation_graph(tiny_corpus: Corpu
         said = "- **This retriever reads the citation graph**" in (tmp_path / "report.md").read_text()
         assert said == ("protocol" in metrics) == (retriever.name != "bm25")
     assert graph.name == "bm25+citation-graph"
-
-
-def test_lists_of_fields_are_printed_verbatim(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table([["retriever.query", "f1@20"], ["[title,abstract]", "0.1"], ["[title]", "0.2"]], "2 jobs")
-    assert {"[title,abstract]", "[title]"} <= set(capsys.readouterr().out.split())

@@ -78,7 +78,10 @@ def test_a_pool_is_ranked_as_if_there_were_no_other_papers(
     ranker = PoolRanker(sampler, pools, [], "world", tmp_path / "cache", 25)
     ids = ranker.corpus.paper_ids
     first = []
-    for pool, run in zip(pools, ranker.rank(make(), pools, tmp_path / "index"), strict=True):
+    retriever = make()
+    ranker.open(retriever, tmp_path / "index")
+    for pool in pools:
+        run = ranker.rank(retriever, pool, tmp_path / "index")
         own = [sampler.graph.ids[row] for row in pool.queries]
         assert run.query_ids == [f"{pool.group}/{query}" for query in own]
         found = listed(run.ranking, ids)
@@ -93,7 +96,9 @@ def test_a_pool_is_ranked_as_if_there_were_no_other_papers(
         assert all(query not in dict(papers) for query, papers in zip(own, found, strict=True))
         first.append(found)
     for index_dir in (tmp_path / "index", None):  # loaded from disk, and built again
-        assert [listed(run.ranking, ids) for run in ranker.rank(make(), pools, index_dir)] == first
+        retriever = make()
+        ranker.open(retriever, index_dir)
+        assert [listed(ranker.rank(retriever, pool, index_dir).ranking, ids) for pool in pools] == first
 
 
 def test_without_a_year_no_query_finds_later_papers(
@@ -104,7 +109,7 @@ def test_without_a_year_no_query_finds_later_papers(
     queries, _ = sampler.queries(20, 0)
     pools = dataset_pools(sampler, queries, [150], 1)
     ranker = PoolRanker(sampler, pools, [], "world", tmp_path / "cache", 150)
-    (run,) = ranker.rank(BM25(), pools, None)
+    run = ranker.rank(BM25(), pools[0], None)
     years = dict(zip(graph.ids, graph.years.tolist(), strict=True))
     for row, found in zip(queries.tolist(), listed(run.ranking, run.paper_ids), strict=True):
         names = [paper for paper, _ in found]
@@ -118,32 +123,26 @@ def test_tuning_selects_the_highest_validation_map(sampler: Sampler, tmp_path: P
     retriever = BM25()
     tuned = tune(Tuning(k1=(0.0, 1.2, 8.0), b=(0.0, 1.0)), ranker, vals, retriever)
     for (k1, b), value in tuned.maps.items():
-        (run,) = ranker.rank(BM25(k1=k1, b=b), vals, None)
+        run = ranker.rank(BM25(k1=k1, b=b), vals[0], None)
         assert value == pytest.approx(100 * ranker.measure(run, vals[0])["map"].mean())
     assert tuned.maps[tuned.k1, tuned.b] == max(tuned.maps.values()) and len(tuned.maps) == 6
     with pytest.raises(InputError, match=r"benchmark\.tune: no queries left for validation"):
-        DatasetLevel(sizes=[100]).tune(Tuning(), ranker, [], retriever)
+        tune(Tuning(), ranker, [], retriever)
 
 
 def test_each_pool_size_has_its_own_parameters(
     sampler: Sampler, world_file: Path, distractors_file: Path, tmp_path: Path
 ) -> None:
     given = settings_of(world_file, tmp_path, distractors=distractors_file, samplings=1, depth=50, queries=6)
-    grid: dict[str, Any] = {"k1": (0.0, 1.2, 8.0), "b": (0.0, 1.0), "queries": 6}
-    sizes = [80, 150]
-    runs = {}
-    for name, size in (("own", None), ("one", 80)):
-        benchmark = DatasetLevel(sizes=sizes, **{**given, "tune": Tuning(**grid, size=size)})
-        found = benchmark.run(tmp_path / name, Provenance(), BM25)
-        tuned = json.loads((tmp_path / name / "sample.json").read_text())["tuned"]
-        runs[name] = (found.metrics, [part.split(": MAP")[0] for part in tuned.split("; ")])
-    assert len(runs["one"][1]) == 1 and len(runs["own"][1]) == 2
-    for size, text in zip(sizes, runs["own"][1], strict=True):
+    tuning, sizes = Tuning(k1=(0.0, 1.2, 8.0), b=(0.0, 1.0), queries=6), [80, 150]
+    found = DatasetLevel(sizes=sizes, **{**given, "tune": tuning}).run(tmp_path / "own", Provenance(), BM25)
+    tuned = json.loads((tmp_path / "own" / "sample.json").read_text())["tuned"]
+    for size, text in zip(sizes, [part.split(": MAP")[0] for part in tuned.split("; ")], strict=True):
         assert text.startswith(f"{size} papers: k1 = ")
         k1, b = (float(part.split(" = ")[1]) for part in text.split(": ")[1].split(", "))
         fixed = DatasetLevel(sizes=[size], **given)
         alone = fixed.run(tmp_path / "fixed", Provenance(), partial(BM25, k1=k1, b=b)).metrics
-        assert alone[str(size)]["map"] == runs["own"][0][str(size)]["map"]
+        assert alone[str(size)]["map"] == found.metrics[str(size)]["map"]
 
 
 def settings_of(world_file: Path, tmp_path: Path, **more: Any) -> dict[str, Any]:
@@ -278,7 +277,7 @@ def test_training_contexts_are_those_of_other_papers(sampler: Sampler, tmp_path:
     assert training and not training & citing
     plain = PoolRanker(sampler, pools, [], "world", tmp_path / "cache", 100)
     (with_contexts,), (without,), (same,) = (
-        [of.measure(run, pools[0])["map"].mean() for run in of.rank(retriever, pools, None)]
+        [of.measure(of.rank(retriever, pools[0], None), pools[0])["map"].mean()]
         for of, retriever in ((ranker, BM25(contexts=100)), (plain, BM25()), (ranker, BM25()))
     )
     assert same == without != with_contexts

@@ -128,16 +128,9 @@ def test_draws_depend_only_on_seed_and_purpose(graph: CitationGraph) -> None:
     assert sampler.queries(5, 0, graph.in_field("Law"), "Law")[0].tolist() == before
 
 
-def test_excluded_or_unlisted_papers_are_not_queries(graph: CitationGraph, tmp_path: Path) -> None:
+def test_unlisted_papers_are_not_queries(graph: CitationGraph, tmp_path: Path) -> None:
     may = Sampler(graph, ANY, 0).queries(None, 0)[0]
     names = [graph.ids[row] for row in may]
-    left = Sampler(graph, SamplingRules(min_citations=0, leave_out=[*names[:3], "of another collection"]), 0)
-    assert set(left.queries(None, 0)[0].tolist()) == set(may[3:].tolist())
-    file = tmp_path / "left.txt"
-    file.write_text("\n".join(names[1:]))
-    assert Sampler(graph, SamplingRules(min_citations=0, leave_out=str(file)), 0).queries(None, 0)[
-        0
-    ].tolist() == [may[0]]
     (tmp_path / "queries.json").write_text(f'{{"test": ["{names[4]}", "p0"], "val": ["{names[5]}"]}}')
     listed = Sampler(graph, SamplingRules(min_citations=0, queries_file=str(tmp_path / "queries.json")), 0)
     assert [found.tolist() for found in listed.queries(None, 9)] == [[may[4]], [may[5]]]  # p0 cites nothing
@@ -176,7 +169,3 @@ def test_impossible_pools_are_refused(graph: CitationGraph) -> None:
 def test_a_year_without_queries_is_named(graph: CitationGraph) -> None:
     with pytest.raises(InputError, match=r"no paper of 1950 passes the filters and cites at least 1 cand"):
         Sampler(graph, SamplingRules(year=1950), 0).queries(None, 0)
-    with pytest.raises(
-        InputError, match=r"benchmark\.rules\.leave_out: give ids.* No such file .*nowhere\.txt"
-    ):
-        Sampler(graph, SamplingRules(leave_out="nowhere.txt"), 0).queries(None, 0)
