@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_write
@@ -18,7 +19,7 @@ from citerec.evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.passages import CitedElsewhere, cited_elsewhere
 from citerec.retrieval.queries import Queries
-from citerec.retrieval.run import escape_ids
+from citerec.retrieval.run import NAMES, escape_ids, read_fields, unescape_id
 
 log = logging.getLogger(__name__)
 
@@ -134,3 +135,17 @@ class Qrels:
             for query, papers in zip(escape_ids(self.judgements), self.judgements.values(), strict=True):
                 for paper, relevance in zip(escape_ids(papers), papers.values(), strict=True):
                     file.write(f"{query} 0 {paper} {relevance}\n")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Qrels:
+        """Read a qrels file of any tool; InputError names file, line and field, or a duplicate."""
+        judgements: dict[str, dict[str, int]] = {}
+        kinds = {"query": NAMES, "paper": NAMES, "relevance": pa.int64()}
+        table = read_fields(path, ("query", "0", "paper", "relevance"), kinds)
+        columns = (table[name].to_pylist() for name in table.column_names)
+        for name, id, relevance in zip(*columns, strict=True):
+            query, paper = unescape_id(name), unescape_id(id)
+            if paper in judgements.setdefault(query, {}):
+                raise InputError(f"{path}: query {query!r} has the paper {paper!r} twice")
+            judgements[query][paper] = relevance
+        return cls(judgements)

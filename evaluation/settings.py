@@ -141,6 +141,17 @@ class CSFCubeSettings(PoolSettings):
 
 
 @dataclass(frozen=True)
+class SciDocsSettings(PoolSettings):
+    """Papers cited, co-cited, co-viewed or co-read, scored by a retriever or embeddings."""
+
+    dir: str | None = None
+    """folder of the data (cite/test.qrel etc.); null: downloaded on first use"""
+    embeddings_file: str | None = None
+    """JSON lines of paper_id and embedding, compared by Euclidean distance"""
+    split: str = setting("test", choices=("val", "test"))
+
+
+@dataclass(frozen=True)
 class SamplingRules(Settings):
     """Requirements for queries and candidates, which all have a title and a year."""
 
@@ -221,6 +232,7 @@ for name, kind, target in (
     ("global_rerank", PipelineSettings, "papers.reranking.GlobalReranking"),
     ("mdcr", MDCRSettings, "papers.mdcr.MDCR"),
     ("csfcube", CSFCubeSettings, "papers.csfcube.CSFCube"),
+    ("scidocs", SciDocsSettings, "papers.scidocs.SciDocs"),
     ("dataset_level", DatasetLevelSettings, "papers.sampled.DatasetLevel"),
     ("field_level", FieldLevelSettings, "papers.sampled.FieldLevel"),
 ):
@@ -228,6 +240,6 @@ for name, kind, target in (
 
 READERS = {
     "retriever": ("index", "encoder", "embeddings"),
-    "benchmark": ("scores_file", "ranked_dir", "experiment_name", "drafts"),
+    "benchmark": ("scores_file", "ranked_dir", "experiment_name", "embeddings_file", "drafts"),
 }
 """Options of `citerec evaluate` that only some retrievers or benchmarks read."""

@@ -22,6 +22,8 @@ from citerec.datasets.citations.queries import read_query_lists
 from citerec.evaluation.benchmarks.papers.csfcube import FACETS, CSFCubePools
 from citerec.evaluation.benchmarks.papers.mdcr import read_pools, read_scores
 from citerec.evaluation.benchmarks.papers.pools import read_texts
+from citerec.evaluation.benchmarks.papers.scidocs import negative_distances, read_embeddings
+from citerec.evaluation.protocol import Qrels
 from citerec.hatten.published.pickles import load_array, load_word_list
 from citerec.hatten.words.vectors import read_vectors
 from citerec.retrieval.run import Run
@@ -56,12 +58,21 @@ def mdcr(folder: Path) -> Any:
     return read_scores(folder / "scores.json", read_pools(folder / "mdcr.json"))
 
 
+def scidocs(folder: Path) -> Any:
+    pools = Qrels.read(folder / "test.qrel").judgements
+    return negative_distances(pools, read_embeddings(folder / "v.jsonl", {"p1", "2", "a"}))
+
+
 def graph(folder: Path) -> Any:
     return open_graph(folder / "papers.jsonl", cache_dir=folder / "cache")
 
 
 KINDS: dict[str, tuple[dict[str, bytes], Callable[[Path], Any]]] = {
     "run": ({"run": RUN.encode()}, lambda folder: Run.read(folder / "run")),
+    "qrels": (
+        {"qrels": b"a 0 p1 1\na 0 p2 0\nb 0 p%203 -1\r\n"},
+        lambda folder: Qrels.read(folder / "qrels"),
+    ),
     "GloVe": ({"v.txt": "".join(ROWS).encode()}, lambda folder: read_vectors(folder / "v.txt")),
     "word2vec": (
         {"v.txt": "".join(["6 5\n", *ROWS]).encode()},
@@ -85,6 +96,13 @@ KINDS: dict[str, tuple[dict[str, bytes], Callable[[Path], Any]]] = {
         {f"test-pid2anns-csfcube-{facet}.json": json.dumps(GRADES).encode() for facet in FACETS}
         | {"evaluation_splits.json": json.dumps(FOLDS).encode()},
         CSFCubePools.read,
+    ),
+    "SciDocs": (
+        {
+            "test.qrel": b"a 0 p1 1\na 0 2 0\np1 0 a 2\n",
+            "v.jsonl": lines([{"paper_id": paper, "embedding": NUMBERS[0]} for paper in ("a", 2, "p1")]),
+        },
+        scidocs,
     ),
     "metadata": (
         {"papers.json": json.dumps({"p1": PAPERS[0], "2": PAPERS[1]}).encode()},

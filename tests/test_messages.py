@@ -37,7 +37,7 @@ Run = Callable[..., tuple[int, str, str]]
         ("evaluate.py benchmark=drafts drafts=nope", "drafts=nope: no such folder; "),
         ("evaluate.py retriever=ranker ranker=nope", "ranker=nope: no such file or folder"),
         ("evaluate.py retriever=bm25 encoder=specter", "encoder=specter: retriever=bm25 has no encoder; "),
-        ("evaluate.py ranked_dir=x benchmark=mdcr", "ranked_dir=x: benchmark=mdcr has no ranked_dir; "),
+        ("evaluate.py ranked_dir=x benchmark=scidocs", "ranked_dir=x: benchmark=scidocs has no ranked_dir; "),
         (
             "evaluate.py retriever=run",
             "retriever.files is required, as in retriever.files=[val/",

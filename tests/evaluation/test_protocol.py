@@ -14,7 +14,6 @@ from citerec.datasets.prepare import open_corpus
 from citerec.evaluation.protocol import Qrels, make_protocols, seen_groups
 from citerec.evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE
 from citerec.retrieval.filters import Filters
-from citerec.retrieval.run import unescape_id
 from citerec.tests.conftest import CONTEXTS
 
 IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
@@ -90,13 +89,16 @@ def test_filters_that_leave_no_unseen_paper(tiny_corpus: Corpus) -> None:
         IDS, st.dictionaries(IDS, st.integers(0, 3), min_size=1, max_size=3), min_size=1, max_size=4
     )
 )
-def test_qrels_keep_ids_of_any_letters(tmp_path: Path, judgements: dict[str, dict[str, int]]) -> None:
+def test_qrels_round_trip(tmp_path: Path, judgements: dict[str, dict[str, int]]) -> None:
     Qrels(judgements).write(tmp_path / "qrels.trec")
-    lines: dict[str, dict[str, int]] = {}
-    for line in (tmp_path / "qrels.trec").read_text("utf-8").split("\n")[:-1]:
-        query, _, paper, relevance = line.split(" ")
-        lines.setdefault(unescape_id(query), {})[unescape_id(paper)] = int(relevance)
-    assert lines == judgements
+    assert Qrels.read(tmp_path / "qrels.trec").judgements == judgements
+
+
+@pytest.mark.parametrize("blank", [" ", "  "])  # read by Arrow, or line by line
+def test_a_relevance_that_is_too_large_is_one_line(tmp_path: Path, blank: str) -> None:
+    (tmp_path / "qrels.trec").write_text(f"q 0 a 1\nq{blank}0 b 1{'0' * 30}\n")
+    with pytest.raises(InputError, match=r"line 2, field 'relevance': '10+' is not a number, or .*too large"):
+        Qrels.read(tmp_path / "qrels.trec")
 
 
 def test_a_draft_knows_the_other_citations_of_its_paper(tiny_corpus: Corpus) -> None:

@@ -22,11 +22,11 @@ from citerec.evaluation.benchmarks.papers.pools import (
     Findings,
     Percent,
     PoolBenchmark,
-    QueryPaper,
     Scores,
     first_few,
     measure_pools,
-    open_texts,
+    merge_pools,
+    open_judged,
     pool_scores,
     read_json,
 )
@@ -227,17 +227,11 @@ class MDCR(PoolBenchmark):
 
     def _scores(self, pools: Pools, path: Path, make: RetrieverFactory) -> Scores:
         """Score all pairs with a retriever, and write the scores to a file in the benchmark's format."""
-        judged: dict[str, dict[str, int]] = {}  # a query of several fields has a pool in each
-        for queries in pools.values():
-            for query, pool in queries.items():
-                own = judged.setdefault(query, {})
-                own |= {paper: cited | own.get(paper, 0) for paper, cited in judgements(pool).items()}
-        papers = {
-            query: QueryPaper(query, tuple(paper for paper, cited in pool.items() if cited))
-            for query, pool in judged.items()
-        }
-        candidates = {paper for pool in judged.values() for paper in pool}
-        corpus = open_texts("MDCR", self._texts(), papers, candidates, self.settings.cache_dir)
+        by_field = (
+            {query: judgements(pool) for query, pool in queries.items()} for queries in pools.values()
+        )
+        judged = merge_pools(by_field)  # a query of several fields has a pool in each
+        corpus = open_judged("MDCR", self._texts(), judged, self.settings.cache_dir)
         retriever = make()
         retriever.open(corpus, self.settings.index_dir)
         scores = pool_scores(retriever, corpus, judged)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -201,6 +201,25 @@ def open_texts(
     identity["queries"] = hashlib.blake2b(described, digest_size=8).hexdigest()
     source = Source(name, identity, papers, contexts, {SPLIT: split})
     return open_records(source, cache_dir=cache_dir, candidates="all")
+
+
+def merge_pools(parts: Iterable[JudgedPools]) -> JudgedPools:
+    """Merge the pools of each query, keeping the highest relevance of a candidate."""
+    merged: JudgedPools = {}
+    for pools in parts:
+        for query, pool in pools.items():
+            own = merged.setdefault(query, {})
+            own |= {paper: max(relevance, own.get(paper, 0)) for paper, relevance in pool.items()}
+    return merged
+
+
+def open_judged(name: str, texts: Path, pools: JudgedPools, cache_dir: str | Path) -> Corpus:
+    """Open judged pools as a corpus (see `open_texts`), with each query's own text and relevant papers."""
+    queries = {
+        query: QueryPaper(query, tuple(paper for paper, relevance in pool.items() if relevance > 0))
+        for query, pool in pools.items()
+    }
+    return open_texts(name, texts, queries, {paper for pool in pools.values() for paper in pool}, cache_dir)
 
 
 def pool_scores(retriever: Retriever, corpus: Corpus, pools: Mapping[str, Collection[str]]) -> Scores:
