@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -34,7 +34,7 @@ from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
 from citerec.hatten.dense import DenseModel
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
 from citerec.hatten.retriever import WordsRetriever
-from citerec.hatten.settings import StaticSettings
+from citerec.hatten.settings import EncoderTraining, StaticSettings
 from citerec.hatten.static.means import MeanEncoder, StoredVectors
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.settings import IndexConfig
@@ -80,7 +80,7 @@ a CPU.
 citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=custom data.dir=DIR
 ```"""
     tags = ("static-embeddings", "sentence-similarity")
-    settings_class = StaticSettings
+    settings_class: ClassVar[type[EncoderTraining]] = StaticSettings
 
     encoder: MeanEncoder
     vocabulary: Vocabulary
