@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,13 +15,15 @@ from citerec.base.errors import InputError
 from citerec.base.progress import count_progress
 from citerec.datasets.building.readers import find_files
 from citerec.datasets.published.drafts import LIST, read_list
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.bibtex import read_bibtex
 from citerec.formats.documents import Reference
 from citerec.formats.drafts.latex import LATEX
 from citerec.formats.drafts.markdown import MARKDOWN
+from citerec.library.ask.question import Request
 from citerec.library.drafts.reader import PLAIN, Draft, Place, read_draft
-from citerec.library.drafts.suggest import known_papers
+from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
 from citerec.library.papers.building import create
 from citerec.library.papers.library import Library
 from citerec.library.settings import BuildSettings
@@ -176,6 +179,19 @@ def questions(draft: Draft, ids: Mapping[str, str]) -> list[Question]:
             written = [key for key in known if ids[key] in before]
             asked.append(Question(place, papers, again, known, written))
     return asked
+
+
+def written_request(draft: Draft, place: Place, papers: Mapping[str, str], ids: Mapping[str, str]) -> Request:
+    """Return the request for a mark behind which nothing is written. papers: those cited before it.
+
+    A mark with no words before it is asked with the title, as editors do, or with what follows.
+    """
+    before = replace(draft, passages=draft.passages[: place.passage])
+    context = place.context[: place.context.rindex(TARGET_MARKER) + len(TARGET_MARKER)]
+    if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
+        context = f"{draft.title} {TARGET_MARKER}" if re.search(r"\w", draft.title) else place.context
+    place = replace(place, context=context, beside=tuple(key for key in place.beside if key in papers))
+    return place_request(before, place, papers, citing_passages(before, ids))
 
 
 def find_cited(draft: Draft, library: Library) -> tuple[Draft, dict[str, str]]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import random
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -25,7 +24,7 @@ import numpy as np
 from citerec.base.files import atomic_write, digest_file
 from citerec.base.progress import count_progress
 from citerec.datasets.published.drafts import draft_folder
-from citerec.datasets.records import OTHER_MARKER, SURROUNDINGS, TARGET_MARKER, WINDOW
+from citerec.datasets.records import SURROUNDINGS, WINDOW
 from citerec.evaluation.benchmark import Benchmark, Data, Output, RetrieverFactory
 from citerec.evaluation.report import METRICS, PER_QUERY, Column, Metrics, Part, Provenance, Report
 from citerec.evaluation.settings import DRAFT
@@ -42,6 +41,7 @@ from citerec.library.benchmark.collection import (
     questions,
     quiet,
     read_papers,
+    written_request,
 )
 from citerec.library.benchmark.results import (
     BASELINE,
@@ -56,7 +56,7 @@ from citerec.library.benchmark.results import (
     result_parts,
 )
 from citerec.library.benchmark.settings import ASK, WRITTEN, DraftsSettings
-from citerec.library.drafts.reader import Draft, Place
+from citerec.library.drafts.reader import Draft
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
 from citerec.library.papers.encoding import encode
 from citerec.library.papers.library import Library
@@ -262,7 +262,7 @@ def _answer(
             elif command == DRAFT:
                 requests.append(place_request(draft, place, papers, passages))
             else:
-                requests.append(_written_request(draft, place, papers, ids))
+                requests.append(written_request(draft, place, papers, ids))
         most = max(len(question.targets) for question in batch)
         deep = len(library) if prior else depth + most - 1
         rankings = [recommender.ranked(request, deep).ranking for request in requests]
@@ -294,21 +294,6 @@ def _answer(
 def _known(question: Question, command: str) -> Sequence[str]:
     """Return the keys of the papers that are cited elsewhere."""
     return question.written if command == WRITTEN else question.known
-
-
-def _written_request(
-    draft: Draft, place: Place, papers: Mapping[str, str], ids: Mapping[str, str]
-) -> Request:
-    """Return the request for a mark behind which nothing is written. papers: those cited before it.
-
-    A mark with no words before it is asked with the title, as editors do, or with what follows.
-    """
-    before = replace(draft, passages=draft.passages[: place.passage])
-    context = place.context[: place.context.rindex(TARGET_MARKER) + len(TARGET_MARKER)]
-    if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
-        context = f"{draft.title} {TARGET_MARKER}" if re.search(r"\w", draft.title) else place.context
-    place = replace(place, context=context, beside=tuple(key for key in place.beside if key in papers))
-    return place_request(before, place, papers, citing_passages(before, ids))
 
 
 def with_names(paper: LibraryPaper) -> LibraryPaper:

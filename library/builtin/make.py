@@ -40,7 +40,14 @@ from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.static.model import StaticModel
 from citerec.hatten.trained import open_static, static_retriever
 from citerec.library.ask.question import mark_query
-from citerec.library.benchmark.collection import MaskedDraft, find_drafts, questions, quiet, read_papers
+from citerec.library.benchmark.collection import (
+    MaskedDraft,
+    find_drafts,
+    questions,
+    quiet,
+    read_papers,
+    written_request,
+)
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
 from citerec.library.evidence import FOLDER
 from citerec.library.evidence.evidence import FullTexts, text_encoder
@@ -83,8 +90,9 @@ LARGEST = 12_000_000
 """Maximum size of the model without its networks, in bytes."""
 FIT, CHECK = "fit", "check"
 """Parts of the list of drafts."""
-DRAFTS, TITLES = "drafts", "titles of drafts"
-"""Sources of lists: a draft over its author's bibliography, and over the same without abstracts."""
+DRAFTS, TITLES, WRITTEN = "drafts", "titles of drafts", "drafts written so far"
+"""Sources of lists: a draft over its author's bibliography, over the same without abstracts, and over the
+former where only the text and the citations before the mark are known."""
 ASKED_AS = (SENTENCE, CONTEXT, WITH_TITLE, WHOLE)
 """Kinds of queries, which take turns."""
 DRAFT_QUERIES, DATA_QUERIES, TEXT_QUERIES = 20, 320, 320
@@ -178,7 +186,7 @@ def ranking_of(fitted: Fitted) -> RankingModel:
 
 def _of_drafts(lists: TrainingLists) -> Mask:
     """Which lists are of drafts, [Q]."""
-    return np.isin(lists.source, (DRAFTS, TITLES))
+    return np.isin(lists.source, (DRAFTS, TITLES, WRITTEN))
 
 
 @dataclass(frozen=True)
@@ -205,23 +213,26 @@ class ListReader:
     def read_drafts(self, folder: Path, part: str) -> list[TrainingLists]:
         """Read the lists of at most DRAFT_QUERIES masked citations of each draft of a part of the list.
 
-        They are asked over its author's bibliography, and over the same without abstracts.
+        They are asked over its author's bibliography, and over the same without abstracts; where pairs are
+        read, also as written so far.
         """
         names = [draft.name for draft in read_list(folder / LIST) if draft.part == part]
         lists = []
         with count_progress("reading lists of drafts", len(names)) as advance:
             for number, name in enumerate(names):
-                if (read := load_lists(file := self._file(name))) is None:
-                    with quiet(logging.ERROR):
-                        [draft], _ = find_drafts(folder, names=[name])
-                        read = save_lists(self._read_draft(draft, number), file)
-                lists.append(read)
+                for written in (False, True)[: 1 + (self.model is not None)]:
+                    file = self._file(f"{name} written" if written else name)
+                    if (read := load_lists(file)) is None:
+                        with quiet(logging.ERROR):
+                            [draft], _ = find_drafts(folder, names=[name])
+                            read = save_lists(self._read_draft(draft, number, written), file)
+                    lists.append(read)
                 advance(1)
         return lists
 
-    def _read_draft(self, draft: MaskedDraft, number: int) -> TrainingLists:
+    def _read_draft(self, draft: MaskedDraft, number: int, is_written: bool) -> TrainingLists:
         """Read the lists of a draft's citations, without papers that the same sentence cites, as in `citerec
-        draft`."""
+        draft`. is_written: only what stands before the mark is known."""
         with TemporaryDirectory() as place:
             read_papers(draft.bibs, Path(place) / "library")
             library = Library.open(Path(place) / "library")
@@ -232,14 +243,21 @@ class ListReader:
             passages, row_of = citing_passages(draft.draft, known_by_key), library.corpus.paper_row
             requests, positives, beside = [], [], []
             for question in asked:
-                elsewhere = {key: known_by_key[key] for key in question.known}
-                request = place_request(draft.draft, question.place, elsewhere, passages)
+                keys = question.written if is_written else question.known
+                elsewhere = {key: known_by_key[key] for key in keys}
+                if is_written:
+                    request = written_request(draft.draft, question.place, elsewhere, known_by_key)
+                else:
+                    request = place_request(draft.draft, question.place, elsewhere, passages)
                 requests.append(replace(mark_query(request.query), own=own))
                 positives.append([row_of(known_by_key[key]) for key in question.targets.values()])
                 beside.append({row_of(paper) for paper in request.filters.exclude})
             parts = []
             without = without_abstracts(library.corpus, np.ones(len(library), np.bool_))
-            for corpus, source in ((library.corpus, DRAFTS), (without, TITLES)):
+            over = (
+                [(library.corpus, WRITTEN)] if is_written else [(library.corpus, DRAFTS), (without, TITLES)]
+            )
+            for corpus, source in over:
                 queries = Queries.from_list(corpus, requests)
                 queries = replace(queries, positives=Ragged.from_rows(positives))
                 lists = self._read(self._over(corpus), queries, source)
@@ -251,7 +269,8 @@ class ListReader:
         return replace(lists, citing=np.full(len(lists), FIRST_DRAFT + number, np.int32))
 
     def _read(self, ranker: Ranker, queries: Queries, source: str) -> TrainingLists:
-        return read_lists(ranker, queries, source, ASKED_AS, pairs=self.model is not None)
+        asked_as = (WHOLE,) if source == WRITTEN else ASKED_AS
+        return read_lists(ranker, queries, source, asked_as, pairs=self.model is not None)
 
     def read_data(self, path: str, cache_dir: str) -> TrainingLists:
         """Read the lists of validation contexts of a data set over a sample of its papers.
