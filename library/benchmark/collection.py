@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from citerec.base.errors import InputError
 from citerec.base.progress import count_progress
 from citerec.datasets.building.readers import find_files
-from citerec.datasets.published.drafts import LIST, read_list
+from citerec.datasets.published.drafts import LIST, ListedDraft, read_list
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.bibtex import read_bibtex
@@ -75,21 +74,20 @@ def find_drafts(
     """
     if not folder.is_dir():
         raise InputError(f"drafts={folder}: no such folder; citerec data drafts output={folder} fetches some")
-    listed = (folder / LIST).is_file()
-    chosen = _listed(folder) if listed else _not_listed(folder)
-    if languages:
-        chosen = {name: drafts for name, drafts in chosen.items() if drafts[0].language in languages}
-        if not chosen:
-            raise InputError(f"benchmark.languages: {folder} lists no draft in {', '.join(languages)}")
-    if names:
-        chosen = {name: drafts for name, drafts in chosen.items() if name in names}
+    chosen = {
+        name: drafts
+        for name, drafts in _listed(folder).items()
+        if (not languages or drafts[0].language in languages) and (not names or name in names)
+    }
+    if languages and not chosen:
+        raise InputError(f"benchmark.languages: {folder} lists no draft in {', '.join(languages)}")
     masked, left_out = [], []
     with count_progress("reading drafts", len(chosen)) as advance:
         for name, candidates in chosen.items():
             read, reasons = [], []
             for candidate in candidates:
                 try:
-                    read.append(_read(name, candidate))
+                    read.append(_read(folder, candidate))
                 except InputError as error:
                     reasons.append(str(error))
             if read:
@@ -105,43 +103,25 @@ def find_drafts(
     return masked, left_out
 
 
-class _Candidate(NamedTuple):
-    """A document, the folder of its inputs, its .bib files if listed, its field, language and part."""
-
-    path: Path
-    root: Path
-    bibs: Sequence[Path] = ()
-    field: str = ""
-    language: str = ""
-    part: str = ""
-
-
-def _listed(folder: Path) -> dict[str, list[_Candidate]]:
-    drafts: dict[str, list[_Candidate]] = {}
-    for line in read_list(folder / LIST):
-        root = folder / line.name
-        bibs = [root / bib for bib in line.bib]
-        drafts[line.name] = [_Candidate(root / line.main, root, bibs, line.field, line.language, line.part)]
+def _listed(folder: Path) -> dict[str, list[ListedDraft]]:
+    """Return the documents that may be the drafts of a folder, by the names of the drafts."""
+    if (folder / LIST).is_file():
+        return {listed.name: [listed] for listed in read_list(folder / LIST)}
+    drafts: dict[str, list[ListedDraft]] = {}
+    with contextlib.suppress(InputError):  # no files
+        for path in (file.path for file in find_files(str(folder))):
+            if path.suffix.lower() in (*MARKDOWN.suffixes, PLAIN, *LATEX.suffixes):
+                first, *others = path.relative_to(folder).parts
+                name, main = (first, str(Path(*others))) if others else (path.stem, first)
+                drafts.setdefault(name, []).append(ListedDraft(name, main, []))
     return drafts
 
 
-def _not_listed(folder: Path) -> dict[str, list[_Candidate]]:
-    drafts: dict[str, list[_Candidate]] = {}
-    try:
-        files = [file.path for file in find_files(str(folder))]
-    except InputError:
-        files = []
-    for path in files:
-        if path.suffix.lower() in (*MARKDOWN.suffixes, PLAIN, *LATEX.suffixes):
-            first, *others = path.relative_to(folder).parts
-            name, root = (first, folder / first) if others else (path.stem, folder)
-            drafts.setdefault(name, []).append(_Candidate(path, root))
-    return drafts
-
-
-def _read(name: str, candidate: _Candidate) -> tuple[MaskedDraft, list[str]]:
+def _read(folder: Path, listed: ListedDraft) -> tuple[MaskedDraft, list[str]]:
     """Read a draft; also returns which of its .bib files have no papers. Raises InputError if none has."""
-    path, root, bibs, *rest = candidate
+    inside = folder / listed.name
+    root = inside if listed.bib or (inside / listed.main).is_file() else folder
+    path, bibs = root / listed.main, [root / bib for bib in listed.bib]
     draft = read_draft(path, root, masked=True)
     used = bibs or draft.bibs
     if missing := [str(bib) for bib in used if not bib.is_file()]:
@@ -152,7 +132,8 @@ def _read(name: str, candidate: _Candidate) -> tuple[MaskedDraft, list[str]]:
     if len(odd) == len({*used}):
         raise InputError(next(iter(odd.values())))
     usable = [bib for bib in used if bib not in odd]
-    return MaskedDraft(name, draft, root, usable, *rest), [*odd.values()]
+    about = listed.field, listed.language, listed.part
+    return MaskedDraft(listed.name, draft, root, usable, *about), [*odd.values()]
 
 
 def _why_empty(bib: Path) -> str:

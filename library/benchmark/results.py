@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.report import Column, Metrics, Part, Table
 from citerec.evaluation.significance import format_p, holm, intervals, paired_difference
 from citerec.library.benchmark.settings import DraftsSettings
+from citerec.rerank.ranker.linear import BINS, SURE, certainty
 
 MODEL, BASELINE = "model", "baseline"
 MEASURES = {"recall@10": "R@10", "mrr": "MRR", "hit@1": "hit@1"}
@@ -27,14 +27,9 @@ Floats = npt.NDArray[np.float64]
 
 
 class Ranks(msgspec.Struct):
-    """Per query [Q]: rank of the cited paper (0: not found), in its group, its score, the best score there.
-
-    group: the rank among the papers that other citations of the draft cite, for re-citations, and among those
-    that they do not, for first citations.
-    """
+    """Per query [Q]: rank of the cited paper (0: not found), its score, the best score there."""
 
     rank: list[int] = []
-    group: list[int] = []
     score: list[float | None] = []
     best: list[float | None] = []
 
@@ -44,13 +39,12 @@ class DraftResult(msgspec.Struct, kw_only=True):
 
     starts: 1 for the first query of each citation [Q]. calibrated: the model's scores are logarithms of
     probabilities.
-    identity: of the run's inputs and settings. papers: in the author's bibliography. abstracts: the share of
+    papers: in the author's bibliography. abstracts: the share of
     them with one. absent: cited keys that it lacks. again: 1 for re-citations [Q].
     mentioned: 1 for papers that are cited before, too [Q].
     ranks: {MODEL or BASELINE: {PROTOCOL/COMMAND: ranks}}.
     """
 
-    identity: str
     name: str
     field: str
     language: str
@@ -66,8 +60,11 @@ class DraftResult(msgspec.Struct, kw_only=True):
 
     def values(self, who: str, group: str) -> dict[str, Floats]:
         """Return the measures of the queries [Q]."""
-        ranks = self.ranks[who][group]
-        return _measures(ranks.rank) | {f"group/{k}": v for k, v in _measures(ranks.group).items()}
+        place = np.array(self.ranks[who][group].rank, np.float64)
+        is_ranked = place > 0
+        hits = {"recall@10": is_ranked & (place <= 10), "hit@1": place == 1}
+        reciprocal = np.divide(1, place, out=np.zeros(len(place)), where=is_ranked)
+        return {"mrr": reciprocal} | {name: hit.astype(np.float64) for name, hit in hits.items()}
 
     def certainty(self, who: str, group: str) -> tuple[Floats, Floats]:
         """Return the probability of the best paper of each citation [C], and whether it is cited there."""
@@ -89,21 +86,10 @@ class DraftResult(msgspec.Struct, kw_only=True):
         }
 
 
-def _measures(rank: Sequence[int]) -> dict[str, Floats]:
-    place = np.array(rank, np.float64)
-    is_ranked = place > 0
-    hits = {"recall@10": is_ranked & (place <= 10), "hit@1": place == 1}
-    reciprocal = np.divide(1, place, out=np.zeros(len(place)), where=is_ranked)
-    return {"mrr": reciprocal} | {name: hit.astype(np.float64) for name, hit in hits.items()}
-
-
 def read_results(folder: Path) -> list[DraftResult]:
-    """Read the results of each draft in the folder of an evaluation; unreadable ones are left out."""
-    results = []
-    for file in sorted(folder.glob("*.json")):
-        with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
-            results.append(msgspec.json.decode(file.read_bytes(), type=DraftResult))
-    return results
+    """Read the results of each draft in the folder of an evaluation."""
+    files = sorted(folder.glob("*.json"))
+    return [msgspec.json.decode(file.read_bytes(), type=DraftResult) for file in files]
 
 
 def drafts_metrics(settings: DraftsSettings, results: Sequence[DraftResult]) -> dict[str, dict[str, Any]]:
@@ -184,14 +170,7 @@ _COLUMNS = (
     Column("again/mrr", "re-citations: MRR"),
     Column("mention/recall@10", "first mentions: R@10"),
     Column("mention/mrr", "first mentions: MRR"),
-    Column("first/group/recall@10", "first, in their group: R@10"),
-    Column("first/group/mrr", "first, in their group: MRR"),
-    Column("again/group/recall@10", "re-citations, in their group: R@10"),
-    Column("again/group/mrr", "re-citations, in their group: MRR"),
 )
-BINS = 10
-SURE = 0.5
-"""Least probability to fill a citation (library.settings)."""
 
 
 def result_parts(
@@ -296,17 +275,13 @@ def _reliability(results: Mapping[str, Sequence[DraftResult]]) -> list[Table]:
         for group in calibrated[0].ranks[MODEL] if calibrated else ():
             pairs = [draft.certainty(MODEL, group) for draft in calibrated]
             sure, right = (np.concatenate(part) for part in zip(*pairs, strict=True))
-            place, error = np.minimum((sure * BINS).astype(int), BINS - 1), 0.0
-            row = [name, *_labels(group)]
-            for number in range(BINS):
-                inside, cell = place == number, ""
-                if inside.any():
-                    error += inside.mean() * abs(sure[inside].mean() - right[inside].mean())
-                    cell = f"{inside.sum():,}: {sure[inside].mean():.2f}, {right[inside].mean():.2f}"
-                row.append(cell)
-            filled = sure >= SURE
-            correct = f"{right[filled].mean():.1%}" if filled.any() else ""
-            rows.append([*row, f"{error:.3f}", f"{filled.mean():.1%}", correct])
+            place, row = np.minimum((sure * BINS).astype(int), BINS - 1), [name, *_labels(group)]
+            for inside in (place == number for number in range(BINS)):
+                shares = f"{sure[inside].mean():.2f}, {right[inside].mean():.2f}" if inside.any() else ""
+                row.append(f"{inside.sum():,}: {shares}" if shares else "")
+            summary = certainty(sure, right)
+            correct = f"{summary['right']:.1%}" if summary["sure"] else ""
+            rows.append([*row, f"{summary['ece']:.3f}", f"{summary['sure']:.1%}", correct])
     bins = [f"{number / BINS:.1f} to {(number + 1) / BINS:.1f}" for number in range(BINS)]
     head = ["citations: probability, share right", "bibliographies", "command", *bins]
     head += ["ECE", f"at least {SURE}", "right among them"]

@@ -56,14 +56,16 @@ from citerec.library.evidence.reading import ReadText, TextPart
 from citerec.library.evidence.store import TextStore
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN, NETWORKS
-from citerec.rerank.ranker.linear import TrainingLists
+from citerec.rerank.ranker.linear import LinearModel, TrainingLists, fit_ranker
 from citerec.rerank.ranker.model import Ranker, RankingModel
+from citerec.rerank.ranker.networks import NetworkModel, Rescoring
 from citerec.rerank.ranker.training import (
     CONTEXT,
+    DEPTH,
     SENTENCE,
     WHOLE,
     WITH_TITLE,
-    Fitted,
+    WRITTEN,
     Measures,
     fit_networks,
     measure_read,
@@ -90,9 +92,9 @@ LARGEST = 12_000_000
 """Maximum size of the model without its networks, in bytes."""
 FIT, CHECK = "fit", "check"
 """Parts of the list of drafts."""
-DRAFTS, TITLES, WRITTEN = "drafts", "titles of drafts", "drafts written so far"
-"""Sources of lists: a draft over its author's bibliography, over the same without abstracts, and over the
-former where only the text and the citations before the mark are known."""
+DRAFTS, TITLES = "drafts", "titles of drafts"
+"""Sources of lists: a draft over its author's bibliography, and over the same without abstracts; the former
+also as WRITTEN so far."""
 ASKED_AS = (SENTENCE, CONTEXT, WITH_TITLE, WHOLE)
 """Kinds of queries, which take turns."""
 DRAFT_QUERIES, DATA_QUERIES, TEXT_QUERIES = 20, 320, 320
@@ -152,24 +154,25 @@ def make(settings: BuiltInSettings) -> None:
     others = [reader.read_data(path, settings.cache_dir) for path in settings.data]
     if settings.texts:
         others.append(reader.read_texts(settings.data[0], settings.texts, settings.cache_dir))
+    if networks.scores_pairs:  # of the first papers of the ranking without it
+        lists = TrainingLists.concat(reader.read_drafts(drafts, FIT, written=False) + others)
+        read = NetworkModel(fit_ranker(fitting, lists), Rescoring(DEPTH, 0.0))
+        reader = replace(reader, model=RankingModel(LinearModel({}, {}), networks=read))
     lists = TrainingLists.concat(reader.read_drafts(drafts, FIT) + others)
     fitted = fit_networks(fitting, lists, _of_drafts(lists), SEED)
-    if networks.scores_pairs:  # of the first papers of the ranking without it
-        reader = replace(reader, model=ranking_of(fitted))
-        lists = TrainingLists.concat(reader.read_drafts(drafts, FIT) + others)
-        fitted = fit_networks(fitting, lists, _of_drafts(lists), SEED)
     if settings.ablation:
         print_ablation(fitting, lists)
         return
+    model = RankingModel(fitted.model, fitted.confidence, networks=fitted.networks)
     provenance = {
         "data": ", ".join(dict.fromkeys(lists.source.tolist())),
         "split": "val",
         "lists": dict(Counter(lists.source.tolist())),
         "settings": {"l2": fitting.l2, "folds": fitting.folds, "seed": SEED},
         "networks": dict(networks.hashes),
-        "hash": ranking_of(fitted).parameters_hash,
+        "hash": model.parameters_hash,
     }
-    replace(ranking_of(fitted), about=provenance).save(folder / RankingModel.folder)
+    replace(model, about=provenance).save(folder / RankingModel.folder)
     _print(fitted.measures, f"{FIT}, cross-fitted")
     if check := reader.read_drafts(drafts, CHECK):
         _print(measure_ways(fitted, TrainingLists.concat(check)), CHECK)
@@ -177,11 +180,6 @@ def make(settings: BuiltInSettings) -> None:
     print(f"{folder}: {folder_bytes(folder) / 1e6:.1f} MB, {size / 1e6:.1f} MB without networks")
     if size > LARGEST:
         raise InputError(f"{folder}: more than {LARGEST / 1e6:.0f} MB; compress the model to fewer words")
-
-
-def ranking_of(fitted: Fitted) -> RankingModel:
-    """The model of what was fitted."""
-    return RankingModel(fitted.model, fitted.confidence, networks=fitted.networks)
 
 
 def _of_drafts(lists: TrainingLists) -> Mask:
@@ -210,22 +208,22 @@ class ListReader:
         pairs = ".pairs" if self.model is not None else ""
         return Path(self.kept) / f"{name}{pairs}.npz" if self.kept else None
 
-    def read_drafts(self, folder: Path, part: str) -> list[TrainingLists]:
+    def read_drafts(self, folder: Path, part: str, written: bool = True) -> list[TrainingLists]:
         """Read the lists of at most DRAFT_QUERIES masked citations of each draft of a part of the list.
 
-        They are asked over its author's bibliography, and over the same without abstracts; where pairs are
-        read, also as written so far.
+        They are asked over its author's bibliography, and over the same without abstracts, and as written so
+        far.
         """
         names = [draft.name for draft in read_list(folder / LIST) if draft.part == part]
         lists = []
         with count_progress("reading lists of drafts", len(names)) as advance:
             for number, name in enumerate(names):
-                for written in (False, True)[: 1 + (self.model is not None)]:
-                    file = self._file(f"{name} written" if written else name)
+                for is_written in (False, True)[: 1 + written]:
+                    file = self._file(f"{name} written" if is_written else name)
                     if (read := load_lists(file)) is None:
                         with quiet(logging.ERROR):
                             [draft], _ = find_drafts(folder, names=[name])
-                            read = save_lists(self._read_draft(draft, number, written), file)
+                            read = save_lists(self._read_draft(draft, number, is_written), file)
                     lists.append(read)
                 advance(1)
         return lists

@@ -128,14 +128,14 @@ def test_without_authors_nothing_changes(library: Ranker, tmp_path: Path) -> Non
         assert top(made, text, 9) == top(without, text, 9) == top(fields, text, 9)
     queries = Queries.from_list(made.corpus, [Query(text) for text in texts])
     papers = np.tile(np.arange(300, dtype=np.int32), (len(texts), 1))
-    columns = Candidates(made.statistics, made.parts, queries, papers).columns(["author_near"])
+    columns = Candidates(made.statistics, made.parts, queries, papers).columns()
     assert not columns["author_near"].any()
 
 
 def test_the_year_near_the_mark_matches_plain_python(library: Ranker) -> None:
     queries = Queries.from_list(library.corpus, [Query("Words by Zoe (1999) in 2001b TARGETCIT, 1999.")])
     papers = np.arange(PAPERS, dtype=np.int32)[None]
-    columns = Candidates(library.statistics, library.parts, queries, papers).columns(["year_near"])
+    columns = Candidates(library.statistics, library.parts, queries, papers).columns()
     for row, record in enumerate(RECORDS):
         year = {1999: 3 / 4, 2001: 3 / 4}.get(record.year, 0)
         assert columns["year_near"][0, row] == pytest.approx(year)

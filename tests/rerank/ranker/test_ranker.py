@@ -203,7 +203,7 @@ def lists(demo_corpus: Corpus) -> TrainingLists:
 
 
 def test_a_linear_model_minimises_the_loss(lists: TrainingLists) -> None:
-    model = fit_ranker(RankerSettings(l2=0.01, iterations=300), lists)
+    model = fit_ranker(RankerSettings(l2=0.01), lists)
     names, values = model.inputs(lists)
     assert not {name for name in names if group_of(name) == DRAFT}
 
