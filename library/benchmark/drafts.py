@@ -104,7 +104,7 @@ class Drafts(Benchmark):
         drafts, left_out = find_drafts(draft_folder(settings.drafts or ""), settings.languages)
         for line in left_out:
             log.warning("%s", line)
-        results = _Run(settings, models).results(drafts)
+        results = self._results(models, drafts)
         for file in (folder / PARTS).glob("*.json"):  # of other drafts
             file.unlink()
         for result in results:
@@ -118,29 +118,9 @@ class Drafts(Benchmark):
         report.write(folder, provenance)
         return report
 
-    @classmethod
-    def headlines(cls, outputs: Mapping[str, Output]) -> tuple[dict[str, Metrics], Sequence[Column]]:
-        """Return baseline and models, with R@10 and MRR of each command under the first protocol."""
-        baseline = next(iter(outputs.values())).settings["baseline"]
-        return headline_rows({name: output.metrics for name, output in outputs.items()}, baseline)
-
-    @classmethod
-    def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
-        baseline = next(iter(outputs.values())).settings["baseline"]
-        metrics = {name: output.metrics for name, output in outputs.items()}
-        read = {name: read_results(output.folder / PARTS) for name, output in outputs.items()}
-        return result_parts(metrics, read, baseline)
-
-
-class _Run:
-    """Asks the citations of drafts."""
-
-    def __init__(self, settings: DraftsSettings, models: Mapping[str, str]) -> None:
-        self.settings, self.models = settings, models
-
-    def results(self, drafts: Sequence[MaskedDraft]) -> list[DraftResult]:
-        """Return the results of all drafts."""
-        passes = len(self.models) * len(self.settings.protocols) * len(self.settings.commands)
+    def _results(self, models: Mapping[str, str], drafts: Sequence[MaskedDraft]) -> list[DraftResult]:
+        """Ask the citations of drafts. models: by who is asked."""
+        passes = len(models) * len(self.settings.protocols) * len(self.settings.commands)
         asked = sum(self._asked(len(draft.draft.places)) for draft in drafts) * passes
         results = []
         with TemporaryDirectory() as place, count_progress("asking", asked) as advance:
@@ -148,29 +128,20 @@ class _Run:
             if "merged" in self.settings.protocols:
                 bibs = [bib for draft in drafts for bib in draft.bibs]
                 papers = read_papers(bibs, Path(place) / "all", logging.ERROR)
-                merged = self._libraries(Path(place), "merged", papers)
+                merged = _libraries(Path(place), "merged", papers, models)
             for draft in drafts:
                 with TemporaryDirectory(dir=place) as own:
-                    results.append(self._ask(draft, Path(own), merged, advance))
+                    results.append(self._ask(draft, Path(own), models, merged, advance))
         return results
 
     def _asked(self, citations: int) -> int:
         return min(citations, self.settings.queries or citations)
 
-    def _libraries(self, folder: Path, name: str, papers: Sequence[LibraryPaper]) -> dict[str, Recommender]:
-        """Return a library of these papers for each model."""
-        recommenders = {}
-        with quiet(logging.ERROR):
-            for who, model in self.models.items():
-                library = Library.create(folder / f"{name}-{who}", papers, model=model)
-                encode(library)
-                recommenders[who] = Recommender(library)
-        return recommenders
-
     def _ask(
         self,
         masked: MaskedDraft,
         place: Path,
+        models: Mapping[str, str],
         merged: Mapping[str, Recommender],
         advance: Callable[[int], None],
     ) -> DraftResult:
@@ -179,12 +150,12 @@ class _Run:
         draft, ids = find_cited(masked.draft, library)
         asked = self._sample(masked.name, questions(draft, ids))
         skipped, calibrated = self._asked(len(draft.places)) - len(asked), False
-        ranks: dict[str, dict[str, Ranks]] = {who: {} for who in self.models}
+        ranks: dict[str, dict[str, Ranks]] = {who: {} for who in models}
         for protocol in self.settings.protocols:
             recommenders = merged
             if protocol != "merged":
                 plain = [paper._replace(abstract="") for paper in papers if paper.title]
-                recommenders = self._libraries(place, protocol, plain if protocol == "titles" else papers)
+                recommenders = _libraries(place, protocol, plain if protocol == "titles" else papers, models)
             calibrated = recommenders[MODEL].calibrated
             for who, recommender in recommenders.items():
                 for command in self.settings.commands:
@@ -213,6 +184,32 @@ class _Run:
         size = self._asked(len(asked))
         chosen = random.Random(f"{self.settings.seed} {name}").sample(range(len(asked)), size)
         return [asked[row] for row in sorted(chosen)]
+
+    @classmethod
+    def headlines(cls, outputs: Mapping[str, Output]) -> tuple[dict[str, Metrics], Sequence[Column]]:
+        """Return baseline and models, with R@10 and MRR of each command under the first protocol."""
+        baseline = next(iter(outputs.values())).settings["baseline"]
+        return headline_rows({name: output.metrics for name, output in outputs.items()}, baseline)
+
+    @classmethod
+    def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
+        baseline = next(iter(outputs.values())).settings["baseline"]
+        metrics = {name: output.metrics for name, output in outputs.items()}
+        read = {name: read_results(output.folder / PARTS) for name, output in outputs.items()}
+        return result_parts(metrics, read, baseline)
+
+
+def _libraries(
+    folder: Path, name: str, papers: Sequence[LibraryPaper], models: Mapping[str, str]
+) -> dict[str, Recommender]:
+    """Return a library of these papers for each model."""
+    recommenders = {}
+    with quiet(logging.ERROR):
+        for who, model in models.items():
+            library = Library.create(folder / f"{name}-{who}", papers, model=model)
+            encode(library)
+            recommenders[who] = Recommender(library)
+    return recommenders
 
 
 def _answer(
