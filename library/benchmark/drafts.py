@@ -87,10 +87,10 @@ class Drafts(Benchmark):
   mean of 1 / rank. First: no other citation of the draft cites the paper; re-citations: another one does, for
   first mentions only later in the text.
 - Numbers are means over drafts of their means over queries. Brackets: 95 % intervals; p: two-sided
-  randomisation tests. Both draw drafts ({DRAWS:,} times, so p is at least {1 / (DRAWS + 1):.4f}). Holm's p is
-  corrected for all tests of the table.
+  randomisation tests, not corrected for their number. Both draw drafts ({DRAWS:,} times, so p is at least
+  {1 / (DRAWS + 1):.4f}).
 - Sure: for each citation, the probability of the best paper, and whether it is cited there, over all drafts.
-  ECE: expected calibration error, the mean difference of the two over the bins.
+  ECE: expected calibration error, the mean difference of the two over ten bins of the former.
 - As they are: each author's bibliography is a library. Titles only: without its abstracts. All merged: the
   bibliographies of all drafts are one library."""
 

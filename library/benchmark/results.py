@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.report import Column, Metrics, Part, Table
-from citerec.evaluation.significance import format_p, holm, intervals, paired_difference
+from citerec.evaluation.significance import intervals, paired_difference
 from citerec.library.benchmark.settings import DraftsSettings
-from citerec.rerank.ranker.linear import BINS, SURE, certainty
+from citerec.rerank.ranker.linear import SURE, certainty
 
 MODEL, BASELINE = "model", "baseline"
 MEASURES = {"recall@10": "R@10", "mrr": "MRR", "hit@1": "hit@1"}
@@ -171,16 +171,27 @@ _COLUMNS = (
     Column("mention/recall@10", "first mentions: R@10"),
     Column("mention/mrr", "first mentions: MRR"),
 )
+_DIFFERENCES = tuple(
+    column
+    for name in TESTED
+    for column in (
+        Column(f"difference/{name}", MEASURES[name], interval=True, signed=True),
+        Column(f"difference/{name}/p", f"{MEASURES[name]}, p", decimals=4),
+    )
+)
 
 
 def result_parts(
     metrics: Mapping[str, Metrics], results: Mapping[str, Sequence[DraftResult]], baseline: str | None
 ) -> list[Part]:
     """Return the tables of models, given by name their metrics and the results of each draft."""
+    rows = _rows(metrics, baseline)
+    tested = {name: row for name, row in rows.items() if f"difference/{TESTED[0]}" in row}
+    differences = [Table.of(tested, _DIFFERENCES, f"differences from {baseline}", brief=False)]
     return [
         _count(next(iter(metrics.values()))),
-        Table.of(_rows(metrics, baseline), _COLUMNS, "drafts"),
-        *_under("Differences", _differences(metrics, baseline)),
+        Table.of(rows, _COLUMNS, "drafts"),
+        *_under("Differences", differences if tested else []),
         *_under("Probabilities", _reliability(results)),
         *_under("By draft", [_draft_table(results, baseline)]),
     ]
@@ -239,34 +250,6 @@ def _labels(group: str) -> tuple[str, str]:
     return LABELS[protocol], COMMANDS[command]
 
 
-def _differences(results: Mapping[str, Metrics], baseline: str | None) -> list[Table]:
-    """Return a table of the differences between models and the baseline; nothing without a baseline."""
-    tested, places = list[list[str]](), list[tuple[list[str], int, float]]()
-    for name, metrics in results.items():
-        for group, metric in metrics.items():
-            for kind, label in KINDS.items():
-                row = [name, *_labels(group), label]
-                if any(f"difference/{kind}{measure}" not in metric for measure in TESTED):
-                    continue
-                for measure in TESTED:
-                    key = f"{kind}{measure}"
-                    low, high, p = (metric[f"difference/{key}/{end}"] for end in ("low", "high", "p"))
-                    other = metric[f"baseline/{key}"]
-                    row += [f"{metric[key] / other:.2f}" if other else ""]
-                    row += [f"{metric[f'difference/{key}']:+.3f} [{low:+.3f}, {high:+.3f}]", format_p(p), ""]
-                    places.append((row, len(row) - 1, p))
-                tested.append(row)
-    for (row, column, _), p in zip(places, holm([p for *_, p in places]), strict=True):
-        row[column] = format_p(p, tests=len(places))
-    head = ["A", "bibliographies", "command", "citations"]
-    for label in (MEASURES[measure] for measure in TESTED):
-        head += [
-            f"{label}, A / {baseline}",
-            *(f"{label}, {part}" for part in ("difference", "p", "p, Holm")),
-        ]
-    return [Table(head, tested, brief=False)] if tested else []
-
-
 def _reliability(results: Mapping[str, Sequence[DraftResult]]) -> list[Table]:
     """Return a table of how often the best paper is right, by its probability, for calibrated models."""
     rows = []
@@ -275,16 +258,11 @@ def _reliability(results: Mapping[str, Sequence[DraftResult]]) -> list[Table]:
         for group in calibrated[0].ranks[MODEL] if calibrated else ():
             pairs = [draft.certainty(MODEL, group) for draft in calibrated]
             sure, right = (np.concatenate(part) for part in zip(*pairs, strict=True))
-            place, row = np.minimum((sure * BINS).astype(int), BINS - 1), [name, *_labels(group)]
-            for inside in (place == number for number in range(BINS)):
-                shares = f"{sure[inside].mean():.2f}, {right[inside].mean():.2f}" if inside.any() else ""
-                row.append(f"{inside.sum():,}: {shares}" if shares else "")
             summary = certainty(sure, right)
             correct = f"{summary['right']:.1%}" if summary["sure"] else ""
-            rows.append([*row, f"{summary['ece']:.3f}", f"{summary['sure']:.1%}", correct])
-    bins = [f"{number / BINS:.1f} to {(number + 1) / BINS:.1f}" for number in range(BINS)]
-    head = ["citations: probability, share right", "bibliographies", "command", *bins]
-    head += ["ECE", f"at least {SURE}", "right among them"]
+            shown = f"{summary['ece']:.3f}", f"{summary['sure']:.1%}", correct
+            rows.append([name, *_labels(group), *shown])
+    head = ["model", "bibliographies", "command", "ECE", f"at least {SURE}", "right among them"]
     return [Table(head, rows, brief=False)] if rows else []
 
 
