@@ -62,12 +62,10 @@ def calibrate(lists: TrainingLists, scores: Floats, seed: int) -> Confidence:
     """Fit a confidence to scores [n] of models that were not fitted to these lists.
 
     Lists of drafts WRITTEN so far are asked as drafts, others as questions, for which nothing is known to be
-    cited elsewhere; without the former, all are asked both ways. Lists of several cited papers are left out,
-    since these share the probability.
+    cited elsewhere; without the former, all are asked both ways.
     """
     kept, written = without_cited(lists, seed), lists.source == WRITTEN
-    ways = (written, ~written) if written.any() else (~written, ~written)
-    rows = [way & (lists.count == 1) for way in ways]
+    rows = (written, ~written) if written.any() else (~written, ~written)
     drafts, questions = (lists.take(row).keep(kept[row[lists.query]]) for row in rows)
     asked = TrainingLists.concat([drafts, questions.without_draft()])
     return fit_confidence(asked, np.concatenate([scores[kept & row[lists.query]] for row in rows]))
