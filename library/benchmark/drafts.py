@@ -162,14 +162,12 @@ class Drafts(Benchmark):
                     answers = _answer(draft, asked, recommender, command, self.settings.depth, advance)
                     ranks[who][f"{protocol}/{command}"] = answers
                     advance(skipped)
-        keys = [key for place in masked.draft.places for key in place.replaced]
         return DraftResult(
             name=masked.name,
             field=masked.field,
             language=masked.language,
             papers=len(papers),
             abstracts=sum(bool(paper.abstract) for paper in papers) / len(papers),
-            absent=sum(key not in ids for key in keys),
             query_ids=_query_ids(masked, asked),
             again=[int(paper in question.again) for question in asked for paper in question.targets],
             mentioned=[

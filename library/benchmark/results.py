@@ -18,8 +18,6 @@ from citerec.rerank.ranker.linear import SURE, certainty
 
 MODEL, BASELINE = "model", "baseline"
 MEASURES = {"recall@10": "R@10", "mrr": "MRR", "hit@1": "hit@1"}
-KINDS = {"": "all", "first/": "first", "again/": "re-citations", "mention/": "first mentions"}
-"""Prefixes of the measures in metrics.json, and labels of the queries."""
 TESTED = ("recall@10", "mrr")
 LABELS = {"as_is": "as they are", "titles": "titles only", "merged": "all merged"}
 COMMANDS = {"ask": "ask", "draft": "draft", "written": "draft, written so far"}
@@ -40,7 +38,7 @@ class DraftResult(msgspec.Struct, kw_only=True):
     starts: 1 for the first query of each citation [Q]. calibrated: the model's scores are logarithms of
     probabilities.
     papers: in the author's bibliography. abstracts: the share of
-    them with one. absent: cited keys that it lacks. again: 1 for re-citations [Q].
+    them with one. again: 1 for re-citations [Q].
     mentioned: 1 for papers that are cited before, too [Q].
     ranks: {MODEL or BASELINE: {PROTOCOL/COMMAND: ranks}}.
     """
@@ -50,7 +48,6 @@ class DraftResult(msgspec.Struct, kw_only=True):
     language: str
     papers: int
     abstracts: float
-    absent: int
     query_ids: list[str]
     again: list[int]
     mentioned: list[int]
@@ -74,7 +71,7 @@ class DraftResult(msgspec.Struct, kw_only=True):
         return np.nan_to_num(np.exp(best[starts])), right
 
     def means(self, who: str, group: str) -> dict[str, float]:
-        """Return the means over all queries, and over each of the KINDS; NaN if there are none."""
+        """Return the means over all queries, first citations, re-citations, first mentions; NaN for none."""
         again, mentioned = np.array(self.again, np.bool_), np.array(self.mentioned, np.bool_)
         everything = np.ones(len(again), np.bool_)
         chosen = {"": everything, "first/": ~again, "again/": again, "mention/": again & ~mentioned}

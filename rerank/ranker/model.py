@@ -368,10 +368,6 @@ class Ranker(Retriever):
         most = int((papers >= 0).sum(axis=1).max(initial=1))
         return np.ascontiguousarray(papers[:, :most])
 
-    def columns(self, queries: Queries, papers: NDArray[np.int32]) -> dict[str, NDArray[np.floating]]:
-        """Compute the features [Q, K] of papers [Q, K], by name."""
-        return Candidates(self.statistics, self.parts, queries, papers, self.passages).columns()
-
     def score_candidates(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
         """Score papers [Q, K] as the candidates of one list per query.
 
@@ -409,7 +405,8 @@ class Ranker(Retriever):
 
     def explain(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> dict[str, NDArray[np.floating]]:
         """Return the raw features [Q, K] of papers [Q, K]; NaN if unknown."""
-        return self.columns(Queries.from_contexts(self.corpus, queries), papers)
+        queries = Queries.from_contexts(self.corpus, queries)
+        return Candidates(self.statistics, self.parts, queries, papers, self.passages).columns()
 
     def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
         """As Retriever.score, with features standardised over the candidates of a search."""

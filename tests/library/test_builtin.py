@@ -203,6 +203,7 @@ def test_a_ranker_is_made_of_drafts(tmp_path: Path, capsys: pytest.CaptureFixtur
     for name in (BARE, READ, FIRST, PAIRS, DRAFT_WAY):
         assert f"fit, cross-fitted, drafts, {name}: " in printed
         assert f"check, titles of drafts, {name}: " in printed
+    assert 'check, drafts written so far, draft: {"recall@10"' in printed
     networks = RankingModel.open(model / "ranker").networks
     assert networks is not None and networks.pairs is not None
     assert set(networks.confidences) == {READ, FIRST, PAIRS}

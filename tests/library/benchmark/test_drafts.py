@@ -318,7 +318,6 @@ def test_a_mark_with_nothing_before_it_is_asked_with_the_title(folder: Path, tmp
 def test_halves_and_counts(folder: Path, tmp_path: Path) -> None:
     metrics = run(folder, tmp_path / "out", protocols=("as_is",), commands=("ask",))["as_is/ask"]
     paper = read_results(tmp_path / "out" / PARTS)[2]
-    assert paper.absent == 1  # ghost
     keys = [query.split(":")[-1].partition("#")[0] for query in paper.query_ids]
     first = [key for key, again in zip(keys, paper.again, strict=True) if not again]
     assert sorted(first) == ["greedy", "lda", "svm"]
@@ -336,7 +335,7 @@ def test_halves_and_counts(folder: Path, tmp_path: Path) -> None:
 
 def result(**given: Any) -> DraftResult:
     about: dict[str, Any] = {"name": "d", "field": "", "language": "", "papers": 9}
-    return DraftResult(**about, abstracts=0.0, absent=0, query_ids=[], **given)
+    return DraftResult(**about, abstracts=0.0, query_ids=[], **given)
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.booleans()), min_size=1))

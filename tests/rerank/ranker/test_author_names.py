@@ -263,5 +263,5 @@ def test_names_of_words_that_no_paper_contains_are_hashed_by_letters(tmp_path: P
         made.corpus, [Query("lda TARGETCIT"), Query("LDA TARGETCIT"), Query("TARGETCIT")]
     )
     papers_of = np.tile(np.arange(51, dtype=np.int32), (3, 1))
-    found = made.columns(queries, papers_of)["initials_near"]
+    found = made.explain(queries, papers_of)["initials_near"]
     assert found[0, 50] == found[1, 50] > 0 and not found[2].any() and not found[:, :50].any()

@@ -18,7 +18,7 @@ from citerec.datasets.prepare import prepare_store
 from citerec.datasets.records import SURROUNDINGS, TARGET_MARKER, PaperRecord, Source
 from citerec.hatten.nnselect.model import AverageRetriever
 from citerec.hatten.words.vectors import Embeddings, WordVectors
-from citerec.rerank.ranker.corpus_statistics import CorpusStatistics, keep_fields
+from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.features import (
     BESIDE_WEIGHT,
     CITING,
@@ -27,7 +27,6 @@ from citerec.rerank.ranker.features import (
     NEIGHBOURS,
     PASSAGES,
     Candidates,
-    fill_missing_scores,
 )
 from citerec.rerank.ranker.paper_names import initials, title_names
 from citerec.rerank.ranker.texts import (
@@ -246,18 +245,6 @@ def test_missing_sources_leave_columns_empty(tiny_corpus: Corpus) -> None:
     empty = {name for name, values in found.items() if np.isnan(values).all()}
     assert empty == unknown | {name for name, one in FEATURES.items() if one.group in (CITING, DRAFT)}
     assert not found["author_near"].any()
-
-
-def test_papers_that_are_not_found_have_the_lowest_score() -> None:
-    scores, papers = np.array([[2.0, -np.inf, 5.0, 2.0]], np.float32), np.array([[1, 2, 3, 4]], np.int32)
-    np.testing.assert_array_equal(fill_missing_scores(scores, papers), [[2, 2, 5, 2]])
-
-
-def test_keep_fields_empties_other_fields(tiny_corpus: Corpus) -> None:
-    queries = Queries.from_contexts(tiny_corpus, tiny_corpus.split("test").contexts)
-    alone = keep_fields(queries, "title")
-    assert alone.texts("title") == queries.texts("title") and not any(alone.texts("context"))
-    assert not alone.words("abstract").lengths.any() and len(alone) == len(queries)
 
 
 def test_saved_statistics_give_the_same_columns(demo_corpus: Corpus, tmp_path: Any) -> None:
