@@ -202,15 +202,6 @@ def test_rare_surnames_weigh_more(tmp_path: Path) -> None:
     np.testing.assert_allclose(found["other_authors"].weights, [1, lee], rtol=1e-6)
 
 
-@given(st.lists(st.integers(0, 9)), st.lists(st.integers(0, 12)))
-def test_names_are_found_as_by_a_scan(hashes: list[int], wanted: list[int]) -> None:
-    """Repeated names, and names that are not there."""
-    known, asked = np.array(hashes, np.uint64), np.array(wanted, np.uint64)
-    names = Names(np.arange(len(known) + 1), known, np.ones(len(known), np.float32))
-    found = SortedNames(names, np.argsort(known, kind="stable")).rows(asked)
-    np.testing.assert_array_equal(np.sort(found), np.flatnonzero(np.isin(known, asked)))
-
-
 def test_named_papers_are_the_rarest_and_nearest() -> None:
     names = [["lee"], ["wu"], [], *[["ho"]] * 30]
     offsets = np.cumsum([0, *map(len, names)])

@@ -33,14 +33,12 @@ from citerec.rerank.ranker.texts import (
     TOP,
     CitingTexts,
     TermRows,
-    WeightedTexts,
     best_products,
     dot_products,
 )
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.passages import CitedElsewhere, CitingPassages
 from citerec.retrieval.queries import Queries, Query, cut_around_mark
-from citerec.tests.retrieval.made import counts_of
 from citerec.tests.retrieval.test_every import question
 
 TERMS, TEXTS, PAPERS = 12, 9, 5
@@ -98,18 +96,6 @@ def test_kernels_match_matrix_products(seed: int) -> None:
         shown = rows[q, k][: len(there)]
         assert set(rows[q, k][len(there) :]) <= {-1} and set(shown) <= set(texts_of.tolist())
         np.testing.assert_allclose(whole[q, shown], best[q, k, : len(there)], rtol=1e-4, atol=1e-5)
-
-
-def test_term_weights_are_those_of_bm25() -> None:
-    counts = random_matrix(6, TERMS, 0.5, "csr", np.float32, np.random.default_rng(1))
-    rarity = np.linspace(0.1, 2, TERMS).astype(np.float32)
-    dense, lengths = counts.toarray(), counts.toarray().sum(1)
-    made = WeightedTexts.from_counts(counts_of(dense), rarity, b=0.75)
-    for row in range(6):
-        for i in range(made.offsets[row], made.offsets[row + 1]):
-            times = dense[row, made.terms[i]]
-            norm = 1.2 * (0.25 + 0.75 * lengths[row] / lengths[lengths > 0].mean())
-            assert made.weights[i] == pytest.approx(rarity[made.terms[i]] * times / (times + norm), rel=1e-5)
 
 
 @pytest.mark.parametrize(

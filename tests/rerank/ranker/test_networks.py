@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citerec.rerank.ranker.confidence import Confidence
 from citerec.rerank.ranker.linear import LinearModel, Lists, TrainingLists, ranking_sums
 from citerec.rerank.ranker.networks import (
     COSINE,
@@ -159,12 +158,6 @@ def test_a_list_with_full_texts_is_ranked_as_it_is_and_its_neighbours_are_not_ch
     ranked = model.log_probabilities(BASE, encoder, encoder, np.arange(6, dtype=np.int32), given)
     assert encoder.scored == [3, 4, 5]
     assert [np.argmax(ranked[:3]), np.argmax(ranked[3:])] == [0, 1]
-
-
-def test_a_model_is_what_was_written(fitted: NetworkModel) -> None:
-    assert NetworkModel.from_json(fitted.as_json()) == fitted
-    empty = replace(fitted, confidences={READ: Confidence()})
-    assert NetworkModel.from_json(empty.as_json()) == empty
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=4), st.integers(1, 8), st.integers(0, 99))
