@@ -251,7 +251,7 @@ class ListReader:
                 positives.append([row_of(known_by_key[key]) for key in question.targets.values()])
                 beside.append({row_of(paper) for paper in request.filters.exclude})
             parts = []
-            without = without_abstracts(library.corpus, np.ones(len(library), np.bool_))
+            without = without_abstracts(library.corpus)
             over = (
                 [(library.corpus, WRITTEN)] if is_written else [(library.corpus, DRAFTS), (without, TITLES)]
             )

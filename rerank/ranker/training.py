@@ -252,25 +252,11 @@ def _as_asked(queries: Queries, kind: int) -> Queries:
     return keep_fields(queries, "context", *SURROUNDINGS, "title") if kind == WITH_TITLE else queries
 
 
-class _Blanked(Sequence[str]):
-    """Texts, some of them empty."""
-
-    def __init__(self, texts: Sequence[str], empty: Mask) -> None:
-        self._texts, self._empty = texts, empty
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def __getitem__(self, row: Any) -> Any:
-        return "" if self._empty[row] else self._texts[row]
-
-
-def without_abstracts(corpus: Corpus, which: Mask) -> Corpus:
-    """Return the corpus without the abstracts of some papers [P]; those without a title keep them."""
-    which = which & (corpus.title_tokens.lengths > 0)
-    made, tokens = copy.copy(corpus), corpus.abstract_tokens
-    made.fingerprint = f"{corpus.fingerprint}-{hashlib.blake2b(which.tobytes(), digest_size=8).hexdigest()}"
-    made.abstracts = _Blanked(corpus.abstracts, which)
-    lengths = np.where(which, 0, tokens.lengths)
-    made.abstract_tokens = Ragged(tokens.values[~np.repeat(which, tokens.lengths)], offsets_of(lengths))
+def without_abstracts(corpus: Corpus) -> Corpus:
+    """Return the corpus without the abstracts of papers, but for those without a title."""
+    made, tokens, empty = copy.copy(corpus), corpus.abstract_tokens, corpus.title_tokens.lengths > 0
+    made.fingerprint = f"{corpus.fingerprint}-{hashlib.blake2b(empty.tobytes(), digest_size=8).hexdigest()}"
+    made.abstracts = ["" if none else text for none, text in zip(empty, corpus.abstracts, strict=True)]
+    lengths = np.where(empty, 0, tokens.lengths)
+    made.abstract_tokens = Ragged(tokens.values[~np.repeat(empty, tokens.lengths)], offsets_of(lengths))
     return made
