@@ -242,8 +242,6 @@ class RankerSettings(Settings):
     """cross-validation folds over citing papers, for the measures in the log"""
     l2: float = 1e-3
     """L2 penalty"""
-    iterations: int = setting(100, least=1)
-    """maximum Newton steps"""
 
 
 register("ranker", RankerSettings)

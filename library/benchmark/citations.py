@@ -12,32 +12,23 @@ from __future__ import annotations
 import random
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from citerec.base.errors import InputError, one_line_errors
 from citerec.datasets.building.readers import SourceFile, read_documents
-from citerec.datasets.records import IN_TEXTS, OTHER_MARKER, TARGET_MARKER, WINDOW
 from citerec.formats.articles.citing import find_marks
 from citerec.formats.articles.xml_documents import read_paragraph, read_trees
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
-from citerec.formats.documents import FullText, Metadata, Paragraph
-from citerec.formats.drafts.language import replaced
-from citerec.library.ask.question import mark_query
+from citerec.formats.documents import FullText, Paragraph
 from citerec.library.evidence.citations import marked_sentences, sentence_at, sentence_bounds
 from citerec.library.evidence.links import Linker
 from citerec.library.evidence.passages import cut
 from citerec.library.evidence.quotations import PaperText
 from citerec.library.evidence.reading import read_here
-from citerec.library.papers.fulltexts import update_full_texts
-from citerec.library.papers.library import Library
 from citerec.library.papers.merging import leaders_of
-from citerec.rerank.ranker.model import Ranker
-from citerec.retrieval.queries import Queries, Query, cut_around_mark
 
 SAME = 0.6
 """Share of the words of two sentences, of all that they have, from which they are the same."""
@@ -68,7 +59,6 @@ class _Pair(NamedTuple):
     """A PDF and the document beside it."""
 
     pdf: Path
-    about: Metadata
     text: FullText
     others: list[Paragraph]
     """captions, tables and notes, in which citations are not counted"""
@@ -83,7 +73,7 @@ def find_pairs(folders: Sequence[str]) -> list[_Pair]:
             if xml.is_file() and pdf.stat().st_size:
                 documents = read_documents(SourceFile(xml, str(xml)), lambda _: None)
                 pairs += [
-                    _Pair(pdf, document.metadata, document.full_text(), [*_others(xml)])
+                    _Pair(pdf, document.full_text(), [*_others(xml)])
                     for document in documents
                     if document.full_text
                 ]
@@ -92,16 +82,12 @@ def find_pairs(folders: Sequence[str]) -> list[_Pair]:
     return pairs
 
 
-def _works(pairs: Sequence[_Pair], own: bool) -> tuple[list[LibraryPaper], list[dict[str, str]]]:
+def _works(pairs: Sequence[_Pair]) -> tuple[list[LibraryPaper], list[dict[str, str]]]:
     """Return what the lists of references name, each work once; and for each pair, their ids by the names
-    that it has in the XML. own: with the papers of the PDFs, whose name is ""."""
+    that it has in the XML."""
     papers, names = list[LibraryPaper](), list[tuple[int, str]]()
-    for number, (pdf, about, text, _) in enumerate(pairs):
-        if own:
-            names.append((number, ""))
-            named = {"title": about.title, "authors": about.authors, "year": about.year}
-            papers.append(make_paper(f"own:{number}", files=(str(pdf),), **named))
-        for name, entry in text.references.items():
+    for number, pair in enumerate(pairs):
+        for name, entry in pair.text.references.items():
             if entry.title:
                 names.append((number, name))
                 kinds = dict(identifier.split(":", 1) for identifier in entry.identifiers)
@@ -136,7 +122,7 @@ def _sentences(paragraphs: Iterable[Paragraph], works: Mapping[str, str]) -> set
 
 def measure(pairs: Sequence[_Pair]) -> tuple[Counts, Counts]:
     """Return the counts of links and of sentences."""
-    papers, named_by = _works(pairs, own=False)
+    papers, named_by = _works(pairs)
     linker, links, sentences = Linker(papers), Counts(), Counts()
     for pair, works in zip(pairs, named_by, strict=True):
         there = _sentences(pair.text.paragraphs, works)
@@ -202,63 +188,12 @@ def check_quotations(pdfs: Sequence[Path], count: int, seed: int = 0) -> Counts:
     return counts
 
 
-def measure_ranking(pairs: Sequence[_Pair], folder: Path) -> list[str]:
-    """Return lines with R@10 of the citations in the XML without and with the sentences of other PDFs, by
-    their number: in a library of titles and these PDFs, `model=static`."""
-    papers, named_by = _works(pairs, own=True)
-    Library.create(folder, papers, model="static", fulltext=True)
-    update_full_texts(folder)
-    storage = Library.open(folder).mapped
-    ranker, corpus = storage.retriever, storage.corpus
-    assert isinstance(ranker, Ranker)
-    sentences, split = ranker.cited, corpus.splits.get(IN_TEXTS)
-    if split is None:
-        return ["no work is cited by a PDF"]
-    citing = [*zip(corpus.citing[split.contexts].tolist(), split.positives, strict=True)]
-    hits = list[tuple[int, bool, bool]]()
-    for pair, works in zip(pairs, named_by, strict=True):
-        row = corpus.paper_row(works[""])
-        count = Counter(paper for by, rows in citing if by != row for paper in rows.tolist())
-        for context, refs in _contexts(pair.text.paragraphs):
-            cited = {corpus.paper_row(works[ref]) for ref in refs if ref in works}
-            query = Queries.from_list(corpus, [mark_query(Query(context, own=corpus.paper_ids[row]))])
-            if not cited:
-                continue
-            tops = []
-            for ranker.cited in (None, sentences):
-                tops.append(ranker.search_allowed(query, 10 + len(cited), None).papers[0].tolist())
-            for paper in cited:
-                others = cited - {paper}
-                without, used = ([row for row in top if row not in others][:10] for top in tops)
-                hits.append((count[paper], paper in without, paper in used))
-    lines = []
-    for name, least, most in (("all", 0, 10**9), ("no sentence", 0, 0), ("three or more", 3, 10**9)):
-        some = [hit for hit in hits if least <= hit[0] <= most]
-        before, after = (sum(hit[place] for hit in some) / max(len(some), 1) for place in (1, 2))
-        lines.append(f"{name} ({len(some):,}): {before:.3f} -> {after:.3f}")
-    return lines
-
-
-def _contexts(paragraphs: Iterable[Paragraph]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the contexts of a document's citations, with TARGET_MARKER, and the entries that each cites."""
-    for text, spans, *_ in paragraphs:
-        cited: dict[tuple[int, int], list[str]] = {}
-        for start, end, ref in spans:
-            cited.setdefault((start, end), []).append(str(ref))
-        for own, refs in cited.items():
-            edits = [(*span, TARGET_MARKER if span == own else OTHER_MARKER) for span in sorted(cited)]
-            yield cut_around_mark(replaced(text, edits), WINDOW), refs
-
-
 @one_line_errors
 def main() -> None:
     pairs = find_pairs(sys.argv[1:])
     links, sentences = measure(pairs)
     quotations = check_quotations([pair.pdf for pair in pairs], 500)
     print(f"{len(pairs)} PDFs\nlinks: {links}\nsentences: {sentences}\nquotations: {quotations}")
-    with TemporaryDirectory() as place:
-        for line in measure_ranking(pairs, Path(place) / "library"):
-            print(f"R@10, {line}")
 
 
 if __name__ == "__main__":

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from citerec.base.errors import InputError
 from citerec.base.progress import count_progress
 from citerec.datasets.building.readers import find_files
-from citerec.datasets.published.drafts import LIST, read_list
+from citerec.datasets.published.drafts import LIST, ListedDraft, read_list
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.bibtex import read_bibtex
 from citerec.formats.documents import Reference
 from citerec.formats.drafts.latex import LATEX
 from citerec.formats.drafts.markdown import MARKDOWN
+from citerec.library.ask.question import Request
 from citerec.library.drafts.reader import PLAIN, Draft, Place, read_draft
-from citerec.library.drafts.suggest import known_papers
+from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
 from citerec.library.papers.building import create
 from citerec.library.papers.library import Library
 from citerec.library.settings import BuildSettings
@@ -72,21 +74,20 @@ def find_drafts(
     """
     if not folder.is_dir():
         raise InputError(f"drafts={folder}: no such folder; citerec data drafts output={folder} fetches some")
-    listed = (folder / LIST).is_file()
-    chosen = _listed(folder) if listed else _not_listed(folder)
-    if languages:
-        chosen = {name: drafts for name, drafts in chosen.items() if drafts[0].language in languages}
-        if not chosen:
-            raise InputError(f"benchmark.languages: {folder} lists no draft in {', '.join(languages)}")
-    if names:
-        chosen = {name: drafts for name, drafts in chosen.items() if name in names}
+    chosen = {
+        name: drafts
+        for name, drafts in _listed(folder).items()
+        if (not languages or drafts[0].language in languages) and (not names or name in names)
+    }
+    if languages and not chosen:
+        raise InputError(f"benchmark.languages: {folder} lists no draft in {', '.join(languages)}")
     masked, left_out = [], []
     with count_progress("reading drafts", len(chosen)) as advance:
         for name, candidates in chosen.items():
             read, reasons = [], []
             for candidate in candidates:
                 try:
-                    read.append(_read(name, candidate))
+                    read.append(_read(folder, candidate))
                 except InputError as error:
                     reasons.append(str(error))
             if read:
@@ -102,43 +103,25 @@ def find_drafts(
     return masked, left_out
 
 
-class _Candidate(NamedTuple):
-    """A document, the folder of its inputs, its .bib files if listed, its field, language and part."""
-
-    path: Path
-    root: Path
-    bibs: Sequence[Path] = ()
-    field: str = ""
-    language: str = ""
-    part: str = ""
-
-
-def _listed(folder: Path) -> dict[str, list[_Candidate]]:
-    drafts: dict[str, list[_Candidate]] = {}
-    for line in read_list(folder / LIST):
-        root = folder / line.name
-        bibs = [root / bib for bib in line.bib]
-        drafts[line.name] = [_Candidate(root / line.main, root, bibs, line.field, line.language, line.part)]
+def _listed(folder: Path) -> dict[str, list[ListedDraft]]:
+    """Return the documents that may be the drafts of a folder, by the names of the drafts."""
+    if (folder / LIST).is_file():
+        return {listed.name: [listed] for listed in read_list(folder / LIST)}
+    drafts: dict[str, list[ListedDraft]] = {}
+    with contextlib.suppress(InputError):  # no files
+        for path in (file.path for file in find_files(str(folder))):
+            if path.suffix.lower() in (*MARKDOWN.suffixes, PLAIN, *LATEX.suffixes):
+                first, *others = path.relative_to(folder).parts
+                name, main = (first, str(Path(*others))) if others else (path.stem, first)
+                drafts.setdefault(name, []).append(ListedDraft(name, main, []))
     return drafts
 
 
-def _not_listed(folder: Path) -> dict[str, list[_Candidate]]:
-    drafts: dict[str, list[_Candidate]] = {}
-    try:
-        files = [file.path for file in find_files(str(folder))]
-    except InputError:
-        files = []
-    for path in files:
-        if path.suffix.lower() in (*MARKDOWN.suffixes, PLAIN, *LATEX.suffixes):
-            first, *others = path.relative_to(folder).parts
-            name, root = (first, folder / first) if others else (path.stem, folder)
-            drafts.setdefault(name, []).append(_Candidate(path, root))
-    return drafts
-
-
-def _read(name: str, candidate: _Candidate) -> tuple[MaskedDraft, list[str]]:
+def _read(folder: Path, listed: ListedDraft) -> tuple[MaskedDraft, list[str]]:
     """Read a draft; also returns which of its .bib files have no papers. Raises InputError if none has."""
-    path, root, bibs, *rest = candidate
+    inside = folder / listed.name
+    root = inside if listed.bib or (inside / listed.main).is_file() else folder
+    path, bibs = root / listed.main, [root / bib for bib in listed.bib]
     draft = read_draft(path, root, masked=True)
     used = bibs or draft.bibs
     if missing := [str(bib) for bib in used if not bib.is_file()]:
@@ -149,7 +132,8 @@ def _read(name: str, candidate: _Candidate) -> tuple[MaskedDraft, list[str]]:
     if len(odd) == len({*used}):
         raise InputError(next(iter(odd.values())))
     usable = [bib for bib in used if bib not in odd]
-    return MaskedDraft(name, draft, root, usable, *rest), [*odd.values()]
+    about = listed.field, listed.language, listed.part
+    return MaskedDraft(listed.name, draft, root, usable, *about), [*odd.values()]
 
 
 def _why_empty(bib: Path) -> str:
@@ -176,6 +160,19 @@ def questions(draft: Draft, ids: Mapping[str, str]) -> list[Question]:
             written = [key for key in known if ids[key] in before]
             asked.append(Question(place, papers, again, known, written))
     return asked
+
+
+def written_request(draft: Draft, place: Place, papers: Mapping[str, str], ids: Mapping[str, str]) -> Request:
+    """Return the request for a mark behind which nothing is written. papers: those cited before it.
+
+    A mark with no words before it is asked with the title, as editors do, or with what follows.
+    """
+    before = replace(draft, passages=draft.passages[: place.passage])
+    context = place.context[: place.context.rindex(TARGET_MARKER) + len(TARGET_MARKER)]
+    if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
+        context = f"{draft.title} {TARGET_MARKER}" if re.search(r"\w", draft.title) else place.context
+    place = replace(place, context=context, beside=tuple(key for key in place.beside if key in papers))
+    return place_request(before, place, papers, citing_passages(before, ids))
 
 
 def find_cited(draft: Draft, library: Library) -> tuple[Draft, dict[str, str]]:

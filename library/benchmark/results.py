@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,12 @@ import numpy.typing as npt
 
 from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.report import Column, Metrics, Part, Table
-from citerec.evaluation.significance import format_p, holm, intervals, paired_difference
+from citerec.evaluation.significance import intervals, paired_difference
 from citerec.library.benchmark.settings import DraftsSettings
+from citerec.rerank.ranker.linear import SURE, certainty
 
 MODEL, BASELINE = "model", "baseline"
 MEASURES = {"recall@10": "R@10", "mrr": "MRR", "hit@1": "hit@1"}
-KINDS = {"": "all", "first/": "first", "again/": "re-citations", "mention/": "first mentions"}
-"""Prefixes of the measures in metrics.json, and labels of the queries."""
 TESTED = ("recall@10", "mrr")
 LABELS = {"as_is": "as they are", "titles": "titles only", "merged": "all merged"}
 COMMANDS = {"ask": "ask", "draft": "draft", "written": "draft, written so far"}
@@ -27,14 +25,9 @@ Floats = npt.NDArray[np.float64]
 
 
 class Ranks(msgspec.Struct):
-    """Per query [Q]: rank of the cited paper (0: not found), in its group, its score, the best score there.
-
-    group: the rank among the papers that other citations of the draft cite, for re-citations, and among those
-    that they do not, for first citations.
-    """
+    """Per query [Q]: rank of the cited paper (0: not found), its score, the best score there."""
 
     rank: list[int] = []
-    group: list[int] = []
     score: list[float | None] = []
     best: list[float | None] = []
 
@@ -44,19 +37,17 @@ class DraftResult(msgspec.Struct, kw_only=True):
 
     starts: 1 for the first query of each citation [Q]. calibrated: the model's scores are logarithms of
     probabilities.
-    identity: of the run's inputs and settings. papers: in the author's bibliography. abstracts: the share of
-    them with one. absent: cited keys that it lacks. again: 1 for re-citations [Q].
+    papers: in the author's bibliography. abstracts: the share of
+    them with one. again: 1 for re-citations [Q].
     mentioned: 1 for papers that are cited before, too [Q].
     ranks: {MODEL or BASELINE: {PROTOCOL/COMMAND: ranks}}.
     """
 
-    identity: str
     name: str
     field: str
     language: str
     papers: int
     abstracts: float
-    absent: int
     query_ids: list[str]
     again: list[int]
     mentioned: list[int]
@@ -66,8 +57,11 @@ class DraftResult(msgspec.Struct, kw_only=True):
 
     def values(self, who: str, group: str) -> dict[str, Floats]:
         """Return the measures of the queries [Q]."""
-        ranks = self.ranks[who][group]
-        return _measures(ranks.rank) | {f"group/{k}": v for k, v in _measures(ranks.group).items()}
+        place = np.array(self.ranks[who][group].rank, np.float64)
+        is_ranked = place > 0
+        hits = {"recall@10": is_ranked & (place <= 10), "hit@1": place == 1}
+        reciprocal = np.divide(1, place, out=np.zeros(len(place)), where=is_ranked)
+        return {"mrr": reciprocal} | {name: hit.astype(np.float64) for name, hit in hits.items()}
 
     def certainty(self, who: str, group: str) -> tuple[Floats, Floats]:
         """Return the probability of the best paper of each citation [C], and whether it is cited there."""
@@ -77,7 +71,7 @@ class DraftResult(msgspec.Struct, kw_only=True):
         return np.nan_to_num(np.exp(best[starts])), right
 
     def means(self, who: str, group: str) -> dict[str, float]:
-        """Return the means over all queries, and over each of the KINDS; NaN if there are none."""
+        """Return the means over all queries, first citations, re-citations, first mentions; NaN for none."""
         again, mentioned = np.array(self.again, np.bool_), np.array(self.mentioned, np.bool_)
         everything = np.ones(len(again), np.bool_)
         chosen = {"": everything, "first/": ~again, "again/": again, "mention/": again & ~mentioned}
@@ -89,21 +83,10 @@ class DraftResult(msgspec.Struct, kw_only=True):
         }
 
 
-def _measures(rank: Sequence[int]) -> dict[str, Floats]:
-    place = np.array(rank, np.float64)
-    is_ranked = place > 0
-    hits = {"recall@10": is_ranked & (place <= 10), "hit@1": place == 1}
-    reciprocal = np.divide(1, place, out=np.zeros(len(place)), where=is_ranked)
-    return {"mrr": reciprocal} | {name: hit.astype(np.float64) for name, hit in hits.items()}
-
-
 def read_results(folder: Path) -> list[DraftResult]:
-    """Read the results of each draft in the folder of an evaluation; unreadable ones are left out."""
-    results = []
-    for file in sorted(folder.glob("*.json")):
-        with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
-            results.append(msgspec.json.decode(file.read_bytes(), type=DraftResult))
-    return results
+    """Read the results of each draft in the folder of an evaluation."""
+    files = sorted(folder.glob("*.json"))
+    return [msgspec.json.decode(file.read_bytes(), type=DraftResult) for file in files]
 
 
 def drafts_metrics(settings: DraftsSettings, results: Sequence[DraftResult]) -> dict[str, dict[str, Any]]:
@@ -184,24 +167,28 @@ _COLUMNS = (
     Column("again/mrr", "re-citations: MRR"),
     Column("mention/recall@10", "first mentions: R@10"),
     Column("mention/mrr", "first mentions: MRR"),
-    Column("first/group/recall@10", "first, in their group: R@10"),
-    Column("first/group/mrr", "first, in their group: MRR"),
-    Column("again/group/recall@10", "re-citations, in their group: R@10"),
-    Column("again/group/mrr", "re-citations, in their group: MRR"),
 )
-BINS = 10
-SURE = 0.5
-"""Least probability to fill a citation (library.settings)."""
+_DIFFERENCES = tuple(
+    column
+    for name in TESTED
+    for column in (
+        Column(f"difference/{name}", MEASURES[name], interval=True, signed=True),
+        Column(f"difference/{name}/p", f"{MEASURES[name]}, p", decimals=4),
+    )
+)
 
 
 def result_parts(
     metrics: Mapping[str, Metrics], results: Mapping[str, Sequence[DraftResult]], baseline: str | None
 ) -> list[Part]:
     """Return the tables of models, given by name their metrics and the results of each draft."""
+    rows = _rows(metrics, baseline)
+    tested = {name: row for name, row in rows.items() if f"difference/{TESTED[0]}" in row}
+    differences = [Table.of(tested, _DIFFERENCES, f"differences from {baseline}", brief=False)]
     return [
         _count(next(iter(metrics.values()))),
-        Table.of(_rows(metrics, baseline), _COLUMNS, "drafts"),
-        *_under("Differences", _differences(metrics, baseline)),
+        Table.of(rows, _COLUMNS, "drafts"),
+        *_under("Differences", differences if tested else []),
         *_under("Probabilities", _reliability(results)),
         *_under("By draft", [_draft_table(results, baseline)]),
     ]
@@ -260,34 +247,6 @@ def _labels(group: str) -> tuple[str, str]:
     return LABELS[protocol], COMMANDS[command]
 
 
-def _differences(results: Mapping[str, Metrics], baseline: str | None) -> list[Table]:
-    """Return a table of the differences between models and the baseline; nothing without a baseline."""
-    tested, places = list[list[str]](), list[tuple[list[str], int, float]]()
-    for name, metrics in results.items():
-        for group, metric in metrics.items():
-            for kind, label in KINDS.items():
-                row = [name, *_labels(group), label]
-                if any(f"difference/{kind}{measure}" not in metric for measure in TESTED):
-                    continue
-                for measure in TESTED:
-                    key = f"{kind}{measure}"
-                    low, high, p = (metric[f"difference/{key}/{end}"] for end in ("low", "high", "p"))
-                    other = metric[f"baseline/{key}"]
-                    row += [f"{metric[key] / other:.2f}" if other else ""]
-                    row += [f"{metric[f'difference/{key}']:+.3f} [{low:+.3f}, {high:+.3f}]", format_p(p), ""]
-                    places.append((row, len(row) - 1, p))
-                tested.append(row)
-    for (row, column, _), p in zip(places, holm([p for *_, p in places]), strict=True):
-        row[column] = format_p(p, tests=len(places))
-    head = ["A", "bibliographies", "command", "citations"]
-    for label in (MEASURES[measure] for measure in TESTED):
-        head += [
-            f"{label}, A / {baseline}",
-            *(f"{label}, {part}" for part in ("difference", "p", "p, Holm")),
-        ]
-    return [Table(head, tested, brief=False)] if tested else []
-
-
 def _reliability(results: Mapping[str, Sequence[DraftResult]]) -> list[Table]:
     """Return a table of how often the best paper is right, by its probability, for calibrated models."""
     rows = []
@@ -296,20 +255,11 @@ def _reliability(results: Mapping[str, Sequence[DraftResult]]) -> list[Table]:
         for group in calibrated[0].ranks[MODEL] if calibrated else ():
             pairs = [draft.certainty(MODEL, group) for draft in calibrated]
             sure, right = (np.concatenate(part) for part in zip(*pairs, strict=True))
-            place, error = np.minimum((sure * BINS).astype(int), BINS - 1), 0.0
-            row = [name, *_labels(group)]
-            for number in range(BINS):
-                inside, cell = place == number, ""
-                if inside.any():
-                    error += inside.mean() * abs(sure[inside].mean() - right[inside].mean())
-                    cell = f"{inside.sum():,}: {sure[inside].mean():.2f}, {right[inside].mean():.2f}"
-                row.append(cell)
-            filled = sure >= SURE
-            correct = f"{right[filled].mean():.1%}" if filled.any() else ""
-            rows.append([*row, f"{error:.3f}", f"{filled.mean():.1%}", correct])
-    bins = [f"{number / BINS:.1f} to {(number + 1) / BINS:.1f}" for number in range(BINS)]
-    head = ["citations: probability, share right", "bibliographies", "command", *bins]
-    head += ["ECE", f"at least {SURE}", "right among them"]
+            summary = certainty(sure, right)
+            correct = f"{summary['right']:.1%}" if summary["sure"] else ""
+            shown = f"{summary['ece']:.3f}", f"{summary['sure']:.1%}", correct
+            rows.append([name, *_labels(group), *shown])
+    head = ["model", "bibliographies", "command", "ECE", f"at least {SURE}", "right among them"]
     return [Table(head, rows, brief=False)] if rows else []
 
 

@@ -25,8 +25,7 @@ class DraftsSettings(Settings):
     languages: tuple[str, ...] = ()
     """only drafts whose language in the folder's list is one of these, e.g. [fr,de]; empty: all"""
     model: str = "builtin"
-    """model of the libraries, as in citerec build: builtin, bm25, a folder, or a hub id; or bm25_names: BM25
-    that also reads authors and years, and prefers papers that the draft cites elsewhere"""
+    """model of the libraries, as in citerec build: builtin, bm25, a folder, or a hub id"""
     baseline: str | None = "bm25"
     """model to compare with; null: none"""
     protocols: tuple[str, ...] = setting(DRAFT_PROTOCOLS, choices=DRAFT_PROTOCOLS, filled=True)

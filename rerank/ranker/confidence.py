@@ -2,7 +2,8 @@
 
 The softmax over a list with an outside option, "none of them" (McFadden 1974; reject option: Chow 1970),
 whose logit depends on how well the best candidates fit in absolute terms. So the probabilities of a list sum
-to less than 1. Fitted to lists of which some lack the cited papers, asked as in a draft and alone.
+to less than 1. Fitted to lists of which some lack the cited papers, asked as in a draft that is being written
+and alone.
 
 What a draft tells is added to the logits. A paper that it cites elsewhere is meant more often than its score
 tells: by how much depends on the number of the other papers, which share the chance of a first citation (as
@@ -21,15 +22,15 @@ import numpy as np
 from citerec.rerank.ranker.linear import Lists, TrainingLists, centre, minimise
 from citerec.retrieval.arrays import Floats, Mask
 
-MISSING = 0.1
+MISSING = 0.05
 """Share of the training lists that lose their cited papers."""
 SCALE, NONE = "scale", "none"
 """Parameters: of scores, and of the outside option. Further ones are weights of inputs of these two."""
 KNOWN, OTHERS, OVERLAPS = "known", "known, others", "known, overlaps"
 """Inputs of papers cited elsewhere: 1; the logarithm of the number of other candidates; 1 if only passages
 cite it that overlap with the context."""
-KNOWN_SCALE, OTHERS_SCALE = "known, score", "others, score"
-"""Their score, less the mean of these papers'; and of the others beside them, less theirs."""
+KNOWN_SCALE = "known, score"
+"""Their score, less the mean of these papers'."""
 WORDS = "elsewhere_words"
 ELSEWHERE = ("elsewhere_count", WORDS, "elsewhere_distance")
 """Columns of papers cited elsewhere, less their mean; WORDS times the logarithm of their number."""
@@ -40,7 +41,7 @@ their mean over the list; with other weights for papers cited elsewhere (AGAIN).
 AGAIN = "known, "
 BEST = ("dense", "encoder")
 """Columns whose highest value tells how well a list fits: they mean the same in every library."""
-L2, STEPS, LEAST_SCALE = 1e-4, 100, 1e-3
+L2, LEAST_SCALE = 1e-4, 1e-3
 
 
 def list_inputs(lists: Lists) -> dict[str, Floats]:
@@ -65,11 +66,7 @@ def draft_inputs(lists: Lists, scores: Floats) -> dict[str, Floats]:
     columns = {name: np.where(is_known, lists.column(name), np.nan) for name in ELSEWHERE}
     elsewhere = np.isfinite(columns[WORDS])
     overlaps = is_known & ~elsewhere & np.logical_or.reduceat(elsewhere, starts)[query]
-    beside = ~is_known & (count > 0)[query]
-    columns |= {
-        KNOWN_SCALE: np.where(is_known, scores, np.nan),
-        OTHERS_SCALE: np.where(beside, scores, np.nan),
-    }
+    columns[KNOWN_SCALE] = np.where(is_known, scores, np.nan)
     columns |= {name: lists.column(name) for name in BESIDE}
     centred, _ = centre(Lists(list(columns), np.stack(list(columns.values()), axis=1), lists.offsets))
     inputs = dict(zip(columns, centred.T, strict=True))
@@ -129,5 +126,5 @@ def fit_confidence(lists: TrainingLists, scores: Floats) -> Confidence:
     cited = np.zeros(len(values), np.bool_)
     cited[rows], cited[last] = lists.cited, ~lists.useful
     offsets = lists.offsets + np.arange(len(lists) + 1)
-    weights = dict(zip([*papers, *none], minimise(values, offsets, cited, L2, STEPS).tolist(), strict=True))
+    weights = dict(zip([*papers, *none], minimise(values, offsets, cited, L2).tolist(), strict=True))
     return Confidence({**weights, SCALE: max(weights[SCALE], LEAST_SCALE)})

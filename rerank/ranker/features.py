@@ -7,7 +7,7 @@ contexts, no abstract, no year). `rerank.ranker.linear` turns columns into a mod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -15,7 +15,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.rerank.ranker.author_names import HALF, capitalised_words, years_near
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
@@ -120,16 +119,14 @@ class Candidates:
         """NaN for all candidates, [Q, K]."""
         return np.full(self.papers.shape, np.nan, np.float32)
 
-    def columns(self, names: Sequence[str] | None = None) -> dict[str, NDArray[np.floating]]:
-        """Compute the columns [Q, K] of names (None: all that the corpus supports), in a fixed order."""
+    def columns(self) -> dict[str, NDArray[np.floating]]:
+        """Compute all columns [Q, K] that the corpus supports, in a fixed order."""
         columns: dict[str, NDArray[np.floating]] = {}
         for name, part in self.parts.items():
-            # An encoder has features of its own.
-            if not part.comparable and (names is None or name in names):
+            if not part.comparable:  # an encoder has features of its own
                 columns[name] = fill_missing_scores(part.score(self.queries, self.papers), self.papers)
         for name, feature in FEATURES.items():
-            supported = self.passages is not None or feature.group != PASSAGES
-            if supported and (names is None or name in names):
+            if self.passages is not None or feature.group != PASSAGES:
                 columns[name] = feature.compute(self)
         return columns
 
@@ -301,21 +298,6 @@ def is_relative(column: str) -> bool:
 def group_of(column: str) -> str:
     """Return the group of a column."""
     return FEATURES[column].group if column in FEATURES else RETRIEVERS
-
-
-def check_features(names: Sequence[str] | None, parts: Collection[str]) -> tuple[str, ...] | None:
-    """Return names of features as a tuple, None for all; InputError for an unknown name, or for none.
-
-    parts: names of retrievers, whose scores are features, too.
-    """
-    if names is None:
-        return None
-    names = (names,) if isinstance(names, str) else tuple(names)
-    for name in names or [""]:
-        if name not in FEATURES and name not in parts:
-            choices = ", ".join([*parts, *FEATURES])
-            raise InputError(f"retriever.features: {name!r} is not one of {choices}")
-    return names
 
 
 # Retrievers. Each has its score as a feature, by its name (Candidates.columns); further ones:

@@ -22,10 +22,13 @@ from citerec.retrieval.arrays import Floats, Mask
 if TYPE_CHECKING:
     from citerec.rerank.settings import RankerSettings
 
-BLOCK = 1 << 14
-"""Candidates per block of the Hessian."""
 FLOOR = 0.5
 """Least deviation by which relative features are divided, as a share of that of training lists."""
+STEPS = 1000
+"""Maximum steps to fit weights."""
+BINS = 10
+SURE = 0.5
+"""Least probability to fill a citation (library.settings)."""
 MIN_LISTS = 20
 """Minimum lists with a cited paper to fit a model."""
 
@@ -200,50 +203,36 @@ def fit_ranker(settings: RankerSettings, lists: TrainingLists) -> LinearModel:
         )
     deviations = typical_deviations(useful)
     names, values = LinearModel({}, deviations).inputs(useful)
-    weights = minimise(values, useful.offsets, useful.cited, settings.l2, settings.iterations)
+    weights = minimise(values, useful.offsets, useful.cited, settings.l2)
     return LinearModel(dict(zip(names, weights.tolist(), strict=True)), deviations)
 
 
-def minimise(
-    values: Floats, offsets: NDArray[np.int64], cited: Mask, l2: float, steps: int
-) -> NDArray[np.float64]:
+def minimise(values: Floats, offsets: NDArray[np.int64], cited: Mask, l2: float) -> NDArray[np.float64]:
     """Return the weights [I] of inputs [n, I] with the least mean cross entropy of lists plus l2 |w|^2.
 
-    offsets [Q + 1]: starts of the lists, each of which has a cited row. By Newton's method in a trust region
-    (Conn, Gould and Toint 2000, section 7.3): about ten steps, where quasi-Newton methods take a hundred.
+    offsets [Q + 1]: starts of the lists, each of which has a cited row.
     """
     from scipy.optimize import minimize  # not needed to rank
-    from scipy.sparse import csr_matrix
 
-    starts, sizes, size = offsets[:-1], np.diff(offsets), values.shape[1]
+    starts, sizes = offsets[:-1], np.diff(offsets)
     share = cited.astype(np.float64)
     target = share / np.repeat(np.add.reduceat(share, starts), sizes)
+    scale = 1 / np.maximum(values.std(axis=0, dtype=np.float64), 1e-9)  # of inputs, for fewer steps
 
-    def softmax(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def loss(scaled: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        weights = scaled * scale
         scores = (values @ weights.astype(np.float32)).astype(np.float64)
         scores -= np.repeat(np.maximum.reduceat(scores, starts), sizes)
         probabilities = np.exp(scores)
         sums = np.add.reduceat(probabilities, starts)
-        return float(np.log(sums).sum() - target @ scores), probabilities / np.repeat(sums, sizes)
-
-    def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        entropy, probabilities = softmax(weights)
+        probabilities /= np.repeat(sums, sizes)
+        entropy = float(np.log(sums).sum() - target @ scores) / len(sizes)
         gradient = ((probabilities - target).astype(np.float32) @ values) / len(sizes)
-        return entropy / len(sizes) + l2 * float(weights @ weights), gradient + 2 * l2 * weights
+        return entropy + l2 * float(weights @ weights), scale * (gradient + 2 * l2 * weights)
 
-    def hessian(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        probabilities = softmax(weights)[1].astype(np.float32)
-        means = csr_matrix((probabilities, np.arange(len(values)), offsets)) @ values
-        total = np.zeros((size, size))
-        for start in range(0, len(values), BLOCK):
-            rows = slice(start, start + BLOCK)
-            part = values[rows] * np.sqrt(probabilities[rows, None])
-            total += part.T @ part
-        return (total - means.T @ means) / len(sizes) + 2 * l2 * np.eye(size)
-
-    options = {"maxiter": steps, "gtol": 1e-5}
-    least = minimize(loss, np.zeros(size), jac=True, hess=hessian, method="trust-exact", options=options)
-    weights: NDArray[np.float64] = least.x
+    options = {"maxiter": STEPS, "ftol": 1e-9, "gtol": 1e-6}
+    least = minimize(loss, np.zeros(values.shape[1]), jac=True, method="L-BFGS-B", options=options)
+    weights: NDArray[np.float64] = least.x * scale
     return weights
 
 
@@ -258,23 +247,49 @@ def folds_of(lists: TrainingLists, folds: int, seed: int) -> NDArray[np.int64]:
     return fold
 
 
-def cross_fit(settings: RankerSettings, lists: TrainingLists, seed: int) -> Floats:
-    """Score all candidates [n] by cross-validation over citing papers (settings.folds)."""
+def cross_fit(
+    settings: RankerSettings, lists: TrainingLists, seed: int, fitted: Mask | None = None
+) -> Floats:
+    """Score all candidates [n] by cross-validation over citing papers (settings.folds).
+
+    fitted: lists [Q] that models may be fitted to; None: all.
+    """
     fold, scores = folds_of(lists, settings.folds, seed), np.empty(len(lists.papers), np.float32)
     for i in range(settings.folds):
-        held_out = lists.take(fold == i)
-        scores[(fold == i)[lists.query]] = fit_ranker(settings, lists.take(fold != i)).scores(held_out)
+        held_out, others = lists.take(fold == i), (fold != i) & (True if fitted is None else fitted)
+        scores[(fold == i)[lists.query]] = fit_ranker(settings, lists.take(others)).scores(held_out)
     return scores
 
 
-def measure(lists: TrainingLists, scores: Floats) -> dict[str, dict[str, float]]:
-    """Compute recall and MRR by source from the scores of all candidates [n]."""
+def measure(lists: TrainingLists, scores: Floats, sure: bool = False) -> dict[str, dict[str, float]]:
+    """Compute recall and MRR by source from the scores of all candidates [n].
+
+    sure: also of their probabilities, of which the scores are the logarithms (`certainty`).
+    """
     measures = {}
     for name in dict.fromkeys(lists.source.tolist()):
         chosen = lists.source == name
-        sums = ranking_sums(lists.take(chosen), scores[chosen[lists.query]])
-        measures[str(name)] = {key: value / int(chosen.sum()) for key, value in sums.items()}
+        part, values = lists.take(chosen), scores[chosen[lists.query]]
+        sums = ranking_sums(part, values)
+        measures[str(name)] = {key: value / len(part) for key, value in sums.items()}
+        if sure:
+            highest = np.maximum.reduceat(values, part.offsets[:-1])
+            right = np.logical_or.reduceat(part.cited & (values == highest[part.query]), part.offsets[:-1])
+            measures[str(name)] |= certainty(np.exp(highest), right)
     return measures
+
+
+def certainty(sure: NDArray[np.floating], right: NDArray[Any]) -> dict[str, float]:
+    """Return the expected calibration error of probabilities of answers [Q] over BINS, and the share of those
+    of at least SURE, and how many of these are right."""
+    place = np.minimum((sure * BINS).astype(int), BINS - 1)
+    error = np.abs(np.bincount(place, sure - right)).sum() / len(sure)
+    filled = sure >= SURE
+    return {
+        "ece": float(error),
+        "sure": float(filled.mean()),
+        "right": float(right[filled].mean()) if filled.any() else np.nan,
+    }
 
 
 def ranking_sums(lists: TrainingLists, scores: Floats) -> dict[str, float]:

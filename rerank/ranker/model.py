@@ -33,7 +33,6 @@ from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.features import (
     Candidates,
     PassageScores,
-    check_features,
     first_network,
 )
 from citerec.rerank.ranker.linear import LinearModel, Lists
@@ -49,7 +48,6 @@ from citerec.retrieval.settings import IndexConfig, check_counts
 from citerec.training.hub import DENSE, Pretrained, check_consistent, read_json, write_json
 
 if TYPE_CHECKING:
-    from citerec.rerank.ranker.citing_contexts import CitingContexts
     from citerec.rerank.settings import RankerSettings
     from citerec.training.loop import TrainingRun
 
@@ -62,9 +60,6 @@ CITED = 50
 """Candidates from the passages of a draft."""
 BY_PASSAGES = 50
 """Candidates by passages of full texts."""
-CITED_WEIGHT, CITED_FROM = 8.0, 0.25
-"""How far a sentence of a full text that cites a paper raises it: this times its similarity to the question
-(`CitingContexts.shares`) above a least one. docs/write/fulltexts.md says where both were chosen."""
 STATISTICS = "statistics"
 """Folder of the corpus statistics in a saved index."""
 
@@ -202,7 +197,6 @@ class Ranker(Retriever):
     parts: retrievers by the names in the model. Those that need training contexts are skipped if the corpus
     has none.
     depth: candidates from each retriever. Papers beyond them follow in the order of their reciprocal ranks.
-    features: names of features (rerank.ranker.features) and of parts; null: all.
     """
 
     name = "ranker"
@@ -213,7 +207,6 @@ class Ranker(Retriever):
         ranker: str | Path | RankingModel | None,
         parts: Mapping[str, Retriever],
         depth: int = 200,
-        features: Sequence[str] | None = None,
     ) -> None:
         """ranker: a model, or the output of citerec train model=ranker; None for a ranker to be trained.
 
@@ -225,13 +218,11 @@ class Ranker(Retriever):
             raise InputError("retriever.parts: must name at least one retriever")
         self.join_protocols(self.all_parts.values())
         check_counts(depth=depth)
-        self.depth, self.features = depth, check_features(features, self.all_parts)
+        self.depth = depth
         self.model = RankingModel.open(ranker) if isinstance(ranker, str | Path) else ranker
         self.parts: dict[str, Retriever] = {}
         self.passages: PassageScores | None = None
         """Passages of the full texts of papers, which a library sets; they are kept beside the index."""
-        self.cited: CitingContexts | None = None
-        """Where these cite papers (IN_TEXTS)."""
 
     @classmethod
     def over(
@@ -278,7 +269,7 @@ class Ranker(Retriever):
             name: settings for name, part in self.all_parts.items() if (settings := part.query_settings())
         }
         model = None if self.model is None else self.model.about.get("hash")
-        return {**parts, "features": self.features, "model": model}
+        return {**parts, "model": model}
 
     @property
     def index_bytes(self) -> int:
@@ -373,10 +364,6 @@ class Ranker(Retriever):
         most = int((papers >= 0).sum(axis=1).max(initial=1))
         return np.ascontiguousarray(papers[:, :most])
 
-    def columns(self, queries: Queries, papers: NDArray[np.int32]) -> dict[str, NDArray[np.floating]]:
-        """Compute the features [Q, K] of papers [Q, K], by name."""
-        return Candidates(self.statistics, self.parts, queries, papers, self.passages).columns(self.features)
-
     def score_candidates(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
         """Score papers [Q, K] as the candidates of one list per query.
 
@@ -396,31 +383,26 @@ class Ranker(Retriever):
                 plain = self.model.confidence.log_probabilities(lists, self.model.model.scores(lists))
                 probabilities = np.where(unread, plain, probabilities)
         scores[mask] = probabilities
-        if self.cited is not None:
-            more = CITED_WEIGHT * np.maximum(self.cited.shares(queries, papers) - CITED_FROM, 0)
-            scores = np.where(mask, raised(scores, more, self.log_probabilities), scores)
         return scores
 
     def with_pairs(self, queries: Queries, papers: NDArray[np.int32], lists: Lists, depth: int) -> Lists:
-        """Add the cross-encoder's scores of the first papers, rows [n], whether all papers have been read by
-        the encoder or not (PAIRS)."""
+        """Add the cross-encoder's scores of the first papers, rows [n], where the encoder has read all."""
         assert self.model is not None and self.model.networks is not None and self.encoder is not None
-        rankings = self.model.networks.read.scores(lists), self.model.model.scores(lists)
-        of_rankings = (Rescoring(depth, 0.0).first(lists, scores) for scores in rankings)
-        first = [np.union1d(*places) for places in zip(*of_rankings, strict=True)]
+        first = Rescoring(depth, 0.0).first(lists, self.model.networks.read.scores(lists))
         return with_pairs(self.encoder, queries, papers, lists, first)
 
     def lists(self, queries: Queries, papers: NDArray[np.int32]) -> tuple[Lists, Mask]:
         """Return the lists of candidates [Q, K], and where they are among them."""
         candidates = Candidates(self.statistics, self.parts, queries, papers, self.passages)
-        columns, mask = candidates.columns(self.features), papers >= 0
+        columns, mask = candidates.columns(), papers >= 0
         mask[:, 0] = True  # a list is never empty
         values = np.stack([np.asarray(column, np.float32) for column in columns.values()], axis=2)[mask]
         return Lists(list(columns), values, offsets_of(mask.sum(axis=1))), mask
 
     def explain(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> dict[str, NDArray[np.floating]]:
         """Return the raw features [Q, K] of papers [Q, K]; NaN if unknown."""
-        return self.columns(Queries.from_contexts(self.corpus, queries), papers)
+        queries = Queries.from_contexts(self.corpus, queries)
+        return Candidates(self.statistics, self.parts, queries, papers, self.passages).columns()
 
     def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
         """As Retriever.score, with features standardised over the candidates of a search."""
@@ -448,15 +430,6 @@ class Ranker(Retriever):
         for name, part in self.parts.items():
             part.load(folder / "parts" / name, corpus)
         self.statistics = CorpusStatistics.load(folder / STATISTICS, corpus)
-
-
-def raised(scores: Floats, more: Floats, log_probabilities: bool) -> Floats:
-    """Add `more` to scores [Q, K]; logarithms of probabilities stay such: what is left over is shared out."""
-    if not log_probabilities:
-        return scores + more
-    before, after = np.exp(scores).sum(axis=1), np.exp(scores + more).sum(axis=1)
-    whole = np.maximum(1 - before, 0) + after
-    return (scores + more - np.log(whole)[:, None]).astype(np.float32)
 
 
 def encoder_of(retriever: Retriever) -> NetworkRetriever | None:

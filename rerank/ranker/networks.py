@@ -2,8 +2,8 @@
 
 Where the encoder has read all papers, it is one of the retrievers, and its cosine one of the features. Where
 it has not, in a large library or while one is being read, it reads the first papers of the ranking without
-it. Then the cross-encoder, if there is one, reads the first papers with the query, unless some have full
-texts. What is read last changes the order of the first papers; those beyond stay below.
+it. Where it has, the cross-encoder, if there is one, then reads the first papers with the query, unless some
+have full texts. What is read last changes the order of the first papers; those beyond stay below.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from citerec.retrieval.queries import Queries
 
 COSINE, PAIR = "encoder", "cross_encoder"
 """Columns: the encoder's cosine (rerank.ranker.features); the cross-encoder's score of the first papers."""
-BARE, READ, FIRST = "bare", "read", "first"
-"""Ways of ranking: without networks, or where they have read all papers, or the first ones."""
-PAIRS = {READ: "pairs", FIRST: "first_pairs"}
-"""What follows them: the first papers have been read with the query, too."""
+BARE, READ, FIRST, PAIRS = "bare", "read", "first", "pairs"
+"""Ways of ranking: without networks, or where the encoder has read all papers, or the first ones; after READ,
+where the first papers have been read with the query, too."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +67,12 @@ class NetworkModel:
     """The part of a ranker's model that reads networks.
 
     read: ranks the lists of papers that all have been read. first: where they have not. pairs: of the
-    cross-encoder, by the names in PAIRS; empty without one. confidences: by READ, FIRST and these names.
+    cross-encoder; None without one. confidences: by READ, FIRST and PAIRS.
     """
 
     read: LinearModel
     first: Rescoring
-    pairs: Mapping[str, Rescoring] = field(default_factory=dict)
+    pairs: Rescoring | None = None
     confidences: Mapping[str, Confidence] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -81,7 +80,7 @@ class NetworkModel:
             "weights": dict(self.read.weights),
             "deviations": dict(self.read.deviations),
             FIRST: asdict(self.first),
-            **{name: asdict(pair) for name, pair in self.pairs.items()},
+            **({PAIRS: asdict(self.pairs)} if self.pairs else {}),
             "confidences": {
                 name: dict(confidence.parameters) for name, confidence in self.confidences.items()
             },
@@ -93,7 +92,7 @@ class NetworkModel:
         return cls(
             LinearModel(floats(content["weights"]), floats(content["deviations"])),
             Rescoring.from_json(content[FIRST]),
-            {name: Rescoring.from_json(content[name]) for name in PAIRS.values() if name in content},
+            Rescoring.from_json(content[PAIRS]) if PAIRS in content else None,
             {str(name): Confidence(floats(values)) for name, values in content["confidences"].items()},
         )
 
@@ -110,17 +109,16 @@ class NetworkModel:
 
         without: the model that ranks papers of which not all have been read.
         """
-        if encoder.complete:
-            way, scores = READ, self.read.scores(lists)
-        else:
-            way, scores = FIRST, without.scores(lists)
+        if not encoder.complete:
+            scores = without.scores(lists)
             lists = self._read_first(encoder, queries, papers, lists, scores)
-            scores = self.first.scores(lists, scores)
-        sure = self._sure(way, lists, scores)
-        if (pairs := self.pairs.get(PAIRS[way])) is None or not encoder.networks.scores_pairs:
+            return self._sure(FIRST, lists, self.first.scores(lists, scores))
+        scores = self.read.scores(lists)
+        sure = self._sure(READ, lists, scores)
+        if self.pairs is None or not encoder.networks.scores_pairs:
             return sure
-        lists = with_pairs(encoder, queries, papers, lists, pairs.first(lists, scores))
-        of_pairs = self._sure(PAIRS[way], lists, pairs.scores(lists, scores, PAIR))
+        lists = with_pairs(encoder, queries, papers, lists, self.pairs.first(lists, scores))
+        of_pairs = self._sure(PAIRS, lists, self.pairs.scores(lists, scores, PAIR))
         return np.where(has_texts(lists)[lists.query], sure, of_pairs)
 
     def _read_first(

@@ -22,9 +22,6 @@ _INNER = re.compile(r"(?<![\w\-])[^\W\d_][\w+\-]*?(?:(?<=[^\W_])[A-Z]|\d)[\w+\-]
 """A word with an inner capital or a digit."""
 _HAS_INNER = re.compile(r"\d|(?<=[\w+\-])[A-Z]")
 """What a text with such a word has; much faster to look for."""
-_KINDS = re.sub(rb"[^A-Z0-9a]", b" ", re.sub(rb"[a-z_+\-]", b"a", bytes(range(256))))
-_KINDS = re.sub(rb"[A-Z]", b"A", re.sub(rb"[0-9]", b"0", _KINDS))
-"""Kinds of bytes: capital, digit, other letter, + and -, and space."""
 _WORD = re.compile(r"[^\W_]+")
 _FUNCTION_WORDS = frozenset(
     "a an and as at by for from in into of on or the to toward towards using via with without".split()  # noqa: SIM905
@@ -42,7 +39,8 @@ def title_names(title: str) -> list[str]:
     """
     head, colon, _ = title.partition(":")
     names = [head.strip()] if colon and 0 < len(head.split()) <= 3 else []
-    return list(dict.fromkeys(names if title.isupper() else [*names, *_inner(title)]))
+    inner = _INNER.findall(title) if _HAS_INNER.search(title) else []
+    return list(dict.fromkeys(names if title.isupper() else [*names, *inner]))
 
 
 def initials(title: str) -> list[str]:
@@ -57,18 +55,6 @@ def initials(title: str) -> list[str]:
         acronyms += [letters] if 3 <= len(letters) <= 6 else []
         acronyms += [letters[:3]] if len(letters) > 3 else []
     return list(dict.fromkeys(acronyms))
-
-
-def _inner(text: str) -> list[str]:
-    return _INNER.findall(text) if _has_inner(text) else []
-
-
-def _has_inner(text: str) -> bool:
-    """True if _HAS_INNER finds something; five times as fast for ASCII."""
-    if not text.isascii():
-        return _HAS_INNER.search(text) is not None
-    kinds = text.encode().translate(_KINDS)
-    return b"0" in kinds or b"aA" in kinds or b"AA" in kinds
 
 
 def word_hash(word: str) -> int:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.base.progress import count_progress
@@ -28,14 +27,26 @@ from citerec.rerank.ranker.linear import (
     fit_ranker,
     folds_of,
     measure,
+    minimise,
 )
-from citerec.rerank.ranker.networks import BARE, COSINE, FIRST, PAIR, PAIRS, READ, NetworkModel, Rescoring
+from citerec.rerank.ranker.networks import (
+    BARE,
+    COSINE,
+    FIRST,
+    PAIR,
+    PAIRS,
+    READ,
+    NetworkModel,
+    Rescoring,
+)
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Floats, Mask
 from citerec.retrieval.queries import Queries
 
 log = logging.getLogger(__name__)
 
+WRITTEN = "drafts written so far"
+"""Source of lists of drafts where only the text and the citations before the mark are known."""
 QUERIES = 32
 """Queries read at a time."""
 DEPTH = 30
@@ -48,12 +59,16 @@ paper's abstract, the sentence alone."""
 
 
 def calibrate(lists: TrainingLists, scores: Floats, seed: int) -> Confidence:
-    """Fit a confidence to scores [n] of models that were not fitted to these lists."""
-    kept = without_cited(lists, seed)
-    lists, scores = lists.keep(kept), scores[kept]
-    # Also as questions, for which nothing is known to be cited elsewhere.
-    asked = TrainingLists.concat([lists, lists.without_draft()])
-    return fit_confidence(asked, np.tile(scores, 2))
+    """Fit a confidence to scores [n] of models that were not fitted to these lists.
+
+    Lists of drafts WRITTEN so far are asked as drafts, others as questions, for which nothing is known to be
+    cited elsewhere; without the former, all are asked both ways.
+    """
+    kept, written = without_cited(lists, seed), lists.source == WRITTEN
+    rows = (written, ~written) if written.any() else (~written, ~written)
+    drafts, questions = (lists.take(row).keep(kept[row[lists.query]]) for row in rows)
+    asked = TrainingLists.concat([drafts, questions.without_draft()])
+    return fit_confidence(asked, np.concatenate([scores[kept & row[lists.query]] for row in rows]))
 
 
 Measures = Mapping[str, Mapping[str, float]]
@@ -75,26 +90,24 @@ def fit_networks(settings: RankerSettings, lists: TrainingLists, calibrated: Mas
     """Fit what ranks without networks and with them to lists with their scores, of papers that all have been
     read.
 
-    calibrated: lists [Q] of drafts, to which confidences are fitted.
+    calibrated: lists [Q] of drafts, to which confidences are fitted; nothing else is to those WRITTEN so far
+    (drafts would gain .003 R@10, papers with full texts lose .028).
     """
-    bare, read = lists.without(*NETWORK, PAIR), lists.without(PAIR)
-    model, of_read = fit_ranker(settings, bare), fit_ranker(settings, read)
-    scores = {BARE: cross_fit(settings, bare, seed), READ: cross_fit(settings, read, seed)}
-    first = _fit_rescoring(lists, scores[BARE], COSINE, DEPTH)
-    scores[FIRST] = first.scores(lists, scores[BARE])
-    ways, pairs = {BARE: bare, READ: lists, FIRST: first_read(first, lists, scores[BARE])}, {}
-    for way, name in PAIRS.items() if PAIR in lists.columns else ():
-        pairs[name] = _fit_rescoring(ways[way], scores[way], PAIR, PAIRS_DEPTH)
-        scores[name], ways[name] = pairs[name].scores(ways[way], scores[way], PAIR), ways[way]
-    last, of_query = PAIRS[READ] if pairs else READ, calibrated[lists.query]
-    confidences = {
-        way: calibrate(of_way.take(calibrated), scores[way][of_query], seed) for way, of_way in ways.items()
-    }
-    measures = {way: measure(lists, of_way) for way, of_way in scores.items()}
-    drafts = ways[last].take(calibrated)
-    measures[DRAFT] = measure(drafts, _cross_calibrated(settings, drafts, scores[last][of_query], seed))
-    networks = NetworkModel(of_read, first, pairs, {way: confidences[way] for way in ways if way != BARE})
-    return Fitted(model, confidences[BARE], networks, measures)
+    without, read, fitted = lists.without(*NETWORK, PAIR), lists.without(PAIR), lists.source != WRITTEN
+    scores = cross_fit(settings, without, seed, fitted), cross_fit(settings, read, seed, fitted)
+    part, of_part = lists.take(fitted), fitted[lists.query]
+    first = _fit_rescoring(part, scores[0][of_part], COSINE, DEPTH)
+    pairs = _fit_rescoring(part, scores[1][of_part], PAIR, PAIRS_DEPTH) if PAIR in lists.columns else None
+    networks = NetworkModel(fit_ranker(settings, read.take(fitted)), first, pairs)
+    ways = _by_way(networks, lists, *scores)
+    of_query = calibrated[lists.query]
+    chosen = {way: (part.take(calibrated), values[of_query]) for way, (part, values) in ways.items()}
+    sure = {way: calibrate(*part, seed) for way, part in chosen.items()}
+    measures = {way: measure(lists, values) for way, (_, values) in ways.items()}
+    drafts, last = [*chosen.values()][-1]
+    measures[DRAFT] = measure(drafts, _cross_calibrated(settings, drafts, last, seed), sure=True)
+    networks = replace(networks, confidences={way: sure[way] for way in ways if way != BARE})
+    return Fitted(fit_ranker(settings, without.take(fitted)), sure[BARE], networks, measures)
 
 
 def measure_read(
@@ -104,10 +117,12 @@ def measure_read(
 
     Others as in `fit_networks`, of the calibrated lists alone.
     """
-    scores = cross_fit(settings, lists.without(PAIR), seed)[calibrated[lists.query]]
-    lists = lists.take(calibrated)
+    fitted = lists.source != WRITTEN
+    scores = cross_fit(settings, lists.without(PAIR), seed, fitted)[calibrated[lists.query]]
+    lists, fitted = lists.take(calibrated), fitted[calibrated]
     if PAIR in lists.columns:
-        scores = _fit_rescoring(lists, scores, PAIR, PAIRS_DEPTH).scores(lists, scores, PAIR)
+        pairs = _fit_rescoring(lists.take(fitted), scores[fitted[lists.query]], PAIR, PAIRS_DEPTH)
+        scores = pairs.scores(lists, scores, PAIR)
     return measure(lists, scores), measure(lists, _cross_calibrated(settings, lists, scores, seed))
 
 
@@ -122,26 +137,30 @@ def _cross_calibrated(settings: RankerSettings, lists: TrainingLists, scores: Fl
     return probabilities
 
 
-def measure_ways(model: Fitted, lists: TrainingLists) -> dict[str, Measures]:
+def measure_ways(fitted: Fitted, lists: TrainingLists) -> dict[str, Measures]:
     """Return the measures of a model by way of ranking, over lists with the scores of its networks."""
-    networks = model.networks
-    bare = model.model.scores(lists)
+    networks = fitted.networks
+    ways = _by_way(networks, lists, fitted.model.scores(lists), networks.read.scores(lists))
+    measures = {way: measure(part, scores) for way, (part, scores) in ways.items()}
+    way, (part, scores) = [*ways.items()][-1]
+    return {**measures, DRAFT: measure(part, networks.confidences[way].log_probabilities(part, scores), True)}
+
+
+def _by_way(
+    networks: NetworkModel, lists: TrainingLists, bare: Floats, read: Floats
+) -> dict[str, tuple[TrainingLists, Floats]]:
+    """Return the lists and scores [n] of each way of ranking, best last; bare, read: scores by the linear
+    models."""
+    without = lists.without(*NETWORK, PAIR)
+    first = first_read(networks.first, lists.without(PAIR), bare)
     ways = {
-        BARE: (lists, bare, model.confidence),
-        READ: (lists, networks.read.scores(lists), networks.confidences[READ]),
-        FIRST: (
-            first_read(networks.first, lists, bare),
-            networks.first.scores(lists, bare),
-            networks.confidences[FIRST],
-        ),
+        BARE: (without, bare),
+        FIRST: (first, networks.first.scores(lists, bare)),
+        READ: (lists.without(PAIR), read),
     }
-    for way, name in PAIRS.items():
-        if name in networks.pairs:
-            of_way, scores, _ = ways[way]
-            ways[name] = of_way, networks.pairs[name].scores(of_way, scores, PAIR), networks.confidences[name]
-    measures = {way: measure(of_way, scores) for way, (of_way, scores, _) in ways.items()}
-    of_way, scores, confidence = ways[PAIRS[READ] if networks.pairs else READ]
-    return {**measures, DRAFT: measure(of_way, confidence.log_probabilities(of_way, scores))}
+    return (
+        ways if networks.pairs is None else {**ways, PAIRS: (lists, networks.pairs.scores(lists, read, PAIR))}
+    )
 
 
 def first_read(first: Rescoring, lists: TrainingLists, scores: Floats) -> TrainingLists:
@@ -157,26 +176,14 @@ def first_read(first: Rescoring, lists: TrainingLists, scores: Floats) -> Traini
 def _fit_rescoring(lists: TrainingLists, scores: Floats, column: str, depth: int) -> Rescoring:
     """Fit the weight of a column for the first papers by scores [n], and the scale of these, which tell
     less where more is known."""
-    from scipy.optimize import minimize  # not needed to rank
-
-    first = np.zeros(len(scores), np.bool_)
-    first[np.concatenate(Rescoring(depth, 0.0).first(lists, scores))] = True
-    first &= np.isfinite(lists.column(column))
-    some = np.add.reduceat(first, lists.offsets[:-1]) > 0
-    lists, scores, first = lists.take(some), scores[some[lists.query]], first[some[lists.query]]
-    head, of_head = lists.keep(first), scores[first]
-    useful = head.useful
-    head, of_head = head.take(useful), of_head[useful[head.query]]
-    starts, values = head.offsets[:-1], centre(head.only([column]))[0][:, 0]
-    target = head.cited / np.add.reduceat(head.cited, starts, dtype=np.float32)[head.query]
-
-    def loss(factors: NDArray[np.float64]) -> float:
-        logits = factors[0] * of_head + factors[1] * values
-        highest = np.maximum.reduceat(logits, starts)
-        total = np.log(np.add.reduceat(np.exp(logits - highest[head.query]), starts)) + highest
-        return float(total.sum() - target @ logits)
-
-    scale, weight = minimize(loss, np.array([1.0, 0.0]), method="Nelder-Mead").x.tolist()
+    read = np.zeros(len(scores), np.bool_)
+    read[np.concatenate(Rescoring(depth, 0.0).first(lists, scores))] = True
+    read &= np.isfinite(lists.column(column))
+    useful = np.logical_or.reduceat(read & lists.cited, lists.offsets[:-1])
+    read &= useful[lists.query]
+    head = lists.take(useful).keep(read[useful[lists.query]])
+    values = np.stack([scores[read], centre(head.only([column]))[0][:, 0]], axis=1)
+    scale, weight = minimise(values, head.offsets, head.cited, 0.0).tolist()
     return Rescoring(depth, weight / scale)
 
 
@@ -245,25 +252,11 @@ def _as_asked(queries: Queries, kind: int) -> Queries:
     return keep_fields(queries, "context", *SURROUNDINGS, "title") if kind == WITH_TITLE else queries
 
 
-class _Blanked(Sequence[str]):
-    """Texts, some of them empty."""
-
-    def __init__(self, texts: Sequence[str], empty: Mask) -> None:
-        self._texts, self._empty = texts, empty
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def __getitem__(self, row: Any) -> Any:
-        return "" if self._empty[row] else self._texts[row]
-
-
-def without_abstracts(corpus: Corpus, which: Mask) -> Corpus:
-    """Return the corpus without the abstracts of some papers [P]; those without a title keep them."""
-    which = which & (corpus.title_tokens.lengths > 0)
-    made, tokens = copy.copy(corpus), corpus.abstract_tokens
-    made.fingerprint = f"{corpus.fingerprint}-{hashlib.blake2b(which.tobytes(), digest_size=8).hexdigest()}"
-    made.abstracts = _Blanked(corpus.abstracts, which)
-    lengths = np.where(which, 0, tokens.lengths)
-    made.abstract_tokens = Ragged(tokens.values[~np.repeat(which, tokens.lengths)], offsets_of(lengths))
+def without_abstracts(corpus: Corpus) -> Corpus:
+    """Return the corpus without the abstracts of papers, but for those without a title."""
+    made, tokens, empty = copy.copy(corpus), corpus.abstract_tokens, corpus.title_tokens.lengths > 0
+    made.fingerprint = f"{corpus.fingerprint}-{hashlib.blake2b(empty.tobytes(), digest_size=8).hexdigest()}"
+    made.abstracts = ["" if none else text for none, text in zip(empty, corpus.abstracts, strict=True)]
+    lengths = np.where(empty, 0, tokens.lengths)
+    made.abstract_tokens = Ragged(tokens.values[~np.repeat(empty, tokens.lengths)], offsets_of(lengths))
     return made

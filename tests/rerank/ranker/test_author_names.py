@@ -128,14 +128,14 @@ def test_without_authors_nothing_changes(library: Ranker, tmp_path: Path) -> Non
         assert top(made, text, 9) == top(without, text, 9) == top(fields, text, 9)
     queries = Queries.from_list(made.corpus, [Query(text) for text in texts])
     papers = np.tile(np.arange(300, dtype=np.int32), (len(texts), 1))
-    columns = Candidates(made.statistics, made.parts, queries, papers).columns(["author_near"])
+    columns = Candidates(made.statistics, made.parts, queries, papers).columns()
     assert not columns["author_near"].any()
 
 
 def test_the_year_near_the_mark_matches_plain_python(library: Ranker) -> None:
     queries = Queries.from_list(library.corpus, [Query("Words by Zoe (1999) in 2001b TARGETCIT, 1999.")])
     papers = np.arange(PAPERS, dtype=np.int32)[None]
-    columns = Candidates(library.statistics, library.parts, queries, papers).columns(["year_near"])
+    columns = Candidates(library.statistics, library.parts, queries, papers).columns()
     for row, record in enumerate(RECORDS):
         year = {1999: 3 / 4, 2001: 3 / 4}.get(record.year, 0)
         assert columns["year_near"][0, row] == pytest.approx(year)
@@ -202,15 +202,6 @@ def test_rare_surnames_weigh_more(tmp_path: Path) -> None:
     np.testing.assert_allclose(found["other_authors"].weights, [1, lee], rtol=1e-6)
 
 
-@given(st.lists(st.integers(0, 9)), st.lists(st.integers(0, 12)))
-def test_names_are_found_as_by_a_scan(hashes: list[int], wanted: list[int]) -> None:
-    """Repeated names, and names that are not there."""
-    known, asked = np.array(hashes, np.uint64), np.array(wanted, np.uint64)
-    names = Names(np.arange(len(known) + 1), known, np.ones(len(known), np.float32))
-    found = SortedNames(names, np.argsort(known, kind="stable")).rows(asked)
-    np.testing.assert_array_equal(np.sort(found), np.flatnonzero(np.isin(known, asked)))
-
-
 def test_named_papers_are_the_rarest_and_nearest() -> None:
     names = [["lee"], ["wu"], [], *[["ho"]] * 30]
     offsets = np.cumsum([0, *map(len, names)])
@@ -263,5 +254,5 @@ def test_names_of_words_that_no_paper_contains_are_hashed_by_letters(tmp_path: P
         made.corpus, [Query("lda TARGETCIT"), Query("LDA TARGETCIT"), Query("TARGETCIT")]
     )
     papers_of = np.tile(np.arange(51, dtype=np.int32), (3, 1))
-    found = made.columns(queries, papers_of)["initials_near"]
+    found = made.explain(queries, papers_of)["initials_near"]
     assert found[0, 50] == found[1, 50] > 0 and not found[2].any() and not found[:, :50].any()

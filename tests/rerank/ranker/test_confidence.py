@@ -17,14 +17,12 @@ from citerec.rerank.ranker.confidence import (
     BEST,
     KNOWN,
     KNOWN_SCALE,
-    MISSING,
     NONE,
     OTHERS,
     OVERLAPS,
     SCALE,
     Confidence,
     fit_confidence,
-    without_cited,
 )
 from citerec.rerank.ranker.linear import TrainingLists
 
@@ -137,14 +135,3 @@ def test_probabilities_are_those_of_the_lists_that_it_is_fitted_to() -> None:
     for low, high in ((0, 0.3), (0.3, 0.5), (0.5, 1)):
         of = (sure >= low) & (sure < high)
         assert sure[of].mean() == pytest.approx(right[of].mean(), abs=0.05)
-
-
-def test_some_lists_lose_their_cited_papers() -> None:
-    lengths = [1] * 50 + [200] * 400
-    lists = made(lengths, np.zeros(sum(lengths), np.bool_))
-    lists.cited[lists.offsets[:-1]] = True
-    kept = lists.keep(without_cited(lists, 0))
-    has = np.logical_or.reduceat(kept.cited, kept.offsets[:-1])
-    assert has[:50].all(), "a list of one candidate keeps it"
-    assert 1 - has[50:].mean() == pytest.approx(MISSING, abs=0.05)
-    assert kept.lengths.tolist() == [1] * 50 + [200 if found else 199 for found in has[50:]]

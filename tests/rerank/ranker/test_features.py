@@ -12,14 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import random as random_matrix
 
-from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import prepare_store
 from citerec.datasets.records import SURROUNDINGS, TARGET_MARKER, PaperRecord, Source
 from citerec.hatten.nnselect.model import AverageRetriever
 from citerec.hatten.words.vectors import Embeddings, WordVectors
-from citerec.rerank.ranker.corpus_statistics import CorpusStatistics, keep_fields
+from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.features import (
     BESIDE_WEIGHT,
     CITING,
@@ -28,22 +27,18 @@ from citerec.rerank.ranker.features import (
     NEIGHBOURS,
     PASSAGES,
     Candidates,
-    check_features,
-    fill_missing_scores,
 )
 from citerec.rerank.ranker.paper_names import initials, title_names
 from citerec.rerank.ranker.texts import (
     TOP,
     CitingTexts,
     TermRows,
-    WeightedTexts,
     best_products,
     dot_products,
 )
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.passages import CitedElsewhere, CitingPassages
 from citerec.retrieval.queries import Queries, Query, cut_around_mark
-from citerec.tests.retrieval.made import counts_of
 from citerec.tests.retrieval.test_every import question
 
 TERMS, TEXTS, PAPERS = 12, 9, 5
@@ -103,18 +98,6 @@ def test_kernels_match_matrix_products(seed: int) -> None:
         np.testing.assert_allclose(whole[q, shown], best[q, k, : len(there)], rtol=1e-4, atol=1e-5)
 
 
-def test_term_weights_are_those_of_bm25() -> None:
-    counts = random_matrix(6, TERMS, 0.5, "csr", np.float32, np.random.default_rng(1))
-    rarity = np.linspace(0.1, 2, TERMS).astype(np.float32)
-    dense, lengths = counts.toarray(), counts.toarray().sum(1)
-    made = WeightedTexts.from_counts(counts_of(dense), rarity, b=0.75)
-    for row in range(6):
-        for i in range(made.offsets[row], made.offsets[row + 1]):
-            times = dense[row, made.terms[i]]
-            norm = 1.2 * (0.25 + 0.75 * lengths[row] / lengths[lengths > 0].mean())
-            assert made.weights[i] == pytest.approx(rarity[made.terms[i]] * times / (times + norm), rel=1e-5)
-
-
 @pytest.mark.parametrize(
     "title, names",
     [
@@ -156,7 +139,7 @@ def test_names_are_weighted_by_distance_from_the_mark(tiny_corpus: Corpus) -> No
 def test_bm25_features_match_a_plain_sum(demo_corpus: Corpus) -> None:
     statistics, parts, queries = open_statistics(demo_corpus, dense=False)
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:20], (len(queries), 1)).astype(np.int32)
-    found = Candidates(statistics, parts, queries, papers).columns(["abstract_words"])["abstract_words"]
+    found = Candidates(statistics, parts, queries, papers).columns()["abstract_words"]
     stems = [[int(t) for t in statistics.terms.word_terms[w]] for w in range(len(demo_corpus.words))]
     abstracts = statistics.abstract
     for q in range(0, len(queries), 7):
@@ -178,7 +161,7 @@ def test_the_citing_papers_own_citations_are_excluded(demo_corpus: Corpus) -> No
     split = demo_corpus.split("train")
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:30], (len(queries), 1)).astype(np.int32)
     found = Candidates(statistics, parts, queries, papers)
-    columns = found.columns(["citing_words"])
+    columns = found.columns()
     citing = demo_corpus.citing[split.contexts]
     cites = {(int(a), int(b)) for a, row in zip(citing, split.positives, strict=True) for b in row}
     for q in range(0, len(queries), 17):
@@ -250,26 +233,6 @@ def test_missing_sources_leave_columns_empty(tiny_corpus: Corpus) -> None:
     assert not found["author_near"].any()
 
 
-def test_papers_that_are_not_found_have_the_lowest_score() -> None:
-    scores, papers = np.array([[2.0, -np.inf, 5.0, 2.0]], np.float32), np.array([[1, 2, 3, 4]], np.int32)
-    np.testing.assert_array_equal(fill_missing_scores(scores, papers), [[2, 2, 5, 2]])
-
-
-def test_keep_fields_empties_other_fields(tiny_corpus: Corpus) -> None:
-    queries = Queries.from_contexts(tiny_corpus, tiny_corpus.split("test").contexts)
-    alone = keep_fields(queries, "title")
-    assert alone.texts("title") == queries.texts("title") and not any(alone.texts("context"))
-    assert not alone.words("abstract").lengths.any() and len(alone) == len(queries)
-
-
-def test_names_of_features_are_checked() -> None:
-    assert check_features("known", ()) == ("known",) and check_features(None, ()) is None
-    assert check_features(["bm25", "known"], ["bm25"]) == ("bm25", "known")
-    for wrong in (["text"], []):
-        with pytest.raises(InputError, match=r"retriever.features: .* is not one of bm25, encoder"):
-            check_features(wrong, ["bm25"])
-
-
 def test_saved_statistics_give_the_same_columns(demo_corpus: Corpus, tmp_path: Any) -> None:
     statistics, parts, queries = open_statistics(demo_corpus)
     statistics.save(tmp_path)
@@ -300,7 +263,7 @@ def test_beginnings_of_words_are_shared_by_languages(context: str, title: str, t
     statistics = CorpusStatistics.build(corpus)
     asked = Queries.from_list(corpus, [Query(context), Query("The networked TARGETCIT")])
     rows = np.tile(np.arange(3, dtype=np.int32), (2, 1))
-    columns = Candidates(statistics, {}, asked, rows).columns(["title_beginnings", "title_share"])
+    columns = Candidates(statistics, {}, asked, rows).columns()
     found = columns["title_beginnings"]
     assert found[0, 0] > 0 and found[1, 1] > 0 and not found[0, 1:].any() and not found[1, [0, 2]].any()
     assert not columns["title_share"][0].any(), "no stem is shared"
@@ -364,6 +327,6 @@ def test_papers_cited_elsewhere(demo_corpus: Corpus) -> None:
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:25], (3, 1)).astype(np.int32)
     known = Ragged.from_rows([papers[0, [3, 7]], [], papers[0, [0]]])
     queries = Queries.from_contexts(demo_corpus, rows, CitedElsewhere.papers(known))
-    found = Candidates(statistics, parts, queries, papers).columns(["known"])["known"]
+    found = Candidates(statistics, parts, queries, papers).columns()["known"]
     assert np.flatnonzero(found[0]).tolist() == [3, 7] and np.flatnonzero(found[2]).tolist() == [0]
     assert np.isnan(found[1]).all()

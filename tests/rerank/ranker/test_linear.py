@@ -65,32 +65,6 @@ def test_inputs_match_plain_python(lists: list[np.ndarray]) -> None:
 # Scales.
 
 
-@given(papers=st.integers(2, 300), marked=st.integers(1, 299))
-def test_binary_columns_stay_as_large_as_they_are(papers: int, marked: int) -> None:
-    """Divided by their deviation in the list, one 1 among 300 zeros would be 17."""
-    column = np.zeros((papers, len(COLUMNS)))
-    column[: min(marked, papers - 1), COLUMNS.index("name_near")] = 1
-    values = inputs_of(make_lists([column]))["name_near"]
-    assert np.ptp(values) == pytest.approx(1 / TYPICAL["name_near"], rel=1e-4)
-
-
-@pytest.mark.parametrize("name", ["bm25", "abstract_words"])
-def test_nearly_constant_columns_are_not_blown_up(name: str) -> None:
-    column = np.full((100, len(COLUMNS)), 20.0)
-    column[0, COLUMNS.index(name)] += 1e-3
-    values = inputs_of(make_lists([column]))[name]
-    assert 0 < values[0] < 2e-3 / (FLOOR * TYPICAL[name])
-
-
-def test_relative_columns_have_no_unit() -> None:
-    """Scores ten times as high, as in a larger corpus, are the same inputs."""
-    column = np.random.default_rng(0).normal(size=(200, len(COLUMNS))) * 50
-    one, other = inputs_of(make_lists([column])), inputs_of(make_lists([column * 10]))
-    np.testing.assert_allclose(one["bm25"], other["bm25"], rtol=2e-3)
-    assert is_relative("bm25") and not is_relative("encoder") and not is_relative("name_near")
-    np.testing.assert_allclose(one["name_near"] * 10, other["name_near"], rtol=1e-4)
-
-
 def test_typical_deviations_are_medians_over_lists_that_vary() -> None:
     lists = [np.full((4, len(COLUMNS)), 3.0) for _ in range(5)]
     for scale, values in zip((1, 2, 5), lists, strict=False):

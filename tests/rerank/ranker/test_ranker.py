@@ -21,6 +21,7 @@ from citerec.rerank.ranker.features import DRAFT, group_of
 from citerec.rerank.ranker.linear import (
     LinearModel,
     TrainingLists,
+    certainty,
     cross_fit,
     fit_ranker,
     measure,
@@ -203,7 +204,7 @@ def lists(demo_corpus: Corpus) -> TrainingLists:
 
 
 def test_a_linear_model_minimises_the_loss(lists: TrainingLists) -> None:
-    model = fit_ranker(RankerSettings(l2=0.01, iterations=300), lists)
+    model = fit_ranker(RankerSettings(l2=0.01), lists)
     names, values = model.inputs(lists)
     assert not {name for name in names if group_of(name) == DRAFT}
 
@@ -258,6 +259,12 @@ def test_sources_are_measured_apart(lists: TrainingLists) -> None:
         sums = ranking_sums(lists.take(of), scores[of[lists.query]])
         assert measures[name] == {key: value / of.sum() for key, value in sums.items()}
         assert all(type(value) is float for value in measures[name].values())  # for the model card
+
+
+def test_how_sure_answers_are() -> None:
+    found = certainty(np.array([0.05, 0.1, 0.5, 0.7, 1.0]), np.array([False, True, False, True, True]))
+    assert found["ece"] == pytest.approx((0.05 + 0.9 + 0.5 + 0.3 + 0) / 5)
+    assert found["sure"] == pytest.approx(0.6) and found["right"] == pytest.approx(2 / 3)
 
 
 def test_too_little_to_learn_from_is_refused(tiny_corpus: Corpus) -> None:
