@@ -186,11 +186,11 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
         dim, vectors = self.encoder.dim, self.encoder.word_vectors
         bits = hashlib.shake_256(b"vectors of unknown words").digest(-(-BUCKETS * dim // 8))
         signs = np.unpackbits(np.frombuffer(bits, np.uint8), count=BUCKETS * dim).reshape(BUCKETS, dim)
-        stored = (vectors.numbers, vectors.scales) if isinstance(vectors, StoredVectors) else (vectors, None)
+        stored = vectors if isinstance(vectors, StoredVectors) else StoredVectors(vectors)
         weight = np.full(BUCKETS, np.log(np.expm1(np.float32(self.unknown_weight))), np.float32)
         encoder = replace(
             self.encoder,
-            word_vectors=StoredVectors(*stored, np.packbits(signs, axis=1)),
+            word_vectors=StoredVectors(stored.numbers, stored.scales, np.packbits(signs, axis=1)),
             word_weight=np.concatenate([self.encoder.word_weight, weight]),
         )
         return encoder, OpenVocabulary(self.vocabulary.words)

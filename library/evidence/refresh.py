@@ -224,6 +224,6 @@ def read_cache(file: Path) -> ReadText:
         if kind == (True, False):
             section = paragraph
         elif paragraph:
-            parts.append(PdfParagraph(paragraph, [(0, block[0].page)], section))
+            parts.append(PdfParagraph(paragraph, ((0, block[0].page),), section))
     printed = len(pages) if len(pages) > 1 else 0
     return ReadText(head=text[:HEAD], pages=printed, parts=parts, entries=entries)
