@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from citerec.base.arguments import HELP, options_help, run_command
@@ -99,6 +100,12 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
     if any(option in HELP or _LIBRARY.match(option) for option in options):
         return list(options)
     plain = [option for option in options if "=" not in option and not option.startswith("-")]
+    if name == "draft":
+        from citerec.library.drafts.reader import EXPORTS, draft_language
+
+        for path in map(Path, plain):
+            if path.suffix.lower() in EXPORTS and not path.is_dir():
+                draft_language(path)  # says what to export
     if drafts and len(plain) == 2:  # in any order
         [library] = [option for option in plain if option is not drafts[0]]
         return [f"library={library}", *(option for option in options if option is not library)]

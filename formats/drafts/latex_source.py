@@ -61,6 +61,12 @@ _FOLDER = re.compile(
     r"\\(?:newcommand|providecommand|def)\*?\s*(?:\{\s*\\([A-Za-z]+)\s*\}|\\([A-Za-z]+))\s*\{([^{}\\]{1,200})\}"
 )
 """A macro that may be a part of an input's name."""
+_SETTER = re.compile(
+    r"\\newcommand\*?\s*\{?\s*\\([A-Za-z]+)\s*\}?\s*\[1\]\s*"
+    r"\{\s*\\renewcommand\*?\s*\{?\s*\\([A-Za-z]+)\s*\}?\s*\{#1\}\s*\}"
+)
+"""A macro whose argument becomes the meaning of such a macro."""
+_INPUT_OR_CALL = re.compile(INPUT.pattern + r"|\\(?P<setter>[A-Za-z]++)\s*+\{(?P<value>[^{}\\#]{1,200})\}")
 _MACRO = re.compile(r"\\([A-Za-z@]+)")
 _NOT_SPACE = re.compile(r"\S|$")
 _PARAMETER = re.compile(r"#(\d)")
@@ -101,12 +107,14 @@ def read_source(path: Path, inputs: Inputs | None = None) -> str:
 class _Source:
     """A document with its inputs.
 
-    inputs: how they are read. names: macros that may be parts of their names.
+    inputs: how they are read. names: macros that may be parts of their names. setters: macros that change
+    one of those.
     """
 
     def __init__(self, path: Path, inputs: Inputs) -> None:
         self.path, self.folder, self.inputs = path, path.parent, inputs
         self.names = {"jobname": path.stem}
+        self.setters: dict[str, str] = {}
 
     def read(self, file: Path, parents: tuple[Path, ...], folder: Path) -> str:
         """Return the text of a file with its inputs. folder: of the inputs (import), beside its own."""
@@ -115,12 +123,17 @@ class _Source:
         )
         text = _COMMENT.sub(r"\1", text)
         self.names.update((match[1] or match[2], match[3]) for match in _FOLDER.finditer(text))
+        self.setters.update(_SETTER.findall(text))
         return self.resolve(_STYLE.sub(self._read_style, text), (*parents, file), folder)
 
     def resolve(self, text: str, parents: tuple[Path, ...], folder: Path, last: bool = False) -> str:
         """Insert the inputs of a text. last: its macros are expanded."""
 
         def read_input(match: re.Match[str]) -> str:
+            if setter := match["setter"]:
+                if setter in self.setters:
+                    self.names[self.setters[setter]] = match["value"]
+                return match[0]
             inside = self._name(match["folder"] or "")
             name = self._name(match["file"] or match["braced"] or match["bare"])
             if "#" in inside + name:
@@ -133,7 +146,7 @@ class _Source:
             file = self.inputs.find(named, files, parents)
             return self.read(file, parents, own) if file else ""
 
-        return INPUT.sub(read_input, text)
+        return _INPUT_OR_CALL.sub(read_input, text)
 
     def _name(self, written: str) -> str:
         name = written.strip().strip('"')

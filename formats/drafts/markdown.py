@@ -2,10 +2,10 @@
 
 Title, abstract, authors and date come from the YAML front matter, else from the headings. Further YAML
 blocks may stand anywhere; a Quarto project adds its metadata, in any folder above. The main file of a book
-(index.qmd beside _quarto.yml, index.Rmd beside _bookdown.yml) is read with its chapters, and a document with
-the files that it includes. Citations are Pandoc's ([@key; @key2], @key in text). Code, displayed formulas,
-tables, images and footnotes are not running text. Bibliographies are .bib files, CSL in JSON or YAML, and
-entries in the front matter.
+(index.qmd beside _quarto.yml; index.Rmd, or else the first file, of _bookdown.yml) is read with its chapters,
+and a document with the files that it includes. Citations are Pandoc's ([@key; @key2], @key in text). Code,
+displayed formulas, tables, images and footnotes are not running text. Bibliographies are .bib files, CSL in
+JSON or YAML, and entries in the front matter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 
 from citerec.base.errors import InputError
-from citerec.base.files import real_path, relative_path
+from citerec.base.files import files_below, real_path, relative_path
 from citerec.formats.bibliography.reading.csl import parse_yaml
 from citerec.formats.documents import Metadata
 from citerec.formats.drafts.bibliographies import References
@@ -481,7 +481,12 @@ def _split_front_matter(text: str, path: Path) -> tuple[dict[str, Any], str]:
 
 
 def _read_yaml(text: str, what: str) -> dict[str, Any]:
-    fields = parse_yaml(text, what, _Loader)
+    try:
+        fields = parse_yaml(text, what, _Loader)
+    except InputError:
+        if "\t" not in text:
+            raise
+        fields = parse_yaml(text.expandtabs(4), what, _Loader)  # other readers take tabs for spaces
     return fields if isinstance(fields, dict) else {}
 
 
@@ -517,29 +522,51 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
             )
             index = next((file for file in inside if real_path(file).parent == real_path(folder)), None)
             is_book = isinstance(book, dict) or name == "_bookdown.yml"
+            first, merged = _merged_files(folder, settings) if name == "_bookdown.yml" else (None, [])
+            if first and (index is None or real_path(path) == real_path(first)):
+                index = first
             if index and (is_book or real_path(path) == real_path(index)):
                 fields = {**fields, **_split_front_matter(decode_text(index), index)[0]}
-            if name == "_bookdown.yml":
-                files = sorted(file.name for file in folder.glob("[!_]*.[Rr]md"))
-                chapters = fields.get("rmd_files") or files
-            else:
-                chapters = [fields.get("chapters"), fields.get("appendices")] if book else []
             named = (*_names(settings.get("bibliography")), *_names(fields.get("bibliography")))
             bibs += [relative_path(folder / bib, beside) for bib in dict.fromkeys(named)]
             more = (folder / name for name in _names(settings.get("metadata-files")))
             bibs += _metadata(more, beside, root)
             bibliography = {"bibliography": bibs}
             if index and real_path(path) == real_path(index):
-                files = [name for name in _names(chapters) if Path(name).suffix and name != index.name]
+                chapters = [fields.get("chapters"), fields.get("appendices")] if book else merged
+                files = [name for name in _names(chapters) if Path(name).suffix and folder / name != index]
                 return folder, {**fields, **bibliography, "chapters": files}
             return folder, {**bibliography, "crossref": fields.get("crossref")}  # a chapter has its own title
     return beside, {}
 
 
+def _merged_files(folder: Path, settings: dict[str, Any]) -> tuple[Path | None, list[str]]:
+    """Return the main file of a book by bookdown, None if there is none, and the names of all its files:
+    those listed, for any format, else those in its folder; then those in further folders (`rmd_subdir`)."""
+    root, subdir = real_path(folder), settings.get("rmd_subdir")
+    places = [folder / name for name in (["."] if subdir is True else _names(subdir))]
+    inside = (place for place in places if real_path(place).is_relative_to(root))
+    merged = [name.removesuffix(".Rmd") for name in _names(settings.get("book_filename"))]
+    beside, below = (
+        [
+            name
+            for file in files
+            if file.suffix.lower() == ".rmd" and file.name[0] != "_" and file.stem not in merged
+            if "/." not in f"/{(name := relative_path(file, folder))}"  # no hidden folder
+        ]
+        for files in (sorted(folder.iterdir()), chain.from_iterable(map(files_below, inside)))
+    )
+    listed = [Path(name).as_posix() for name in _names(settings.get("rmd_files"))]
+    names = [*dict.fromkeys([*(listed or beside), *below])]
+    files = (folder / name for name in names if name.lower().endswith(MARKDOWN.suffixes))
+    there = [file for file in files if os.path.isfile(file) and real_path(file).is_relative_to(root)]
+    return next((file for file in there if file.stem == "index"), there[0] if there else None), names
+
+
 def _names(value: object) -> Iterator[str]:
-    """Yield the strings in nested lists and objects, in order."""
+    """Yield the strings in nested lists and objects, in order, without NUL, which no file's name has."""
     if isinstance(value, str):
-        yield value
+        yield value.replace("\0", "")
     elif isinstance(value, list | dict):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _names(inner)

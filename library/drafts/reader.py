@@ -149,11 +149,11 @@ def draft_language(path: Path) -> Language:
         suffixes = [*language.suffixes, PLAIN] if language is MARKDOWN else language.suffixes
         kinds.append(f"{language.name} ({', '.join(suffixes)})")
     readable = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
-    advice = _EXPORTS.get(path.suffix.lower(), "convert it first, e.g. with pandoc")
+    advice = EXPORTS.get(path.suffix.lower(), "convert it first, e.g. with pandoc")
     raise InputError(f"{path}: drafts are read in {readable}; {advice}")
 
 
-_EXPORTS = {
+EXPORTS = {
     ".lyx": "export it from LyX as LaTeX",
     ".pages": "export it as Word",
     ".rtf": "save it as .docx or .odt",

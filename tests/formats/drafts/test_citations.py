@@ -181,6 +181,14 @@ INPUTS = {
         "a-more.tex": r"\cite{f}",
         "refs.bib": "a b c d e f",
     },
+    "folder": {
+        "a.tex": r"\input{set}\cd{one}\include{\cwd/_main} \cd{two} \include{\cwd/_main}\bibliography{refs}",
+        "set.tex": r"\newcommand{\cwd}{.}\newcommand{\cd}[1]{\renewcommand{\cwd}{#1}}",
+        "one/_main.tex": r"\input{\cwd/in} \cite{b}",
+        "one/in.tex": r"\cite{a}",
+        "two/_main.tex": r"\cite{c}",
+        "refs.bib": "a b c",
+    },
     "style": {
         "a.tex": r"\documentclass{mine}\usepackage{setup,babel}\cite{a}\cite{b}\pick{c}",
         "mine.cls": r"\LoadClass{book}\RequirePackage{more} % \addbibresource{no.bib}",

@@ -197,6 +197,60 @@ def test_a_book_is_one_paper_and_its_chapters_are_read_with_it(tmp_path: Path, k
     assert metadata.title == "Two" and chapter.references["nivre2004"].year == 2004
 
 
+FRONT = "---\ntitle: A Book\nbibliography: lib/refs.bib\n---\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "main", "keys"),
+    [
+        ("rmd_files: [00-main.Rmd, one.Rmd, two.Rmd]\nnew_session: true", "00-main.Rmd", "one two"),
+        (
+            "rmd_files: {html: [00-main.Rmd, one.Rmd], latex: [00-main.Rmd, two.Rmd]}",
+            "00-main.Rmd",
+            "one two",
+        ),
+        ("before_chapter_script: [a.R]\nbook_filename: two.Rmd", "00-main.Rmd", "one"),
+        ("rmd_subdir: true", "00-main.Rmd", "one two c/d/deep c/in"),
+        ("rmd_subdir: [c, ../out]", "00-main.Rmd", "one two c/d/deep c/in"),
+        ("rmd_subdir: c\nrmd_files: [./00-main.Rmd, two.Rmd]", "00-main.Rmd", "two c/d/deep c/in"),
+        ("rmd_subdir: true", "c/index.Rmd", "one two c/d/deep c/in"),
+        (
+            'rmd_subdir: "c\\0"\nrmd_files: ["one\\0.Rmd", 3, "", /, index.Rmd]',
+            "index.Rmd",
+            "one c/d/deep c/in",
+        ),
+        ("rmd_files: [one.Rmd, index.Rmd]", "index.Rmd", "one"),
+        ("rmd_files: [one.Rmd, two.Rmd]", "index.Rmd", "one two"),
+    ],
+)
+def test_the_files_of_a_book_by_bookdown(settings: str, main: str, keys: str, tmp_path: Path) -> None:
+    names = ("one", "two", "_three", "c/in", "c/d/deep", "c/_not", "c/.cache/a", "../out/x")
+    bib = "".join(f"@book{{{name}, title={{T}}}}\n" for name in names)
+    texts = {f"{name}.Rmd": f"Text [@{name}]." for name in names} | {main: FRONT} | {"lib/refs.bib": bib}
+    write(tmp_path / "book", {"_bookdown.yml": settings} | texts)
+    text = read(tmp_path / "book" / main)[1]
+    assert sorted(map(str, cited(text))) == sorted(keys.split()) and text.references.keys() == {*keys.split()}
+    documents = {str(file.path.relative_to(tmp_path / "book")) for file in find_files(str(tmp_path / "book"))}
+    assert main in documents and documents.isdisjoint(f"{key}.Rmd" for key in keys.split())
+
+
+def test_a_listed_file_that_is_missing_is_told(tmp_path: Path) -> None:
+    write(tmp_path, {"_bookdown.yml": "rmd_files: [a.Rmd, gone.Rmd, ../b.Rmd]", "a.Rmd": "Text [@a]."})
+    source = MARKDOWN.read(tmp_path / "a.Rmd", Inputs())
+    outside = f"../b.Rmd is not followed: it is outside {tmp_path}"
+    assert source.notes == ["gone.Rmd is not followed: there is no such file", outside]
+
+
+@pytest.mark.parametrize("title", ["|\n\t| A\n    | Book", "\tA Book\t", "A\tBook", "\n\tA Book"])
+def test_tabs_in_front_matter(title: str, tmp_path: Path) -> None:
+    write(
+        tmp_path, {"a.md": f"---\ntitle: {title}\nbibliography:\t[lib/refs.bib]\t\n---\nText [@nivre2004]."}
+    )
+    write(tmp_path, {"lib/refs.bib": BIB})
+    metadata, text = read(tmp_path / "a.md")
+    assert metadata.title.replace("| ", "") == "A Book" and text.references.keys() == {"nivre2004"}
+
+
 def test_which_files_of_a_folder_are_read(tmp_path: Path) -> None:
     texts = {
         "a.Rmd": "Trees [@kim:17].", "a.md": "Trees [@kim:17].", "a.tex": r"\documentclass{a}",
