@@ -65,10 +65,12 @@ def _certainty(paper: Recommendation) -> str:
 def percentage(probability: float) -> str:
     """Return a probability as a rounded percentage.
 
-    >>> percentage(0.624), percentage(0.002)
-    ('62 %', '<1 %')
+    >>> percentage(0.624), percentage(0.002), percentage(0.998)
+    ('62 %', '<1 %', '>99 %')
     """
-    return f"{probability:.0%}".replace("%", " %") if probability >= 0.005 else "<1 %"
+    if not 0.005 <= probability < 0.995:
+        return "<1 %" if probability < 0.5 else ">99 %"
+    return f"{probability:.0%}".replace("%", " %")
 
 
 def paper_list(papers: Sequence[LibraryPaper]) -> Labelled:

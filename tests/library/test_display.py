@@ -53,7 +53,7 @@ def test_a_table_is_readable_at_80_columns_and_without_colour() -> None:
         (0.624, False, "1 62 % Adam"),
         (0.002, False, "1 <1 % Adam"),
         (None, True, "1 0.831 Adam"),
-        (1.0, True, "1 100 % Adam"),
+        (1.0, True, "1 >99 % Adam"),
     ],
 )
 def test_probabilities_and_what_is_cited(probability: float | None, cited: bool, shown: str) -> None:
