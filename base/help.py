@@ -12,7 +12,6 @@ from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -98,30 +97,22 @@ def yaml_notes(text: str) -> dict[str, str]:
     >>> yaml_notes("a: 1  # one\\nb:\\n  # two,\\n  # or three\\n  c: '#2'")
     {'a': 'one', 'b.c': 'two, or three'}
     """
-    lines, notes = text.splitlines(), dict[str, str]()
-
-    def comments(row: int, step: int) -> list[str]:
-        """Return the run of comment lines that starts at `row`; empty for the one at the top of the file."""
-        texts: list[str] = []
-        while 0 <= row < len(lines) and (comment := re.match(r"\s*#\s?(.*)", lines[row])):
-            texts.append(comment[1])
-            row += step
-        return [] if row < 0 else texts
-
-    def walk(node: yaml.MappingNode, path: str) -> None:
-        for key, value in node.value:
-            name, inner = f"{path}{key.value}", isinstance(value, yaml.MappingNode)
-            within = inner and value.start_mark.line > key.start_mark.line
-            end = key.end_mark if within or not value.end_mark.column else value.end_mark
-            if after := re.search(r"(?:^|\s)#\s*(.*)", lines[end.line][end.column :].lstrip(":")):
-                is_continued = re.match(r"\s{12,}#", "".join(lines[end.line + 1 :][:1]))
-                more = comments(end.line + 1, 1) if is_continued else []
-                notes[name] = " ".join([after[1], *more])
-            elif above := comments(key.start_mark.line - 1, -1):
-                notes[name] = " ".join(reversed(above))
-            if inner:
-                walk(value, f"{name}.")
-
-    if isinstance(root := yaml.compose(text), yaml.MappingNode):
-        walk(root, "")
+    notes, path, above, key = dict[str, str](), list[str](), list[str](), ""
+    for line in re.sub(r"\A(?:\s*#.*\n)+", "", text).splitlines():
+        indent = len(line) - len(line.lstrip())
+        if comment := re.fullmatch(r"\s*#\s?(.*)", line):
+            if key and indent >= 12:  # goes on below the end of a line
+                notes[key] += f" {comment[1]}"
+            else:
+                above.append(comment[1])
+            continue
+        key = ""
+        if option := re.match(r"\s*([\w@/]+):", line):
+            path = [*path[: indent // 2], option[1]]
+            if after := re.search(r"\s#\s*(.*)", line):
+                key = ".".join(path)
+                notes[key] = after[1]
+            elif above:
+                notes[".".join(path)] = " ".join(above)
+        above = []
     return notes
