@@ -29,12 +29,8 @@ def options(*, _root_: DictConfig) -> str:
     """Format the groups and options of a composed configuration for `hydra.help.template`."""
     from citerec.base.arguments import option_lines  # needed for the help alone
 
-    notes = option_notes()
-    values = OmegaConf.to_container(_root_, resolve=False)
-    assert isinstance(values, dict)
-    del values["hydra"]
     lines = ["Groups (GROUP=NAME; the options of the chosen ones are below):", *option_lines(_groups()), ""]
-    lines += ["Options (KEY=VALUE) with their defaults:", *option_lines(_options(values, notes))]
+    lines += ["Options (KEY=VALUE) with their defaults:", *option_lines(_described(_root_))]
     return "\n".join(lines).replace("$", "$$")  # Hydra substitutes $ in the help
 
 
@@ -56,18 +52,26 @@ def _groups() -> Iterator[tuple[str, str | None, str]]:
             yield key, name, ", ".join(loader.get_group_options(group))
 
 
-def _options(values: dict[Any, Any], notes: dict[str, str], path: str = "") -> Iterator[tuple[str, Any, str]]:
-    """Yield the dotted keys of all options with their values and notes."""
-    for key, value in values.items():
-        if str(key).startswith("_"):
+def flat_options(config: DictConfig) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted keys of groups and options with their values, in order."""
+    parts: list[tuple[str, Any]] = [("", OmegaConf.to_container(config, resolve=False))]
+    while parts:
+        path, value = parts.pop()
+        yield path, value
+        if isinstance(value, dict):
+            parts += [(f"{path}.{key}".strip("."), value[key]) for key in reversed(value)]
+
+
+def _described(config: DictConfig) -> Iterator[tuple[str, Any, str]]:
+    """Yield the dotted keys of all options but Hydra's with their values and notes."""
+    notes = option_notes()
+    for path, value in flat_options(config):
+        if path.startswith(("hydra", "_")) or "._" in path or (isinstance(value, dict) and value):
             continue
-        if isinstance(value, dict) and value:
-            yield from _options(value, notes, f"{path}{key}.")
-            continue
-        note = notes.get(f"{path}{key}", "")
+        note = notes.get(path, "")
         if not note and (other := re.fullmatch(r"\$\{(?:oc\.select:)?([\w.]+)(?:,null)?\}", str(value))):
             note = notes.get(other[1]) or f"as {other[1]}"
-        yield f"{path}{key}", MISSING if value == "???" else value, note
+        yield path, MISSING if value == "???" else value, note
 
 
 def option_notes() -> dict[str, str]:

@@ -41,7 +41,6 @@ from citerec.retrieval.vectors import LOG_INTERVAL
 from citerec.training.module import AveragedModule
 from citerec.training.processes import WHOLE, Share
 from citerec.training.resume import (
-    LAST,
     LOCK,
     SAVED_SETTINGS,
     AtomicCheckpointIO,
@@ -50,7 +49,7 @@ from citerec.training.resume import (
     resume_point,
 )
 from citerec.training.rounds import HISTORY, Rounds
-from citerec.training.settings import TrainerSettings
+from citerec.training.settings import LAST, TrainerSettings
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 import zipfile
 from collections.abc import Mapping
@@ -29,12 +28,10 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_write
 from citerec.training.checkpoint import save_torch
-from citerec.training.settings import DATE_FORMAT, LATEST
+from citerec.training.settings import LAST
 
 log = logging.getLogger(__name__)
 
-LAST = "last.ckpt"
-"""The full state of a run after its last round, or within a round."""
 SAVED_SETTINGS = "config.yaml"
 """The settings of a run; a resumed run must have the same."""
 LOCK = "lock"
@@ -86,11 +83,8 @@ class RunCheckpoint(Checkpoint):
         self._save(trainer)
 
     def _save(self, trainer: pl.Trainer) -> None:
-        is_new = not (self.folder / LAST).exists()
         trainer.save_checkpoint(self.folder / LAST, weights_only=False)
         self._saved = time.monotonic()
-        if is_new and trainer.is_global_zero:
-            link_latest(self.folder)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         trainer.strategy.barrier()  # all processes open the best weights, which the first one has written
@@ -100,23 +94,6 @@ def refuse_used(folder: Path) -> None:
     """Raise InputError if a run has saved its state in the folder."""
     if (folder / LAST).exists():
         raise InputError(f"{folder}: has a run; go on with resume=true, or name another output_dir")
-
-
-def link_latest(folder: Path) -> None:
-    """Link `latest` to a folder named by date and time: this one or its parent (a sweep)."""
-    for dated in (folder.absolute(), folder.absolute().parent):
-        try:
-            time.strptime(dated.name, DATE_FORMAT)
-        except ValueError:
-            continue
-        link = dated.with_name(f".{LATEST}-{os.getpid()}")
-        try:
-            link.symlink_to(dated.name, target_is_directory=True)
-            link.replace(dated.with_name(LATEST))
-        except OSError as error:
-            link.unlink(missing_ok=True)
-            log.warning(f"{dated.with_name(LATEST)}: not linked to {dated.name} ({error.strerror})")
-        return
 
 
 def resume_point(folder: Path, settings: Mapping[str, Any]) -> Path | None:

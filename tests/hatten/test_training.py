@@ -347,7 +347,7 @@ def test_a_run_in_a_dated_folder_becomes_the_latest_once_a_round_is_saved(
     assert run_folder(base, True, times[2]) == f"{base}/{times[0]}"
     assert run_folder(base, False, times[2]) == f"{base}/{times[2]}"
     train(run(f"{base}/{times[2]}/0"))  # a job of a sweep
-    assert (tmp_path / "latest").resolve() == tmp_path / times[2]
+    assert run_folder(base, True, "new") == f"{base}/{times[2]}"
 
 
 EXACT: Options = {
