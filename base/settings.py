@@ -20,7 +20,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -115,12 +114,6 @@ def required(option: str, note: str) -> str:
     """
     text, _, example = note.partition(" (e.g. ")
     return f"{option} is required, as in {option}={example.removesuffix(')') or '...'}{text and ': '}{text}"
-
-
-def check_key(option: str, key: str) -> None:
-    """Raise InputError unless a service's key can be sent in a header."""
-    if not re.fullmatch("[!-~]*", key):
-        raise InputError(f"{option}: is not a key: it has a space or a character that is not ASCII")
 
 
 def _violated_bounds(value: float, bounds: Mapping[str, Any]) -> str:

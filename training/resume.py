@@ -26,7 +26,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_write
+from citerec.base.files import write_text
 from citerec.training.checkpoint import save_torch
 from citerec.training.settings import LAST
 
@@ -55,8 +55,8 @@ class RunCheckpoint(Checkpoint):
     def start_new_run(self, settings: Mapping[str, Any]) -> None:
         """Write the settings of a new run; InputError if the folder has one already."""
         refuse_used(self.folder)
-        with atomic_write(self.folder / SAVED_SETTINGS) as path:
-            path.write_text(yaml.safe_dump(plain(settings), sort_keys=False, allow_unicode=True), "utf-8")
+        text = yaml.safe_dump(plain(settings), sort_keys=False, allow_unicode=True)
+        write_text(self.folder / SAVED_SETTINGS, text)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._saved = time.monotonic()

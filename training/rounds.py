@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from citerec.base.files import atomic_write
+from citerec.base.files import atomic_write, write_text
 from citerec.datasets.corpus import Split
 from citerec.training.hub import Pretrained
 from citerec.training.module import AveragedModule
@@ -74,8 +74,7 @@ class History:
         self._write()
         best = monitor not in row or all(row[monitor] > value for value in earlier)
         if best and done:
-            with atomic_write(self.folder / METRICS) as path:
-                path.write_text(json.dumps(self.rows[-1], indent=1) + "\n", encoding="utf-8")
+            write_text(self.folder / METRICS, json.dumps(self.rows[-1], indent=1) + "\n")
         return best
 
     def _write(self) -> None:
