@@ -43,6 +43,7 @@ QUESTIONS := "Graded judgements deserve a discount for lower positions [CITE]." 
 	"Nearest neighbours are found by walking a graph of small worlds [CITE]." \
 	"Text from the web pretrains a bidirectional encoder [CITE]."
 demo: $(INSTALLED) ## train HAtten on generated papers, compare it with BM25, and ask a library of 59 real papers
+	rm -rf $(DEMO)/train
 	$(BIN)/python train.py model=hatten data=demo embeddings=word2vec embeddings.dim=64 embeddings.epochs=5 output_dir=$(DEMO)/train
 	$(BIN)/python evaluate.py -m benchmark=prefetch retriever=hatten,bm25_contexts,bm25,popularity \
 		checkpoint=$(DEMO)/train data=demo split=test \
@@ -65,7 +66,7 @@ ARTICLES := petermr/openDiagram@6641b3758f4f8ab4e7758e644b6850ab33c49f4b \
 PMC := $(BUILTIN)/pmc
 STATIC := $(BIN)/python train.py model=static data=several data.candidates=all model.rounds=6
 builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR ACL=DIR CROPS=DIR CLOZE=DIR TEXTS=DIR ENCODER=DIR CROSS_ENCODER=DIR (hours)
-	rm -rf $(JATS) $(PMC) $(BUILTIN)/small
+	rm -rf $(JATS) $(PMC) $(BUILTIN)/all $(BUILTIN)/small
 	@set -e; for source in $(ARTICLES); do \
 		name=$${source%@*}; echo "fetching https://github.com/$$name"; git init --quiet $(JATS)/$$name; \
 		git -C $(JATS)/$$name fetch --quiet --depth=1 https://github.com/$$name $${source#*@}; \

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from citerec.base.arguments import HELP, options_help, run_command
+from citerec.base.arguments import HELP, run_command
 from citerec.base.errors import InputError, one_line_errors
 from citerec.library import settings
 
@@ -62,9 +62,6 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> None:
     """Parse the arguments, then import and call the command's function."""
     name, *options = arguments or [""]
-    if name in (*HELP, "help"):
-        print(command_help())
-        return
     if name not in COMMANDS:
         close = get_close_matches(name, COMMANDS, 1)
         problem = f"{name}: unknown command" if name else "no command given"
@@ -140,14 +137,6 @@ def is_draft(name: str) -> bool:
     from citerec.formats.drafts.languages import language_of
 
     return language_of(suffix) is not None or (suffix == ".txt" and os.path.isfile(name))
-
-
-def command_help() -> str:
-    """Return the help of all commands and their options."""
-    lines = ["citerec COMMAND key=value ...    (COMMAND --help: options of one command)"]
-    for name, (kind, _) in COMMANDS.items():
-        lines += ["", f"{name}: {(kind.__doc__ or '').strip()}", options_help(kind)]
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

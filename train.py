@@ -75,7 +75,7 @@ def train(config: DictConfig) -> Path:
     place, arguments = MODELS[type(settings)]
     source = str(OmegaConf.select(config, "data.dir", default="") or "")
     # Word vectors may be downloaded: not before data that are not there are told.
-    if isinstance(settings, hatten.EncoderTraining) and ("://" in source or expand_user(source).is_dir()):
+    if isinstance(settings, hatten.EncoderTraining) and expand_user(source).is_dir():
         settings.check_vectors(build(config[arguments["pretrained"]]))
     corpus = build(config.data)  # fails before the slow imports
     module, _, name = place.partition(":")

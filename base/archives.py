@@ -44,43 +44,24 @@ def unpack(archive: Path, wanted: Iterable[str], folder: Path, matches: str = ""
     Raises UnusableFile with the reason if the file is not an archive, is damaged, has a wanted file more than
     once or has none of them; InputError if the disk is too small.
     """
-    written = []
-    with _open_archive(archive) as members:
-        chosen = pick_files(list(members), wanted, matches).values()
-        if not chosen:
-            raise UnusableFile(f"contains none of the files, only {format_names(members)}")
-        total = sum(members[path][0] for path in chosen)
-        check_free_space(folder, total)
-        log.info("unpacking %s", archive.name)
-        for path in chosen:
-            written.append(folder / PurePosixPath(path).name)
-            with members[path][1]() as source, written[-1].open("wb") as file:
-                shutil.copyfileobj(source, file, 1 << 20)
-    return written
-
-
-Members = dict[str, tuple[int, Callable[[], IO[bytes]]]]
-"""Regular files in an archive: size in bytes and a function that opens it, by path."""
-
-
-@contextmanager
-def _open_archive(archive: Path) -> Iterator[Members]:
-    """Yield the files in an archive; damage raises UnusableFile, here and while they are read."""
     with damage_reported():
-        if zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as packed:
-                infos = [info for info in packed.infolist() if not info.is_dir()]
-                yield {info.filename: (info.file_size, partial(packed.open, info)) for info in infos}
-        elif tarfile.is_tarfile(archive):
-            with tarfile.open(archive) as tar:
-                files = [info for info in tar.getmembers() if info.isreg()]
-                yield {info.name: (info.size, partial(_extract, tar, info)) for info in files}
-        else:
+        if not (zipfile.is_zipfile(archive) or tarfile.is_tarfile(archive)):
             raise UnusableFile("not a zip or tar archive, or truncated")
+        sizes = {path: size for path, size, _ in stream_files(archive)}
+        chosen = pick_files(list(sizes), wanted, matches).values()
+        if not chosen:
+            raise UnusableFile(f"contains none of the files, only {format_names(sizes)}")
+        check_free_space(folder, sum(sizes[path] for path in chosen))
+        log.info("unpacking %s", archive.name)
+        for path, _, open_file in stream_files(archive):
+            if path in chosen:
+                with open_file() as source, (folder / PurePosixPath(path).name).open("wb") as file:
+                    shutil.copyfileobj(source, file, 1 << 20)
+    return [folder / PurePosixPath(path).name for path in chosen]
 
 
-def stream_files(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the name and content of each file of a zip or tar archive, in the archive's order.
+def stream_files(archive: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]]]:
+    """Yield the path, size and opener of each regular file of a zip or tar archive, in the archive's order.
 
     Each must be read before the next. Memory does not grow with the number of files of a tar archive. Damage
     raises UnusableFile, here and while they are read.
@@ -90,13 +71,12 @@ def stream_files(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
             with zipfile.ZipFile(archive) as packed:
                 for info in packed.infolist():
                     if not info.is_dir():
-                        with packed.open(info) as file:
-                            yield info.filename, file
+                        yield info.filename, info.file_size, partial(packed.open, info)
         else:
             with tarfile.open(archive, "r|*") as tar:
                 for member in tar:
                     if member.isreg():
-                        yield member.name, _extract(tar, member)
+                        yield member.name, member.size, partial(_extract, tar, member)
                     tar.members = []  # type: ignore[attr-defined]  # it keeps all that it has seen
 
 

@@ -28,7 +28,7 @@ import msgspec
 
 from citerec.base.errors import InputError, one_line_errors, without_control_codes
 from citerec.base.files import cache_folder
-from citerec.base.settings import Settings, describe_type, field_notes, suggestion
+from citerec.base.settings import Settings, describe_type, field_notes, required, suggestion
 
 S = TypeVar("S", bound=Settings)
 
@@ -121,9 +121,7 @@ def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
         values[key] = converted
     for part in fields(kind):
         if values.get(part.name, "") in ("", ()) and _default(part) is MISSING:  # not given, or empty
-            note, _, example = field_notes(kind).get(part.name, "").partition(" (e.g. ")
-            example = example.removesuffix(")") or "..."
-            raise InputError(f"{part.name} is required, as in {part.name}={example}{note and ': '}{note}")
+            raise InputError(required(part.name, field_notes(kind).get(part.name, "")))
     return kind(**values)
 
 

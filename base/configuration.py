@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, get_args, get_type_hints
 
-import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, InstantiationException, MissingConfigException
 from hydra.types import RunMode
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import (
     ConfigAttributeError,
@@ -27,13 +25,20 @@ from citerec.base.errors import (
     EXPLAIN,
     InputError,
     error_line,
-    exit_on_input_error,
     missing_extra,
-    one_line_errors,
 )
 from citerec.base.files import cache_folder
-from citerec.base.help import CONF, config_groups, option_notes
-from citerec.base.settings import KINDS, RESOLVERS, SCHEMAS, Settings, check, describe_type, suggestion
+from citerec.base.help import config_groups, flat_options, option_notes
+from citerec.base.settings import (
+    KINDS,
+    RESOLVERS,
+    SCHEMAS,
+    Settings,
+    check,
+    describe_type,
+    required,
+    suggestion,
+)
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +100,7 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
         line = f"{key}: there is no such option"
         if is_root:
             names = sorted({*names, *config_groups()} - {"hydra"})
-            nested = [path for path, _ in _options(error.parent_node) if path.endswith(f".{key}")]
+            nested = [path for path, _ in flat_options(error.parent_node) if path.endswith(f".{key}")]
             if own := [path for path in nested if not path.startswith("hydra.")]:
                 return f"{line}; did you mean {min(own, key=len)}?"
         if close := suggestion(str(error.key), names, key[: key.rfind(".") + 1]):
@@ -115,8 +120,7 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
 
 def describe_missing(key: str) -> str:
     """Describe a required option in one line, with the note and the example of its comment."""
-    note, _, example = option_notes().get(key, "").partition(" (e.g. ")
-    return f"{key} is required, as in {key}={example.removesuffix(')') or '...'}{note and ': '}{note}"
+    return required(key, option_notes().get(key, ""))
 
 
 def refuse_missing(config: DictConfig) -> None:
@@ -131,7 +135,7 @@ def refuse_missing(config: DictConfig) -> None:
             first = next(part.name for part in dataclasses.fields(kind) if not part.name.startswith("_"))
             raise InputError(f"{name}={value}: {name} has several options, such as {name}.{first}=...")
     select = OmegaConf.to_yaml(config)
-    for path, value in _options(config):
+    for path, value in flat_options(config):
         if value == "???" and f"oc.select:{path}," not in select:
             raise InputError(describe_missing(path))
 
@@ -152,16 +156,6 @@ def refuse_unused(config: DictConfig, readers: Mapping[str, Sequence[str]], over
             if job.mode != RunMode.MULTIRUN:
                 raise InputError(f"{unused}; leave it out")
             log.info(f"{unused}, so this is not used")
-
-
-def _options(config: DictConfig) -> Iterator[tuple[str, Any]]:
-    """Yield the dotted keys of groups and options with their values, in order."""
-    parts: list[tuple[str, Any]] = [("", OmegaConf.to_container(config, resolve=False))]
-    while parts:
-        path, value = parts.pop()
-        yield path, value
-        if isinstance(value, dict):
-            parts += [(f"{path}.{key}".strip("."), value[key]) for key in reversed(value)]
 
 
 EXTRAS = {"joblib": "joblib", "submitit_local": "submitit", "submitit_slurm": "submitit"}
@@ -196,22 +190,6 @@ def configuration_line(error: BaseException) -> str | None:
             return describe(cause)
         cause = cause.__cause__ or cause.__context__
     return f"configuration: {error}"
-
-
-def composed_command(name: str, call: Callable[[DictConfig], Any] = instantiate) -> Callable[[], None]:
-    """Return the `main` of a command that composes conf/NAME.yaml and prints the result of `call` on it.
-
-    Missing or wrong options are reported in one line, before slow imports.
-    """
-
-    @one_line_errors
-    @hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
-    def main(config: DictConfig) -> None:
-        with exit_on_input_error():
-            refuse_missing(config)
-            print(call(config))
-
-    return main
 
 
 BEFORE_MAIN.append(prepare_hydra)

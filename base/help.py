@@ -12,7 +12,6 @@ from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -30,12 +29,8 @@ def options(*, _root_: DictConfig) -> str:
     """Format the groups and options of a composed configuration for `hydra.help.template`."""
     from citerec.base.arguments import option_lines  # needed for the help alone
 
-    notes = option_notes()
-    values = OmegaConf.to_container(_root_, resolve=False)
-    assert isinstance(values, dict)
-    del values["hydra"]
     lines = ["Groups (GROUP=NAME; the options of the chosen ones are below):", *option_lines(_groups()), ""]
-    lines += ["Options (KEY=VALUE) with their defaults:", *option_lines(_options(values, notes))]
+    lines += ["Options (KEY=VALUE) with their defaults:", *option_lines(_described(_root_))]
     return "\n".join(lines).replace("$", "$$")  # Hydra substitutes $ in the help
 
 
@@ -57,18 +52,26 @@ def _groups() -> Iterator[tuple[str, str | None, str]]:
             yield key, name, ", ".join(loader.get_group_options(group))
 
 
-def _options(values: dict[Any, Any], notes: dict[str, str], path: str = "") -> Iterator[tuple[str, Any, str]]:
-    """Yield the dotted keys of all options with their values and notes."""
-    for key, value in values.items():
-        if str(key).startswith("_"):
+def flat_options(config: DictConfig) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted keys of groups and options with their values, in order."""
+    parts: list[tuple[str, Any]] = [("", OmegaConf.to_container(config, resolve=False))]
+    while parts:
+        path, value = parts.pop()
+        yield path, value
+        if isinstance(value, dict):
+            parts += [(f"{path}.{key}".strip("."), value[key]) for key in reversed(value)]
+
+
+def _described(config: DictConfig) -> Iterator[tuple[str, Any, str]]:
+    """Yield the dotted keys of all options but Hydra's with their values and notes."""
+    notes = option_notes()
+    for path, value in flat_options(config):
+        if path.startswith(("hydra", "_")) or "._" in path or (isinstance(value, dict) and value):
             continue
-        if isinstance(value, dict) and value:
-            yield from _options(value, notes, f"{path}{key}.")
-            continue
-        note = notes.get(f"{path}{key}", "")
+        note = notes.get(path, "")
         if not note and (other := re.fullmatch(r"\$\{(?:oc\.select:)?([\w.]+)(?:,null)?\}", str(value))):
             note = notes.get(other[1]) or f"as {other[1]}"
-        yield f"{path}{key}", MISSING if value == "???" else value, note
+        yield path, MISSING if value == "???" else value, note
 
 
 def option_notes() -> dict[str, str]:
@@ -98,30 +101,22 @@ def yaml_notes(text: str) -> dict[str, str]:
     >>> yaml_notes("a: 1  # one\\nb:\\n  # two,\\n  # or three\\n  c: '#2'")
     {'a': 'one', 'b.c': 'two, or three'}
     """
-    lines, notes = text.splitlines(), dict[str, str]()
-
-    def comments(row: int, step: int) -> list[str]:
-        """Return the run of comment lines that starts at `row`; empty for the one at the top of the file."""
-        texts: list[str] = []
-        while 0 <= row < len(lines) and (comment := re.match(r"\s*#\s?(.*)", lines[row])):
-            texts.append(comment[1])
-            row += step
-        return [] if row < 0 else texts
-
-    def walk(node: yaml.MappingNode, path: str) -> None:
-        for key, value in node.value:
-            name, inner = f"{path}{key.value}", isinstance(value, yaml.MappingNode)
-            within = inner and value.start_mark.line > key.start_mark.line
-            end = key.end_mark if within or not value.end_mark.column else value.end_mark
-            if after := re.search(r"(?:^|\s)#\s*(.*)", lines[end.line][end.column :].lstrip(":")):
-                is_continued = re.match(r"\s{12,}#", "".join(lines[end.line + 1 :][:1]))
-                more = comments(end.line + 1, 1) if is_continued else []
-                notes[name] = " ".join([after[1], *more])
-            elif above := comments(key.start_mark.line - 1, -1):
-                notes[name] = " ".join(reversed(above))
-            if inner:
-                walk(value, f"{name}.")
-
-    if isinstance(root := yaml.compose(text), yaml.MappingNode):
-        walk(root, "")
+    notes, path, above, key = dict[str, str](), list[str](), list[str](), ""
+    for line in re.sub(r"\A(?:\s*#.*\n)+", "", text).splitlines():
+        indent = len(line) - len(line.lstrip())
+        if comment := re.fullmatch(r"\s*#\s?(.*)", line):
+            if key and indent >= 12:  # goes on below the end of a line
+                notes[key] += f" {comment[1]}"
+            else:
+                above.append(comment[1])
+            continue
+        key = ""
+        if option := re.match(r"\s*([\w@/]+):", line):
+            path = [*path[: indent // 2], option[1]]
+            if after := re.search(r"\s#\s*(.*)", line):
+                key = ".".join(path)
+                notes[key] = after[1]
+            elif above:
+                notes[".".join(path)] = " ".join(above)
+        above = []
     return notes

@@ -1,4 +1,4 @@
-"""Parts of line plots: a few coloured curves labelled at their ends, the others grey; PNG files."""
+"""Parts of line plots: a few coloured curves, the others grey, named beside the axes; PNG files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's palette for colour-blind readers; its size is the maximum number of coloured curves."""
 GREY = "0.8"
 MAX_LABELS = 12
-"""With more curves, only the coloured ones have a label."""
+"""With more curves, only the coloured ones are named."""
 
 Curves = Mapping[str, Mapping[Any, float]]
 """{label: {x: y}}; x is a count or minutes."""
@@ -58,48 +58,31 @@ def draw(axes: Axes, curves: Curves, colours: Mapping[str, str], intervals: Inte
         xs = sorted(curves[label])
         ys = [curves[label][x] for x in xs]
         style = {"marker": "o", "markersize": 4, "linewidth": 1.8} if label in colours else {"linewidth": 1}
-        axes.plot(xs, ys, color=colours.get(label, GREY), clip_on=False, **style)
+        axes.plot(xs, ys, color=colours.get(label, GREY), label=label, clip_on=False, **style)
     for label, points in (intervals or {}).items():
         for x, (low, high) in points.items() if label in colours else ():
             error = [[max(curves[label][x] - low, 0)], [max(high - curves[label][x], 0)]]
             axes.errorbar([x], [curves[label][x]], error, color=colours[label], linewidth=1.2, capsize=3)
 
 
-def label_ends(axes: Axes, curves: Curves, colours: Mapping[str, str]) -> None:
-    """Label the ends of the curves; only the coloured ones if there are more than MAX_LABELS."""
-    labels = list(curves if len(curves) <= MAX_LABELS else colours)
+def name_curves(axes: Axes, curves: Curves, colours: Mapping[str, str]) -> None:
+    """Name the curves beside the axes, in the order of their ends; only the coloured ones if there are more
+    than MAX_LABELS."""
     if len(curves) == 1:
         return
-    texts = {label: textwrap.fill(label, 34, max_lines=3, break_long_words=False) for label in labels}
-    last = {label: (max(curves[label]), curves[label][max(curves[label])]) for label in labels}
-    to_axes = axes.transData - axes.transAxes
-    ends = {label: float(to_axes.transform(last[label])[1]) for label in labels}
-    halves = {label: 0.026 * (texts[label].count("\n") + 1) for label in labels}
-    order = sorted(labels, key=lambda label: (ends[label], sum(curves[label].values())))
-    heights, bottom, top = dict(ends), -0.1, 1.02
-    for label in order:  # from the bottom: each label above the previous one
-        heights[label] = max(ends[label], bottom + halves[label])
-        bottom = heights[label] + halves[label]
-    for label in reversed(order):  # from the top: push labels back below the upper edge
-        heights[label] = min(heights[label], top - halves[label])
-        top = heights[label] - halves[label]
-    for label in labels:
-        colour = colours.get(label, "0.55")
-        line = {"arrowstyle": "-", "color": colours.get(label, GREY), "linewidth": 0.6}
-        axes.annotate(
-            texts[label],
-            last[label],
-            (1.06, heights[label]),
-            textcoords="axes fraction",
-            va="center",
-            fontsize=8.5,
-            color=colour,
-            annotation_clip=False,
-            arrowprops=line | {"relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 3},
-        )
-    if len(labels) < len(curves):
-        text = f"grey: {len(curves) - len(labels)} others"
-        axes.text(1.06, -0.1, text, transform=axes.transAxes, fontsize=8.5, color="0.45")
+    named = list(curves if len(curves) <= MAX_LABELS else colours)
+    named.sort(key=lambda label: curves[label][max(curves[label])], reverse=True)
+    lines = {line.get_label(): line for line in axes.get_lines()}
+    others = len(curves) - len(named)
+    axes.legend(
+        [lines[label] for label in named],
+        [textwrap.fill(label, 34, max_lines=3, break_long_words=False) for label in named],
+        title=f"grey: {others} others" if others else None,
+        loc="center left",
+        bbox_to_anchor=(1.02, 0.5),
+        frameon=False,
+        fontsize=8.5,
+    )
 
 
 def save(figure: Figure, path: Path) -> None:

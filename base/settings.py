@@ -20,7 +20,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -107,10 +106,14 @@ def suggestion(word: str, names: Sequence[str], before: str = "", after: str = "
     return f"; did you mean {before}{close[0]}{after}?" if close else ""
 
 
-def check_key(option: str, key: str) -> None:
-    """Raise InputError unless a service's key can be sent in a header."""
-    if not re.fullmatch("[!-~]*", key):
-        raise InputError(f"{option}: is not a key: it has a space or a character that is not ASCII")
+def required(option: str, note: str) -> str:
+    """Return the line for a required option that is missing, by the note on it, which may end in an example.
+
+    >>> required("source", "files of papers (e.g. papers.bib)")
+    'source is required, as in source=papers.bib: files of papers'
+    """
+    text, _, example = note.partition(" (e.g. ")
+    return f"{option} is required, as in {option}={example.removesuffix(')') or '...'}{text and ': '}{text}"
 
 
 def _violated_bounds(value: float, bounds: Mapping[str, Any]) -> str:

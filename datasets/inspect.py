@@ -10,15 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import hydra
 import numpy as np
 from hydra.utils import instantiate
 from numpy.typing import NDArray
+from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from citerec.base.configuration import composed_command
+from citerec.base.configuration import refuse_missing
+from citerec.base.errors import exit_on_input_error, one_line_errors
 from citerec.base.files import expand_user, write_text
+from citerec.base.help import CONF
 from citerec.base.progress import count_progress
 from citerec.datasets.building.contexts import adjacent_years
 from citerec.datasets.columns import Ragged
@@ -354,4 +358,9 @@ def inspect_corpus(data: Callable[[], Corpus], output_dir: str | Path) -> Path:
     return folder / "index.html"
 
 
-main = composed_command("inspect", lambda config: f"page: {instantiate(config)}")
+@one_line_errors
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="inspect")
+def main(config: DictConfig) -> None:
+    with exit_on_input_error():
+        refuse_missing(config)
+        print(f"page: {instantiate(config)}")

@@ -42,7 +42,7 @@ def draw_curves(path: Path, plot: Curves) -> Figure:
     """Draw values from 0 over counts on a logarithmic axis; returns the figure."""
     from matplotlib.ticker import PercentFormatter
 
-    from citerec.base.plots import draw, highlight_colours, label_ends, panels, save
+    from citerec.base.plots import draw, highlight_colours, name_curves, panels, save
 
     figure, (axes,) = panels(plot.title)
     colours = highlight_colours(plot.curves, plot.highlight)
@@ -63,7 +63,7 @@ def draw_curves(path: Path, plot: Curves) -> Figure:
         axes.text(count, 0.01, f" {label}", **text, va="bottom", transform=axes.get_xaxis_transform())
     drawn = any(plot.intervals.get(label) for label in colours)
     axes.set(xlabel=plot.x, ylabel=f"{plot.y}, with 95 % intervals" if drawn else plot.y)
-    label_ends(axes, plot.curves, colours)
+    name_curves(axes, plot.curves, colours)
     save(figure, path)
     return figure
 

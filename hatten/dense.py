@@ -51,7 +51,6 @@ class DenseModel(Pretrained):
         # torch and Lightning, which searching with a static model does not need
         from citerec.hatten.training.losses import build_loss
         from citerec.hatten.training.mining import build_mining
-        from citerec.hatten.training.rounds import MINED
         from citerec.training.loop import Training, TrainingRun
 
         settings, run = replace(settings or cls.settings_class(), **changes), run or TrainingRun()
@@ -74,7 +73,6 @@ class DenseModel(Pretrained):
             start,
             f"{contexts:,} contexts, {settings.rounds} rounds of {steps} steps, "
             f"{settings.batch.queries} queries per step, in {encoder.precision}",
-            files=[MINED],
         )
         return cls.open(run.fit(corpus, settings, training))
 

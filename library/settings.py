@@ -244,13 +244,19 @@ class DraftFiles(LibrarySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DraftSettings(DraftFiles, RankingSettings):
-    """Suggest papers for the missing citations of a draft: \\cite{?}, \\citep{TODO}, [@?] or [CITE]."""
+class TexSettings(DraftFiles):
+    """Shared by the commands whose draft is required."""
 
     positional: ClassVar[str] = "tex"
 
     tex: str
     """the draft, in LaTeX, Markdown, Typst, Org, Word or LibreOffice (e.g. paper.tex)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftSettings(TexSettings, RankingSettings):
+    """Suggest papers for the missing citations of a draft: \\cite{?}, \\citep{TODO}, [@?] or [CITE]."""
+
     k: int = setting(5, least=1)
     """number of papers per missing citation"""
     format: str = setting("text", choices=("text", "json"))
@@ -272,13 +278,9 @@ class DraftSettings(DraftFiles, RankingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckSettings(DraftFiles):
+class CheckSettings(TexSettings):
     """Check a draft's citations: unknown keys, papers under two keys, published preprints, unused entries."""
 
-    positional: ClassVar[str] = "tex"
-
-    tex: str
-    """the draft, in LaTeX, Markdown, Typst, Org, Word or LibreOffice (e.g. paper.tex)"""
     library: str = ""
     """folder of a library that knows keys and published versions, too; empty: only the draft's .bib files"""
     format: str = setting("text", choices=("text", "json"))
@@ -320,18 +322,12 @@ class ReferencesSettings(DraftReferences, ServiceSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportSettings(DraftReferences):
+class ReportSettings(DraftReferences, TexSettings):
     """Report on the references of a draft before it is submitted: numbers, ages, venues, what to mend."""
 
-    positional: ClassVar[str] = "tex"
-
-    tex: str
-    """the draft, in LaTeX, Markdown, Typst, Org, Word or LibreOffice (e.g. paper.tex)"""
     author: tuple[str, ...] = ()
     """family names of the draft's authors, to count own works (e.g. [Lind,Moss])"""
-    most: int = 0
-    """references that the journal allows; 0: any number"""
-    format: str = setting("text", choices=("text", "html", "json"))
+    format: str = setting("text", choices=("text", "json"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -367,10 +363,6 @@ class McpSettings(RankingSettings):
 class LspSettings(LibrarySettings):
     """Serve an editor that starts this command: completes, checks and shows citations (LSP over stdin)."""
 
-    k: int = setting(20, least=1)
-    """number of papers that a completion offers"""
-    actions: int = setting(5, least=1)
-    """number of papers that a missing citation or the end of a sentence offers"""
     pages: bool = False
     """actions cite with the page of the passage that supports the sentence, if the paper's PDF has one"""
     abstracts: bool = False

@@ -184,26 +184,3 @@ def test_hatten_and_published_data_use_published_word_vectors() -> None:
         assert compose_entry(entry, "data=acl200").hydra.runtime.choices["embeddings"] == "glove"
     choices = compose_entry("train", "data=custom", "data.dir=x", "model=hatten").hydra.runtime.choices
     assert choices["embeddings"] == "glove"
-
-
-def test_missing_targets_and_unknown_keys_are_found() -> None:
-    with pytest.raises(ImportError, match=r"hatten\.nowhere"):
-        unknown_keys({"_target_": "hatten.nowhere.Class"})
-    node = {"_target_": "pathlib.PurePath.joinpath", "_partial_": True, "self": 1, "seperator": "/"}
-    assert unknown_keys(node) == {"seperator"}
-    assert unknown_keys({"_target_": "subprocess.run", "any": 1}) == set()
-    assert list(target_nodes({"a": [{"_target_": "x"}], "b": {"_target_": "y", "c": {"_target_": "z"}}})) == [
-        {"_target_": "x"},
-        {"_target_": "y", "c": {"_target_": "z"}},
-        {"_target_": "z"},
-    ]
-
-
-def test_defaults_of_a_command_are_only_in_its_config_file() -> None:
-    config = compose_entry("inspect")
-    parameters = inspect.signature(get_object(config["_target_"])).parameters
-    assert [
-        name
-        for name in parameters
-        if name in config and parameters[name].default is not inspect.Parameter.empty
-    ] == []

@@ -28,7 +28,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from citerec.base.errors import InputError, error_text
-from citerec.base.files import atomic_folder, digest_file
+from citerec.base.files import atomic_folder, files_below
 from citerec.training.checkpoint import find_saved
 
 T = TypeVar("T")
@@ -90,9 +90,9 @@ class Pretrained:
         with atomic_folder(folder) as part:
             self.write(part)
             write_json(part / ABOUT, dict(self.about))
-            for path in _files(part):  # safetensors writes files that only the owner may read
+            for path in files_below(part):  # safetensors writes files that only the owner may read
                 path.chmod((part / ABOUT).stat().st_mode)
-            text = model_card(self, part, place or folder.name, results, licence)
+            text = model_card(self, place or folder.name, results, licence)
             (part / CARD).write_text(text, encoding="utf-8")
         return folder
 
@@ -127,11 +127,6 @@ class Pretrained:
         folder = find_model(find_saved(place, cls.folder), cls.settings_file, cls.title)
         about = read_json(folder / ABOUT, dict) if (folder / ABOUT).is_file() else {}
         return cls.read(folder, about)
-
-
-def _files(folder: Path) -> list[Path]:
-    """The files of a model and of a model saved inside it."""
-    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def write_json(path: Path, content: object) -> None:
@@ -229,8 +224,8 @@ def download_model(repo_id: str, settings_file: str, title: str) -> Path:
         ) from None
 
 
-def model_card(model: Pretrained, folder: Path, place: str, results: str, licence: str | None) -> str:
-    """The card of a model whose files are in a folder: front matter for the hub, then Markdown."""
+def model_card(model: Pretrained, place: str, results: str, licence: str | None) -> str:
+    """The card of a model: front matter for the hub, then Markdown."""
     about = dict(model.about)
     measures = [key for key in about if key.startswith("val/")]
     measured = {key.removeprefix("val/"): about.pop(key) for key in measures}
@@ -254,11 +249,6 @@ def model_card(model: Pretrained, folder: Path, place: str, results: str, licenc
             "## Recipe",
             f"The settings of `citerec train` and its inputs:\n\n```yaml\n{recipe}\n```",
         ]
-    files = "\n".join(
-        f"| {path.relative_to(folder)} | {path.stat().st_size:,} | `{digest_file(path, 'sha256')}` |"
-        for path in _files(folder)
-    )
-    parts += ["## Files", f"| file | bytes | SHA-256 |\n| --- | ---: | --- |\n{files}"]
     stated = f"The weights are published under `{licence}`.\n\n" if licence else ""
     parts += ["## Licence", stated + LICENCE]
     head = yaml.safe_dump(front, sort_keys=False)

@@ -40,9 +40,16 @@ from citerec.retrieval.encoders.nets import find_device
 from citerec.retrieval.vectors import LOG_INTERVAL
 from citerec.training.module import AveragedModule
 from citerec.training.processes import WHOLE, Share
-from citerec.training.resume import LAST, LOCK, UNFINISHED, AtomicCheckpointIO, RunCheckpoint, resume_point
+from citerec.training.resume import (
+    LOCK,
+    SAVED_SETTINGS,
+    AtomicCheckpointIO,
+    RunCheckpoint,
+    refuse_used,
+    resume_point,
+)
 from citerec.training.rounds import HISTORY, Rounds
-from citerec.training.settings import TrainerSettings
+from citerec.training.settings import LAST, TrainerSettings
 
 log = logging.getLogger(__name__)
 
@@ -109,8 +116,8 @@ class Training:
     """The parts of a training.
 
     count: number of rounds, which are Lightning's epochs. settings: what a resumed run must share besides
-    corpus, model settings and seed. summary: for the log line at the start. files: names of files that the
-    run writes besides those of every training. accumulate: backward passes per step.
+    corpus, model settings and seed. summary: for the log line at the start.
+    accumulate: backward passes per step.
     """
 
     module: AveragedModule[Any]
@@ -119,7 +126,6 @@ class Training:
     count: int
     settings: Mapping[str, Any]
     summary: str
-    files: Sequence[str] = ()
     accumulate: int = 1
 
 
@@ -185,8 +191,10 @@ class TrainingRun:
             )
         if not self.is_first:
             logging.getLogger().setLevel(logging.WARNING)
-        elif self.resume and resume_point(self.path, self._shared(corpus, settings, more or {})) is None:
-            stopped = (self.path / UNFINISHED).exists()
+        elif not self.resume:
+            refuse_used(self.path)
+        elif resume_point(self.path, self._shared(corpus, settings, more or {})) is None:
+            stopped = (self.path / SAVED_SETTINGS).exists()
             why = "the run was stopped before its state was first saved" if stopped else "nothing to resume"
             log.info(f"{self.path}: {why}: starting from the beginning")
         pl.seed_everything(self.seed, verbose=False)
@@ -217,7 +225,7 @@ class TrainingRun:
             return self._fit(corpus, settings, training)
 
     def _fit(self, corpus: Corpus, settings: Settings, training: Training) -> Path:
-        checkpoint = RunCheckpoint(self.path, training.rounds, training.files, 60 * self.checkpoint_minutes)
+        checkpoint = RunCheckpoint(self.path, 60 * self.checkpoint_minutes)
         options = asdict(self.trainer) | {"accelerator": "cpu" if self.device.type == "cpu" else "gpu"}
         if self.trainer.deterministic is None:  # on a GPU it is slow, and not supported by all operations
             options["deterministic"] = self.device.type == "cpu"
@@ -247,8 +255,8 @@ class TrainingRun:
             last = resume_point(self.path, wanted)
         elif self.resume and (self.path / LAST).exists():
             last = self.path / LAST
-        if last is None:
-            checkpoint.start_new_run(wanted if self.is_first else None)
+        if last is None and self.is_first:
+            checkpoint.start_new_run(wanted)
         where = f"{torch.get_num_threads()} threads" if self.device.type == "cpu" else "on a GPU"
         log.info(f"training on {corpus.name}: {training.summary}, {where}; output in {self.path}")
         try:

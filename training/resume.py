@@ -5,20 +5,16 @@ training.png, metrics.json (best round) and the folder of the best weights. A re
 last.ckpt to the weights of an uninterrupted run, on a CPU bit for bit; its settings must be those of
 config.yaml.
 
-A new run writes to `unfinished` until its first checkpoint. Then its files move to the output folder, and
-those of an earlier run move to a subfolder of `earlier`.
+A folder with a checkpoint is only resumed: a new run needs another folder.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-import os
-import shutil
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -30,19 +26,14 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_write
+from citerec.base.files import write_text
 from citerec.training.checkpoint import save_torch
-from citerec.training.rounds import CURVES, HISTORY, METRICS, Rounds
-from citerec.training.settings import DATE_FORMAT, LATEST
+from citerec.training.settings import LAST
 
 log = logging.getLogger(__name__)
 
-LAST = "last.ckpt"
-"""The full state of a run after its last round, or within a round."""
 SAVED_SETTINGS = "config.yaml"
 """The settings of a run; a resumed run must have the same."""
-UNFINISHED, EARLIER = "unfinished", "earlier"
-"""Subfolders of the output folder: of a run before its first checkpoint, and of earlier runs."""
 LOCK = "lock"
 """Held by the process that trains in the folder."""
 
@@ -55,33 +46,17 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 class RunCheckpoint(Checkpoint):
-    """Saves the full state after each round, within rounds every `seconds`, and when SIGTERM stops the run.
+    """Saves the full state after each round, within rounds every `seconds`, and when SIGTERM stops it."""
 
-    The first save moves a new run to the output folder.
-    """
-
-    def __init__(
-        self, folder: Path, rounds: Rounds, others: Sequence[str] = (), seconds: float = inf
-    ) -> None:
-        """others: names of files that the run writes besides those of every run."""
-        self.folder, self.rounds, self.seconds = folder, rounds, seconds
+    def __init__(self, folder: Path, seconds: float = inf) -> None:
+        self.folder, self.seconds = folder, seconds
         self._saved = time.monotonic()
-        self.names = [*others, rounds.best.name, HISTORY, CURVES, METRICS, SAVED_SETTINGS, LAST]
 
-    def start_new_run(self, settings: Mapping[str, Any] | None) -> None:
-        """Start a run in `unfinished` by writing its settings (None if another process writes them)."""
-        unfinished = self.folder / UNFINISHED
-        self.rounds.move(unfinished)
-        if settings is None:
-            return
-        shutil.rmtree(unfinished, ignore_errors=True)
-        with atomic_write(unfinished / SAVED_SETTINGS) as path:
-            path.write_text(yaml.safe_dump(plain(settings), sort_keys=False, allow_unicode=True), "utf-8")
-        if (self.folder / LAST).exists():
-            log.info(
-                f"starting a new run; the earlier run in {self.folder} can be resumed with resume=true until "
-                f"the first checkpoint of this one, and then moves to {self.folder / EARLIER}"
-            )
+    def start_new_run(self, settings: Mapping[str, Any]) -> None:
+        """Write the settings of a new run; InputError if the folder has one already."""
+        refuse_used(self.folder)
+        text = yaml.safe_dump(plain(settings), sort_keys=False, allow_unicode=True)
+        write_text(self.folder / SAVED_SETTINGS, text)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._saved = time.monotonic()
@@ -108,49 +83,17 @@ class RunCheckpoint(Checkpoint):
         self._save(trainer)
 
     def _save(self, trainer: pl.Trainer) -> None:
-        trainer.save_checkpoint(self.rounds.folder / LAST, weights_only=False)
+        trainer.save_checkpoint(self.folder / LAST, weights_only=False)
         self._saved = time.monotonic()
-        if self.rounds.folder == self.folder:
-            return
-        if trainer.is_global_zero:
-            self._replace_earlier_run()
-        self.rounds.move(self.folder)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         trainer.strategy.barrier()  # all processes open the best weights, which the first one has written
 
-    def _replace_earlier_run(self) -> None:
-        existing = [name for name in self.names if (self.folder / name).exists()]
-        if existing:
-            earlier = self.folder / EARLIER / time.strftime(DATE_FORMAT)
-            while earlier.exists():
-                earlier = earlier.with_name(f"{earlier.name}-again")
-            earlier.mkdir(parents=True)
-            for name in existing:
-                (self.folder / name).rename(earlier / name)
-            log.info(f"moved the earlier run in {self.folder} to {earlier}")
-        for name in self.names:  # last.ckpt comes last, so that a folder with it is complete
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(self.rounds.folder / name, self.folder / name)
-        shutil.rmtree(self.rounds.folder, ignore_errors=True)
-        link_latest(self.folder)
 
-
-def link_latest(folder: Path) -> None:
-    """Link `latest` to a folder named by date and time: this one or its parent (a sweep)."""
-    for dated in (folder.absolute(), folder.absolute().parent):
-        try:
-            time.strptime(dated.name, DATE_FORMAT)
-        except ValueError:
-            continue
-        link = dated.with_name(f".{LATEST}-{os.getpid()}")
-        try:
-            link.symlink_to(dated.name, target_is_directory=True)
-            link.replace(dated.with_name(LATEST))
-        except OSError as error:
-            link.unlink(missing_ok=True)
-            log.warning(f"{dated.with_name(LATEST)}: not linked to {dated.name} ({error.strerror})")
-        return
+def refuse_used(folder: Path) -> None:
+    """Raise InputError if a run has saved its state in the folder."""
+    if (folder / LAST).exists():
+        raise InputError(f"{folder}: has a run; go on with resume=true, or name another output_dir")
 
 
 def resume_point(folder: Path, settings: Mapping[str, Any]) -> Path | None:

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from citerec.base.files import atomic_write
+from citerec.base.files import atomic_write, write_text
 from citerec.datasets.corpus import Split
 from citerec.training.hub import Pretrained
 from citerec.training.module import AveragedModule
@@ -74,8 +74,7 @@ class History:
         self._write()
         best = monitor not in row or all(row[monitor] > value for value in earlier)
         if best and done:
-            with atomic_write(self.folder / METRICS) as path:
-                path.write_text(json.dumps(self.rows[-1], indent=1) + "\n", encoding="utf-8")
+            write_text(self.folder / METRICS, json.dumps(self.rows[-1], indent=1) + "\n")
         return best
 
     def _write(self) -> None:
@@ -92,7 +91,7 @@ class History:
     def _plot(self) -> None:
         from matplotlib.ticker import MaxNLocator
 
-        from citerec.base.plots import draw, highlight_colours, label_ends, panels, save
+        from citerec.base.plots import draw, highlight_colours, name_curves, panels, save
 
         figure, axes = panels("Loss and validation by round", (1, 1))
         parts = ("train/", ("loss",), "loss, mean of the round"), ("val/", self.shown, "validation")
@@ -114,7 +113,7 @@ class History:
             axis.set_title(title, loc="left", fontsize=9.5)
             axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             if curves:
-                label_ends(axis, curves, colours)
+                name_curves(axis, curves, colours)
         save(figure, self.folder / CURVES)
 
 
@@ -140,21 +139,12 @@ class Rounds(pl.Callback):
         monitor: the measure that decides which round is best; the last round if it is not measured.
         patience: stop after this many validations without improvement; 0 disables early stopping.
         """
-        self.folder, self._name, self.model, self.about = best.parent, best.name, model, about
+        self.folder, self.best, self.model, self.about = best.parent, best, model, about
         self.monitor, self.patience = f"val/{monitor}", patience
         self.history = History(best.parent, shown)
         self._losses: list[Tensor] = []
         self._earlier = np.empty(0)  # losses of the round before the run was resumed
         self._start = 0.0
-
-    @property
-    def best(self) -> Path:
-        """The folder of the best weights."""
-        return self.folder / self._name
-
-    def move(self, folder: Path) -> None:
-        """Write to another folder from now on."""
-        self.folder = self.history.folder = folder
 
     def measure(self, trainer: pl.Trainer, module: Any, done: int) -> dict[str, float]:
         """Metrics for the history after `done` rounds: `val/...` and others."""

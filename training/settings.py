@@ -16,16 +16,15 @@ from citerec.retrieval.settings import measure_name
 RECALL_AT = (1, 10, 50, 100, 500, 1000, 2000)
 """Cutoffs of recall in validation."""
 
-LATEST = "latest"
-"""Link to the latest run, next to the run folders."""
-DATE_FORMAT = "%Y-%m-%d_%H-%M-%S"
-"""Names of run folders."""
+LAST = "last.ckpt"
+"""The full state of a run after its last round, or within a round."""
 
 
 def run_folder(base: str, resume: bool, now: str) -> str:
-    """A new folder `now` in `base`; with `resume`, the folder of the latest run if any."""
-    link = Path(base, LATEST)
-    return str(Path(base, os.readlink(link) if resume and link.is_symlink() else now))
+    """A new folder `now` in `base`; with `resume`, that of the last run or sweep with a checkpoint."""
+    dated = "????-??-??_??-??-??"
+    saved = [*Path(base).glob(f"{dated}/{LAST}"), *Path(base).glob(f"{dated}/*/{LAST}")] if resume else []
+    return str(Path(base, max((path.relative_to(base).parts[0] for path in saved), default=now)))
 
 
 def refuse_absent(config: Mapping[str, object]) -> None:

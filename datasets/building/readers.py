@@ -169,7 +169,7 @@ def read_documents(
 def has_xml(archive: Path) -> bool:
     """True if a tar archive holds XML documents rather than the LaTeX of one."""
     try:
-        names = [name for name, _ in islice(stream_files(archive), _FIRST_FILES)]
+        names = [name for name, *_ in islice(stream_files(archive), _FIRST_FILES)]
     except UnusableFile:
         return False  # reading it as LaTeX reports the damage
     return any(map(_is_xml, names)) and not any(name.endswith(".tex") for name in names)
@@ -183,11 +183,12 @@ def _archived_documents(archive: Path, on_bad: OnBadRecord) -> Iterator[Document
     has_documents = False
     try:
         with damage_reported():
-            for name, content in stream_files(archive):
+            for name, _, open_file in stream_files(archive):
                 if _is_xml(name):
                     has_documents = True
                     where = f"{archive}, file {quoted(name)}"
-                    yield from _read_trees(content, PurePosixPath(name).stem, where, on_bad)
+                    with open_file() as content:
+                        yield from _read_trees(content, PurePosixPath(name).stem, where, on_bad)
     except UnusableFile as error:
         on_bad(InputError(f"{archive}: {error}"))
     else:

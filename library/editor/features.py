@@ -47,6 +47,8 @@ from citerec.retrieval.queries import Query
 
 ADD_ENTRY = "citerec.addEntry"
 """Command that writes the entry of a paper: arguments document, id, key."""
+COMPLETED, OFFERED = 20, 5
+"""Papers that a completion offers, and actions at a missing citation or the end of a sentence."""
 DEPTH = 500
 """Papers that are ranked for a passage."""
 PATIENCE = 0.2
@@ -147,7 +149,7 @@ class Features(Workspace):
             return None
         place, passage = cited
         typed = document.text[place.start : caret]
-        papers = self._ask(document, passage, place.start, typed, self.settings.k)
+        papers = self._ask(document, passage, place.start, typed, COMPLETED)
         bibliography = self.bibliography(document)
         keys = {key.key for key in self.outline(document).cited}
         listed: list[tuple[str, Paper]] = [(bibliography.key_of(paper, keys), paper) for paper in papers]
@@ -180,7 +182,7 @@ class Features(Workspace):
 
     def _only_in_bib(self, bibliography: Bibliography, typed: str) -> Iterator[tuple[str, LibraryPaper]]:
         """Yield entries with the typed words whose papers the library lacks."""
-        words, left = query_words(typed), self.settings.k
+        words, left = query_words(typed), COMPLETED
         for key, entry in bibliography.entries.items():
             if not left or entry.paper is None or key in bibliography.ids:
                 continue
@@ -275,10 +277,10 @@ class Features(Workspace):
             return filled[0] if filled else f"{language.lead}{language.cite(key)}"
 
         passage = passage_at(document, language, start, end, cite(PLACEHOLDER))
-        papers = self._ask(document, passage, start, "", self.settings.actions, waits=True)
+        papers = self._ask(document, passage, start, "", OFFERED, waits=True)
         bibliography = self.bibliography(document)
         keys, actions = {key.key for key in self.outline(document).cited}, []
-        for paper in papers[: self.settings.actions]:
+        for paper in papers[:OFFERED]:
             key = bibliography.key_of(paper, keys)
             sure = "" if paper.probability is None else f" ({percentage(paper.probability)})"
             action = types.CodeAction(f"Cite {_by(paper)}: {terminal_text(paper.title)}{sure}", kind)

@@ -27,7 +27,6 @@ import pyarrow.compute as pc
 
 from citerec.base.errors import InputError, count_noun
 from citerec.base.progress import count_progress
-from citerec.base.settings import check_key
 from citerec.formats.bibliography.paper import (
     RETRACTED,
     LibraryPaper,
@@ -115,7 +114,9 @@ def make_services(settings: ServiceSettings) -> list[Service]:
         if name in settings.services:
             variable = KEYS.get(name, "")
             key = keys.get(name, "") or os.environ.get(variable, "")
-            check_key(f"{name}_key" if keys.get(name) else variable, key)
+            if not re.fullmatch("[!-~]*", key):  # it is sent in a header
+                option = f"{name}_key" if keys.get(name) else variable
+                raise InputError(f"{option}: is not a key: it has a space or a character that is not ASCII")
             services.append(kind(addresses.get(name, address), mailto, key))
     for service in services:
         try:
