@@ -327,7 +327,9 @@ class ReportSettings(DraftReferences, TexSettings):
 
     author: tuple[str, ...] = ()
     """family names of the draft's authors, to count own works (e.g. [Lind,Moss])"""
-    format: str = setting("text", choices=("text", "json"))
+    most: int = 0
+    """references that the journal allows; 0: any number"""
+    format: str = setting("text", choices=("text", "html", "json"))
 
 
 @dataclass(frozen=True, kw_only=True)

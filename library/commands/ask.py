@@ -29,6 +29,9 @@ def ask(settings: AskSettings) -> None:
     library = recommender.library
     note = note_on(recommended)
 
+    def papers() -> list[LibraryPaper]:
+        return [library.paper(row) for paper in recommended if (row := library.row(paper.id)) is not None]
+
     if settings.format == "table":
         if note:
             print(note)
@@ -36,8 +39,7 @@ def ask(settings: AskSettings) -> None:
     elif settings.format == "json":
         print(as_json(recommended))
     else:
-        rows = (library.row(paper.id) for paper in recommended)
-        _print_papers([library.paper(row) for row in rows if row is not None], settings.format)
+        _print_papers(papers(), settings.format)
         for paper in recommended:
             if told := retraction_note(paper.retracted):
                 print(terminal_text(f"{paper.key or paper.id}: {told}"), file=sys.stderr)

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import date
+from html import escape
 from statistics import median
 from typing import Any
 
@@ -29,6 +30,7 @@ _LISTS = {
     "preprint": "preprints that have been published",
     "missing_doi": "entries whose record has a DOI",
     "uncited": "entries that are never cited",
+    "could_go": "could go: cited once, beside others",
     "notes": "notes",
 }
 
@@ -37,19 +39,28 @@ def report(settings: ReportSettings) -> None:
     """Print the report."""
     draft = read_checked(expand_user(settings.tex), *settings.draft_files)
     content = describe(settings, draft, Library.open(settings.library) if settings.library else None)
+    told = ((title, content[name]) for name, title in _LISTS.items())
+    lists = [(f"{title} ({len(lines)})", lines) for title, lines in told if lines]
+    title, numbers = f"References of {draft.path.name}", [*_numbers(content)]
     if settings.format == "json":
         print(json.dumps(content, ensure_ascii=False, indent=1))
-        return
-    lists = [(f"{title} ({len(content[name])})", content[name]) for name, title in _LISTS.items()]
-    for head, lines in [(str(draft.path), [*_numbers(content)]), *lists]:
-        if lines:
+    elif settings.format == "html":
+        print(f"<!DOCTYPE html><html lang=en><meta charset=utf-8><title>{escape(title)}</title>")
+        for number, (head, lines) in enumerate(((title, numbers), *lists)):
+            items, level = "".join(f"<li>{escape(line)}</li>" for line in lines), 2 if number else 1
+            print(f"<h{level}>{escape(head)}</h{level}><ul>{items}</ul>")
+        print("</html>")
+    else:
+        for head, lines in ((str(draft.path), numbers), *lists):
             print(f"{head}:", *(f"  {terminal_text(line)}" for line in lines), sep="\n")
 
 
 def describe(settings: ReportSettings, draft: CheckedDraft, library: Library | None = None) -> dict[str, Any]:
     """Return what the report says: numbers, and lists of keys with what is said of them."""
-    keys = dict.fromkeys(draft.key(citation.key) for citation in draft.citations)
-    cited, notes = [draft.by_key[key] for key in keys if key in draft.by_key], [*draft.notes]
+    places: dict[str, set[tuple[str, int]]] = {}
+    for citation in draft.citations:
+        places.setdefault(draft.key(citation.key), set()).add((str(citation.file), citation.start))
+    cited, notes = [draft.by_key[key] for key in places if key in draft.by_key], [*draft.notes]
     papers = [entry.paper for entry in cited if entry.paper]
     answers = [answer for _, answer in judge_all(settings, library, cited, notes)]
     years = sorted(paper.year for paper in papers if paper.year)
@@ -66,9 +77,10 @@ def describe(settings: ReportSettings, draft: CheckedDraft, library: Library | N
             if name and all(line.split()[0] != answer.key for line in lists[name]):
                 lists[name].append(f"{answer.key} {text} ({where})")
     lists["contradicted"] = [f"{answer.key} {answer.said}" for answer in answers if answer.findings]
+    lists["could_go"] = could_go(places, len(places) - settings.most) if settings.most else []
     return {
         "draft": str(draft.path),
-        "references": len(keys),
+        "references": len(places),
         "citations": len({(citation.file, citation.start) for citation in draft.citations}),
         "own": sum(any(surname(name).casefold() in own for name in paper.authors) for paper in papers),
         "preprints": sum(map(is_preprint, papers)),
@@ -81,6 +93,20 @@ def describe(settings: ReportSettings, draft: CheckedDraft, library: Library | N
         **lists,
         "notes": notes,
     }
+
+
+def could_go(places: Mapping[str, set[tuple[str, int]]], count: int) -> list[str]:
+    """Return up to `count` keys whose one citation stands beside others, which stay: of large groups first.
+
+    places: where each key is cited.
+    """
+    sizes = Counter(place for each in places.values() for place in each)
+    once = {key: next(iter(each)) for key, each in places.items() if len(each) == 1}
+    gone: list[str] = []
+    while len(gone) < count and (open_keys := [key for key in once if sizes[once[key]] > 1]):
+        gone.append(key := max(open_keys, key=lambda key: (sizes[once[key]], key)))
+        sizes[once.pop(key)] -= 1
+    return gone
 
 
 def _numbers(content: Mapping[str, Any]) -> Iterator[str]:
