@@ -121,7 +121,7 @@ _TRAINING = (
     *("gensim", "rank_bm25", "bm25s", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb"),
     "matplotlib",
 )
-EXTRAS = {**dict.fromkeys(_TRAINING, "train"), "lancedb": "large"}
+EXTRAS = {**dict.fromkeys(_TRAINING, "train"), "lancedb": "large", "mcp": "mcp"}
 """Modules that the base installation lacks, and the extra that installs each."""
 
 
