@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.corpus import Split
 from citerec.evaluation.benchmarks.contexts.shared import (
     Outcome,
+    Task,
     evaluated_protocols,
     index_text,
     measure_columns,
 )
-from citerec.evaluation.protocol import metric_key
+from citerec.evaluation.protocol import Protocol, metric_key
 from citerec.evaluation.report import Column, Headline, Metrics, Table, under
 from citerec.evaluation.settings import TRANSDUCTIVE, PipelineSettings
 from citerec.evaluation.significance import format_p, paired_difference
@@ -59,8 +60,8 @@ class ScoredCandidates:
 
     ranking: Ranking
     scores: NDArray[np.float32]
-    seconds: float
     scored: ScoredPairs
+    seconds: float
 
     def rerank(self, depth: int, method: str, weight: float) -> Ranking:
         """Reorder the top `depth` papers by the reranker's scores, or by those of both stages."""
@@ -123,7 +124,7 @@ def ceiling(reranked: Outcome, depth: int) -> float:
 
 
 def reranker_weight(
-    settings: PipelineSettings, corpus: Corpus, score: Callable[[Split], ScoredCandidates]
+    settings: PipelineSettings, task: Task, score: Callable[[Protocol], ScoredCandidates]
 ) -> Callable[[int], float]:
     """Return the function that maps a number of reranked candidates to the reranker's fusion weight.
 
@@ -132,8 +133,9 @@ def reranker_weight(
     if settings.fuse == "none" or settings.weight != "tuned":
         weight = 1.0 if settings.fuse == "none" else float(settings.weight)
         return lambda depth: weight
-    contexts, positives = sample_queries(corpus, VALIDATION, settings.validation_queries, settings.seed)
-    candidates = score(Split(VALIDATION, contexts, positives))
+    contexts, positives = sample_queries(task.corpus, VALIDATION, settings.validation_queries, settings.seed)
+    queries, pool = Split(VALIDATION, contexts, positives), int(task.filters.allowed(task.corpus).sum())
+    candidates = score(Protocol(VALIDATION, queries, task.filters, pool))
 
     @cache
     def tuned(depth: int) -> float:

@@ -135,7 +135,7 @@ def test_tuned_parameters_and_a_loaded_index_are_reported(tiny_corpus: Corpus, t
         assert metrics["tuned/weight"] == 0.3 and metrics["tuned/of"] == '["a", "b"]'
     report = (tmp_path / "out" / "report.md").read_text()
     assert "to load an existing one" in report
-    assert 'Chosen on the validation split: weight: 0.3, of: ["a", "b"].' in report
+    assert 'Chosen on the validation split: popularity: weight 0.3, of ["a", "b"].' in report
 
 
 def test_training_queries_carry_a_warning(
