@@ -181,16 +181,15 @@ def _values(folder: str | Path, per_query: PerQuery, measure: str) -> NDArray[np
     return per_query.values[measure]
 
 
-def _take_group(values: PerQuery, group: str) -> PerQuery:
-    return values.take([row for row, query in enumerate(values.query_ids) if query.startswith(f"{group}/")])
-
-
 def _read_both(a: str | Path, b: str | Path, protocol: str, group: str) -> tuple[PerQuery, PerQuery]:
     """Return the values of both folders for the same queries in the same order."""
     (of_a, setup_a), (of_b, setup_b) = (_read(Path(folder), protocol) for folder in (a, b))
     if group:
         setup_a, setup_b = ({"candidates": setup["groups"].get(group)} for setup in (setup_a, setup_b))
-        of_a, of_b = _take_group(of_a, group), _take_group(of_b, group)
+        of_a, of_b = (
+            values.take([row for row, id in enumerate(values.query_ids) if id.startswith(f"{group}/")])
+            for values in (of_a, of_b)
+        )
     for key, value in setup_a.items():  # must agree, so that only the rankings differ
         if setup_b[key] != value:
             raise InputError(f"{a} and {b}: not comparable: {key} is {value!r} and {setup_b[key]!r}")

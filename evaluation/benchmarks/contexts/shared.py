@@ -28,7 +28,7 @@ from citerec.evaluation.protocol import (
     metric_key,
     protocol_file,
 )
-from citerec.evaluation.published import published_tables
+from citerec.evaluation.published import published_parts
 from citerec.evaluation.report import (
     METRICS,
     PER_QUERY,
@@ -112,7 +112,7 @@ class CorpusBenchmark(Benchmark):
         ]
         parts = ["## Protocol", "\n".join(f"- {line}" for line in lines), *self.parts(metrics)]
         for number, name in enumerate(self.published):
-            parts += [*([] if number else ["## As published"]), *published_tables(name)]
+            parts += [*([] if number else ["## As published"]), *published_parts(name)]
         where = f"{metrics['data']}, split {metrics['split']}"
         report = Report(f"{self.heading}: {self.describe(metrics)} on {where}", metrics, parts)
         report.write(folder, provenance)

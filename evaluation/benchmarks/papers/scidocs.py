@@ -37,7 +37,7 @@ from citerec.evaluation.benchmarks.papers.pools import (
 )
 from citerec.evaluation.measures import PerQuery, Values
 from citerec.evaluation.protocol import Qrels
-from citerec.evaluation.published import published_tables
+from citerec.evaluation.published import published_parts
 from citerec.evaluation.report import Column, Part, Report, Table
 from citerec.evaluation.settings import SciDocsSettings
 from citerec.formats.json_lines import read_objects, validate
@@ -199,7 +199,7 @@ class SciDocs(PoolBenchmark):
             *remarks,
             Table.of(shown, cells, "task"),
             "## As published",
-            *published_tables("scidocs"),
+            *published_parts("scidocs"),
         ]
         report = Report(f"SciDocs: {name}, split {self.settings.split}", metrics, parts, str(metrics))
         return Findings(report, PerQuery.from_groups(measured), remarks)
