@@ -23,13 +23,6 @@ from citerec.retrieval.run import NAMES, escape_ids, read_fields, unescape_id
 
 log = logging.getLogger(__name__)
 
-GROUPS = {
-    TRANSDUCTIVE: {"": "all", "seen": "seen", "unseen": "unseen"},
-    INDUCTIVE: {INDUCTIVE: INDUCTIVE},
-    DRAFT: {DRAFT: DRAFT},
-}
-"""{protocol: {prefix of a query group's keys in metrics.json: its label}}"""
-
 
 def metric_key(name: str, protocol: str) -> str:
     """Return the key of a metric in metrics.json, e.g. `mrr` or `inductive/mrr`."""

@@ -21,7 +21,6 @@ from citerec.datasets.records import TRAIN
 from citerec.evaluation.benchmark import Benchmark, Data, RetrieverFactory
 from citerec.evaluation.measures import PerQuery, f1, means, query_values
 from citerec.evaluation.protocol import (
-    GROUPS,
     Protocol,
     Qrels,
     make_protocols,
@@ -342,9 +341,10 @@ def measure_columns(metrics: Metrics, protocol: str) -> list[Column]:
 
 def group_table(metrics: Metrics, protocol: str) -> Table:
     """Return a protocol's measures, with one column per existing group of queries."""
-    prefixes = {f"{group}/" if group else "": label for group, label in GROUPS[protocol].items()}
-    rows = {label: under(metrics, prefix) for prefix, label in prefixes.items()}
-    rows = {label: numbers for label, numbers in rows.items() if "queries" in numbers}
+    rows: dict[str, Metrics] = {protocol: under(metrics, metric_key("", protocol))}
+    if protocol == TRANSDUCTIVE:
+        groups = {name: under(metrics, f"{name}/") for name in ("seen", "unseen")}
+        rows = {"all": metrics} | {name: row for name, row in groups.items() if "queries" in row}
     columns = [Column("queries", "queries"), *measure_columns(metrics, protocol)]
     return Table.of(rows, columns, "measure").transposed()
 

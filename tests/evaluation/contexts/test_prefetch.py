@@ -11,7 +11,6 @@ from citerec.datasets.prepare import open_corpus
 from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.report import Provenance
-from citerec.retrieval.filters import Filters
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.run import CachedRun
@@ -68,19 +67,6 @@ def test_the_inductive_protocol_is_reported_separately(tiny_corpus: Corpus, tmp_
     assert "Results, transductive" not in (tmp_path / "report.md").read_text()
     head, *_, table = Prefetch.view({name: Output(tmp_path, dict(alone), {}) for name in "abc"}, "")
     assert head == "### Inductive" and str(table).count("**1.000**") == 9  # no curve of other queries
-
-
-def test_filters_apply_to_both_protocols_and_are_reported(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    filters = Filters(exclude=["parsing", "vision", "retrieval"], year=2005)
-    metrics = Prefetch(cutoffs=CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path, filters=filters)
-    left = {"graph", "speech", "poetry"}
-    assert metrics["candidates"] == 3 and metrics["inductive/candidates"] == 1
-    for name, found in (("run.trec", left), ("run-inductive.trec", {"poetry"})):
-        assert {line.split()[2] for line in (tmp_path / name).read_text().splitlines()} <= found
-    assert metrics["filters"] == "exclude: 3 papers, year: 2005"
-    report = (tmp_path / "report.md").read_text()
-    assert "Filters, for all results below: exclude: 3 papers, year: 2005." in report
-    assert "inductive), 1 candidates. Candidates are those that no training context cites" in report
 
 
 def test_a_truncated_run_file_gives_the_same_recall_up_to_its_depth(tmp_path: Path) -> None:
