@@ -97,10 +97,9 @@ class Stages:
         """Return metrics of reranking and prefetching (`base/`), gains, ceiling, and metrics by depth."""
         protocol = self.base.protocol.name
         metrics: dict[str, Any] = dict(self.final.metrics(seed))
-        pool = {metric_key(name, protocol) for name in ("citing_papers", "candidates")}
-        for name, value in self.base.metrics(seed).items():
-            if name not in pool and not name.endswith("queries"):
-                metrics[BASE + name] = value
+        both = ("queries", "citing_papers", "candidates")
+        base = self.base.metrics(seed).items()
+        metrics |= {BASE + name: value for name, value in base if not name.endswith(both)}
         for name in [*COMPARED, *(name for name in self.base.values.values if name.startswith("f1@"))]:
             final, base = (outcome.values.values[name] for outcome in (self.final, self.base))
             gain = paired_difference(final, base, self.base.values.papers, seed=seed)
