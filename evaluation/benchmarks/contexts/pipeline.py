@@ -150,7 +150,7 @@ class Pipeline(CorpusBenchmark):
             line += f" candidates={self.settings.candidates} is more than the pool has."
         return [line]
 
-    def own_lines(self, metrics: Metrics) -> list[str]:
+    def protocol_lines(self, metrics: Metrics, depth: int, whole: int) -> list[str]:
         test = (
             "Differences: intervals as above; p-value of a two-sided randomisation test that swaps the two "
             "rankings of a citing paper."
@@ -162,7 +162,8 @@ class Pipeline(CorpusBenchmark):
                 f"Ranked by a weighted sum of the {what} of both stages: "
                 f"{metrics['weight']} for the reranker, the rest for the prefetcher (benchmark.weight)."
             )
-        return [test, *self.candidate_lines(metrics), fused]
+        lines = super().protocol_lines(metrics, depth, whole)
+        return [*lines, test, *self.candidate_lines(metrics), fused]
 
     def describe(self, metrics: Metrics) -> str:
         return pipeline_name(metrics)

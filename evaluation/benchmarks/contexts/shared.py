@@ -105,10 +105,7 @@ class CorpusBenchmark(Benchmark):
             for outcome in of_protocols:
                 outcome.write(folder, self.settings.run_depth, prefix)
         depth = next(iter(outcomes.values()))[0].run.ranking.k
-        lines = [
-            *self.protocol_lines(metrics, depth, len(corpus.split(data.split))),
-            *self.own_lines(metrics),
-        ]
+        lines = self.protocol_lines(metrics, depth, len(corpus.split(data.split)))
         parts = ["## Protocol", "\n".join(f"- {line}" for line in lines), *self.parts(metrics)]
         for number, name in enumerate(self.published):
             parts += [*([] if number else ["## As published"]), *published_parts(name)]
@@ -124,10 +121,6 @@ class CorpusBenchmark(Benchmark):
     @abstractmethod
     def parts(self, metrics: Metrics) -> list[Part]:
         """Return the tables, curves and text of a report, after its protocol."""
-
-    def own_lines(self, metrics: Metrics) -> list[str]:
-        """Return more lines about the protocol and the measures."""
-        return []
 
     def describe(self, metrics: Metrics) -> str:
         """Return the name of what was evaluated."""
