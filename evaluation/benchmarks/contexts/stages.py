@@ -98,8 +98,8 @@ class Stages:
         protocol = self.base.protocol.name
         metrics: dict[str, Any] = dict(self.final.metrics(seed))
         both = ("queries", "citing_papers", "candidates")
-        base = self.base.metrics(seed).items()
-        metrics |= {BASE + name: value for name, value in base if not name.endswith(both)}
+        of_base = self.base.metrics(seed).items()
+        metrics |= {BASE + name: value for name, value in of_base if not name.endswith(both)}
         for name in [*COMPARED, *(name for name in self.base.values.values if name.startswith("f1@"))]:
             final, base = (outcome.values.values[name] for outcome in (self.final, self.base))
             gain = paired_difference(final, base, self.base.values.papers, seed=seed)

@@ -29,13 +29,12 @@ from citerec.evaluation.benchmarks.papers.pools import (
     PoolBenchmark,
     Scores,
     first_few,
-    measure_pools,
     merge_pools,
     open_judged,
     pool_scores,
     read_texts,
 )
-from citerec.evaluation.measures import PerQuery, Values
+from citerec.evaluation.measures import PerQuery, Values, per_query
 from citerec.evaluation.protocol import Qrels
 from citerec.evaluation.published import published_parts
 from citerec.evaluation.report import Column, Part, Report, Table
@@ -159,7 +158,7 @@ def measure_task(task: str, pools: JudgedPools, scores: Scores) -> tuple[list[st
             f"{task}: {len(unranked):,} candidates have no scores and are not ranked, as in the official "
             f"script: {first_few(unranked)}."
         )
-    return list(scored), measure_pools(scored, {q: scores[q] for q in scored}, MEASURES), remarks
+    return list(scored), per_query([scores], Qrels(scored), MEASURES), remarks
 
 
 class SciDocs(PoolBenchmark):
