@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
@@ -63,8 +62,11 @@ def compare_outputs(
     Raises InputError if a file or measure is missing, or if queries or pools differ.
     """
     of_a, of_b = _read_both(a, b, protocol, group)
+    for folder, values in ((a, of_a.values), (b, of_b.values)):
+        if missing := [name for name in measures if name not in values]:
+            raise InputError(f"{folder}: no measure {missing[0]!r}; choose from {', '.join(values)}")
     return {
-        name: paired_difference(_values(a, of_a, name), _values(b, of_b, name), of_a.papers, seed=seed)
+        name: paired_difference(of_a.values[name], of_b.values[name], of_a.papers, seed=seed)
         for name in measures
     }
 
@@ -138,11 +140,13 @@ def compare(
     papers per query that are ranked.
     Raises InputError for an unknown measure, fewer than two systems, or a ranking of other queries.
     """
-    named = (
-        systems
-        if isinstance(systems, Mapping)
-        else {_name(n, system): system for n, system in enumerate(systems)}
-    )
+    if isinstance(systems, Mapping):
+        named = systems
+    else:
+        named = {
+            f"ranking {number}" if isinstance(system, Ranking) else system.name: system
+            for number, system in enumerate(systems, 1)
+        }
     if len(named) < 2 or len(named) < len(systems):
         raise InputError(
             "compare: give two or more systems; by name ({name: system}) if their names are equal"
@@ -171,26 +175,15 @@ def compare(
     return Comparison(rows)
 
 
-def _name(number: int, system: System | Ranking) -> str:
-    return f"ranking {number + 1}" if isinstance(system, Ranking) else system.name
-
-
-def _values(folder: str | Path, per_query: PerQuery, measure: str) -> NDArray[np.float64]:
-    if measure not in per_query.values:
-        raise InputError(f"{folder}: no measure {measure!r}; choose from {', '.join(per_query.values)}")
-    return per_query.values[measure]
-
-
-def _take_group(values: PerQuery, group: str) -> PerQuery:
-    return values.take([row for row, query in enumerate(values.query_ids) if query.startswith(f"{group}/")])
-
-
 def _read_both(a: str | Path, b: str | Path, protocol: str, group: str) -> tuple[PerQuery, PerQuery]:
     """Return the values of both folders for the same queries in the same order."""
     (of_a, setup_a), (of_b, setup_b) = (_read(Path(folder), protocol) for folder in (a, b))
     if group:
         setup_a, setup_b = ({"candidates": setup["groups"].get(group)} for setup in (setup_a, setup_b))
-        of_a, of_b = _take_group(of_a, group), _take_group(of_b, group)
+        of_a, of_b = (
+            values.take([row for row, id in enumerate(values.query_ids) if id.startswith(f"{group}/")])
+            for values in (of_a, of_b)
+        )
     for key, value in setup_a.items():  # must agree, so that only the rankings differ
         if setup_b[key] != value:
             raise InputError(f"{a} and {b}: not comparable: {key} is {value!r} and {setup_b[key]!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, overload
@@ -107,7 +107,7 @@ def f1(precision: npt.ArrayLike, recall: npt.ArrayLike) -> npt.NDArray[np.float6
     return np.divide(2 * p * r, p + r, out=np.zeros(p.shape), where=p + r > 0)
 
 
-def query_values(run: Run, qrels: Qrels, cutoffs: Sequence[int], f1_at: Sequence[int] = ()) -> Values:
+def query_values(run: Run, qrels: Qrels, cutoffs: Collection[int], f1_at: Sequence[int] = ()) -> Values:
     """Compute `mrr` and `recall@k` per query; for the ranks in `f1_at` also `precision@k`, `f1@k` and `map`.
 
     F1 is computed per query from its precision and recall and then averaged over queries, as in Citeomatic

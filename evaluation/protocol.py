@@ -23,13 +23,6 @@ from citerec.retrieval.run import NAMES, escape_ids, read_fields, unescape_id
 
 log = logging.getLogger(__name__)
 
-GROUPS = {
-    TRANSDUCTIVE: {"": "all", "seen": "seen", "unseen": "unseen"},
-    INDUCTIVE: {INDUCTIVE: INDUCTIVE},
-    DRAFT: {DRAFT: DRAFT},
-}
-"""{protocol: {prefix of a query group's keys in metrics.json: its label}}"""
-
 
 def metric_key(name: str, protocol: str) -> str:
     """Return the key of a metric in metrics.json, e.g. `mrr` or `inductive/mrr`."""
@@ -75,7 +68,7 @@ def make_protocols(names: Sequence[str], corpus: Corpus, queries: Split, filters
         pool = int((passed & ~corpus.seen).sum())
         unseen = np.flatnonzero(groups["unseen"]) if groups else np.empty(0, np.int64)
         if len(unseen) and pool:
-            inductive = take_queries(queries, unseen)
+            inductive = queries.take(unseen)
             protocols.append(Protocol(INDUCTIVE, inductive, replace(filters, unseen=True), pool))
         else:
             missing = f"split {TRAIN!r}" if not groups else "candidates" if len(unseen) else "queries"
@@ -94,11 +87,6 @@ def make_protocols(names: Sequence[str], corpus: Corpus, queries: Split, filters
             f"queries or candidates; add {TRANSDUCTIVE}"
         )
     return protocols
-
-
-def take_queries(split: Split, rows: npt.NDArray[np.int64]) -> Split:
-    """Select queries of a split by position."""
-    return Split(split.name, split.contexts[rows], split.positives.take(rows))
 
 
 def seen_groups(corpus: Corpus, split: Split) -> dict[str, npt.NDArray[np.bool_]]:

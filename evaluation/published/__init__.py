@@ -23,11 +23,6 @@ FOLDER = Path(__file__).parent
 OTHER_DATA = "**Other data: not comparable with the tables above**, unless the data set has the same name."
 
 
-def published_tables(name: str) -> list[str]:
-    """Return the tables of that name as Markdown, each preceded by its source; InputError if unknown."""
-    return [str(part) for part in published_parts(name)]
-
-
 def published_parts(name: str) -> list[str | Table]:
     """Return the tables of that name, each preceded by its source; InputError if unknown."""
     if name not in figures():
@@ -40,7 +35,8 @@ def published_parts(name: str) -> list[str | Table]:
             for method, row in table["rows"].items()
         ]
         warning = "" if table.get("same_data") else f"{OTHER_DATA} "
-        parts += [f"{warning}{table['source']}.", Table(["as published", *table["columns"]], rows)]
+        head = ["as published", *table["columns"]]
+        parts += [f"{warning}{table['source']}.", Table(head, rows, brief=False)]
     return parts
 
 

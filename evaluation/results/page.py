@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import inf
@@ -22,7 +23,7 @@ from citerec.base.settings import Settings
 from citerec.evaluation.benchmark import Benchmark, Output
 from citerec.evaluation.comparison import HEADER, compare_outputs, difference_rows
 from citerec.evaluation.plots import Curves, draw_curves, draw_intervals
-from citerec.evaluation.published import OTHER_DATA, published_parts, published_tables
+from citerec.evaluation.published import OTHER_DATA, published_parts
 from citerec.evaluation.report import Column, Part, Table, flatten_groups, to_csv
 from citerec.evaluation.results.jobs import job_metrics, job_settings, print_status, run_all, why_missing
 from citerec.evaluation.results.plan import Job, Plan, read_plan
@@ -100,9 +101,8 @@ def _add_data(shown: Shown, plan: Plan, data: str) -> None:
     """Add what there is of one data set."""
     data_set, several = plan.file.data[data], len(plan.file.data) > 1
     jobs = [job for job in plan.jobs if job.data == data]
-    reasons = {job.name: _reason(job) for job in jobs}
-    finished = {job.name: job for job in jobs if reasons[job.name] is None}
-    missing = [name for name, reason in reasons.items() if reason is not None]
+    finished = {job.name: job for job in jobs if _is_finished(job)}
+    missing = [job.name for job in jobs if job.name not in finished]
     benchmarks: Benchmarks = {}
     for name, job in finished.items():
         settings = job_settings(job)["benchmark"]
@@ -194,12 +194,12 @@ def _difference_rows(plan: Plan, benchmarks: Benchmarks) -> list[list[str]]:
     outputs = {
         name: (kind, output) for kind, by_name in benchmarks.items() for name, output in by_name.items()
     }
-    tested: dict[tuple[str, str, str], Difference] = {}
-    for a, b in plan.file.compare:
-        if a in outputs and b in outputs:
-            (kind, first), (_, second) = outputs[a], outputs[b]
-            for label, difference in _differences(kind, first, second).items():
-                tested[a, b, label] = difference
+    tested = {
+        (a, b, label): difference
+        for a, b in plan.file.compare
+        if a in outputs and b in outputs
+        for label, difference in _differences(*outputs[a], outputs[b][1]).items()
+    }
     rows = difference_rows({" ".join(names): difference for names, difference in tested.items()})
     return [[*names, *row[1:]] for names, row in zip(tested, rows, strict=True)]
 
@@ -225,12 +225,11 @@ def _differences(kind: type[Benchmark], first: Output, second: Output) -> dict[s
     }
 
 
-def _reason(job: Job) -> str | None:
-    """Return why a job has no up-to-date result, such as settings that are wrong by now."""
-    try:
-        return why_missing(job)
-    except InputError as error:
-        return str(error)
+def _is_finished(job: Job) -> bool:
+    """True if a job has an up-to-date result; false if its settings are wrong by now, too."""
+    with suppress(InputError):
+        return why_missing(job) is None
+    return False
 
 
 def _unexpected(plan: Plan, job: Job) -> str:
@@ -250,7 +249,7 @@ def run_plan(settings: ResultsSettings) -> None:
     plan = read_plan(Path(settings.plan), settings.outputs)
     for data_set in plan.file.data.values():
         if data_set.published:
-            published_tables(data_set.published)  # fail before hours of work
+            published_parts(data_set.published)  # fail before hours of work
     jobs = plan.select(settings.jobs, settings.without)
     if settings.status:
         print_status(jobs)

@@ -67,10 +67,6 @@ class Step:
     overrides: list[str]
     needs: list[Step] = field(default_factory=list)
 
-    @property
-    def command(self) -> str:
-        return shlex.join(["citerec", "train", *self.overrides])
-
 
 @dataclass(frozen=True)
 class Job:
@@ -88,8 +84,8 @@ class Job:
     @property
     def commands(self) -> list[str]:
         """The command lines that reproduce the result."""
-        evaluation = shlex.join(["citerec", "evaluate", *self.overrides])
-        return [*(step.command for step in self.needs), evaluation]
+        runs = [*(["train", *step.overrides] for step in self.needs), ["evaluate", *self.overrides]]
+        return [shlex.join(["citerec", *run]) for run in runs]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from citerec.tests.conftest import Done
-from citerec.tests.evaluation.conftest import ROOT, metrics_of
+from citerec.tests.evaluation.conftest import ROOT
 
 DATA = ["data=custom", "data.dir=tiny", "data.cache_dir=cache"]
 
@@ -41,17 +41,3 @@ def test_output_dir_is_relative_to_the_current_folder(tiny_source: Path) -> None
     assert "data.dir=tiny" in (out / "report.md").read_text()
     assert "some/out/report.md" in done.stdout and "recall@10 " in done.stdout
     assert "recall@2000" not in done.stdout  # there are 11 candidates
-
-
-@pytest.mark.slow
-def test_a_sweep_keeps_other_results_if_a_job_fails(tiny_source: Path, evaluate: Callable[..., Done]) -> None:
-    (tiny_source / "train.json").unlink()  # popularity needs it
-    done = evaluate("-m", *DATA, "retriever=popularity,bm25", "output_dir=out")
-    assert done.code == 2
-    assert done.err.startswith("error: 1 of 2 jobs failed; retriever=popularity: ")
-    assert done.err.count("\n") == 1
-    out = tiny_source.parent / "out"
-    assert metrics_of(out / "1")["mrr"] == 1.0 and not (out / "0" / "metrics.json").exists()
-    summary = (out / "summary.md").read_text()
-    assert "\n| retriever=bm25 | 1.000 |" in summary and "\n- retriever=popularity: corpus " in summary
-    assert "out/1/report.md" in done.out and "retriever=popularity: corpus " in done.out

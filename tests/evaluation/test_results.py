@@ -27,7 +27,7 @@ from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.papers.build_mdcr import MdcrSettings, build
 from citerec.evaluation.benchmarks.papers.mdcr import MDCR, TYPES
-from citerec.evaluation.published import figures, published_tables
+from citerec.evaluation.published import figures, published_parts
 from citerec.evaluation.report import METRICS, group_tables, to_markdown
 from citerec.evaluation.results import jobs
 from citerec.evaluation.results.jobs import is_trained, job_settings, run_all, why_missing
@@ -262,7 +262,7 @@ def test_every_job_of_our_own_pages_composes(
     found = [job_settings(job) for job in plan.jobs]
     assert {one["benchmark"]["_target_"].rpartition(".")[2] for one in found} == expected
     assert {key for one in found for key in one} == set(jobs.SETTINGS)
-    assert all(published_tables(one.published) for one in plan.file.data.values() if one.published)
+    assert all(published_parts(one.published) for one in plan.file.data.values() if one.published)
     for step in {str(one.folder): one for job in plan.jobs for one in job.needs}.values():
         assert compose_config("train", step.overrides).output_dir == str(step.folder)
 
@@ -623,13 +623,13 @@ def test_published_tables_are_complete_and_name_their_data() -> None:
             rows = table.get("rows", {}).values()
             assert {len(row) for row in rows} <= {len(table.get("columns", []))} and table["source"], name
             same = table.get("same_data", False)
-            assert same or "Other data: not comparable" in published_tables(name)[0]
+            assert same or "Other data: not comparable" in str(published_parts(name)[0])
     with pytest.raises(InputError, match="no figures named 'ACL'; choose from ACL-200, "):
-        published_tables("ACL")
+        published_parts("ACL")
 
 
 def test_published_figures_are_those_of_the_papers() -> None:
-    head, _, *rows = published_tables("ACL-200")[1].splitlines()
+    head, _, *rows = str(published_parts("ACL-200")[1]).splitlines()
     assert head == "| as published | MRR | R@10 | R@100 | R@200 | R@500 | R@1000 | R@2000 |"
     assert [line.split(" |")[0] for line in rows] == ["| BM25", "| Sent2vec", "| NNSelect", "| HAtten"]
     for name in ("ACL-200", "FullTextPeerRead", "RefSeer", "arXiv", "pipelines"):

@@ -57,13 +57,6 @@ def test_ten_contexts_of_a_paper_count_as_one_observation() -> None:
     assert together == randomisation_test(of_paper, np.arange(8)) > 10 * apart
 
 
-def test_interval_of_two_papers() -> None:
-    # Paper 0 has one query, paper 1 has three: a resample has the mean 0, 1/4 or 1 with probability 1/4, 1/2
-    # and 1/4.
-    low, high = intervals(np.array([[1.0], [0.0], [0.0], [0.0]]), np.array([0, 1, 1, 1]))
-    assert (low[0], high[0]) == (0.0, 1.0)
-
-
 def test_intervals_agree_with_scipy() -> None:
     rng = np.random.default_rng(1)
     papers = rng.integers(40, size=300)

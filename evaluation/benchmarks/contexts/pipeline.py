@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
-from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.corpus import Corpus
 from citerec.evaluation.benchmark import Output
-from citerec.evaluation.benchmarks.contexts.prefetch import recall_intervals
 from citerec.evaluation.benchmarks.contexts.shared import (
     CorpusBenchmark,
     Outcome,
@@ -42,8 +40,6 @@ from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.cross_encoder.scores import PairScores, first_k
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings
-from citerec.retrieval.filters import Filters
-from citerec.retrieval.queries import Queries
 
 BASE_FILES = "base-"
 """Prefix of the prefetcher's file names."""
@@ -81,21 +77,15 @@ class Pipeline(CorpusBenchmark):
         self.scoring = self.settings.scoring or ScoringSettings()
 
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
-        settings, retriever, corpus = self.settings, task.retriever, task.corpus
+        settings = self.settings
         reranker = Reranker.open(settings.reranker or "", self.scoring)
-        scores = PairScores(settings.scores_dir, reranker, corpus, settings.chunk)
+        scores = PairScores(settings.scores_dir, reranker, task.corpus, settings.chunk)
         index = open_index(task)
-        score = partial(self._score_candidates, retriever, scores)
-        pool = int(task.filters.allowed(corpus).sum())
-        weight = reranker_weight(settings, corpus, lambda split: score(split, task.filters, pool))
+        weight = reranker_weight(settings, task, lambda protocol: self._score(task, protocol, scores))
         stages = []
         for protocol in task.protocols:
-            candidates = score(
-                protocol.queries, protocol.filters, protocol.candidates, protocol.retriever_queries(corpus)
-            )
-            stages.append(
-                self._measure_stages(protocol, corpus, candidates, weight, retriever, reranker.name)
-            )
+            candidates = self._score(task, protocol, scores)
+            stages.append(self._measure_stages(task, protocol, candidates, weight, reranker.name))
         metrics: dict[str, Any] = {}
         for of_protocol in stages:
             metrics |= of_protocol.metrics(settings.seed)
@@ -114,56 +104,39 @@ class Pipeline(CorpusBenchmark):
         metrics["arithmetic"] = reranker.backend.arithmetic
         return metrics, {BASE_FILES: [stage.base for stage in stages], "": [stage.final for stage in stages]}
 
-    def _score_candidates(
-        self,
-        retriever: Retriever,
-        scores: PairScores,
-        queries: Split,
-        filters: Filters,
-        pool: int,
-        retriever_queries: Queries | None = None,
-    ) -> ScoredCandidates:
-        if retriever_queries is None:
-            retriever_queries = Queries.from_contexts(retriever.corpus, queries.contexts)
-        ranking, count, seconds = self.prefetch(retriever, queries, filters, pool, retriever_queries)
-        reranker_scores, scored = scores.candidate_scores(queries.contexts, first_k(ranking, count).papers)
-        return ScoredCandidates(ranking, reranker_scores, seconds, scored)
+    def _score(self, task: Task, protocol: Protocol, scores: PairScores) -> ScoredCandidates:
+        ranking, count, seconds = self.prefetch(task.retriever, protocol)
+        papers = first_k(ranking, count).papers
+        return ScoredCandidates(ranking, *scores.candidate_scores(protocol.queries.contexts, papers), seconds)
 
-    def prefetch(
-        self, retriever: Retriever, queries: Split, filters: Filters, pool: int, retriever_queries: Queries
-    ) -> tuple[Ranking, int, float]:
+    def prefetch(self, retriever: Retriever, protocol: Protocol) -> tuple[Ranking, int, float]:
         """Return the ranking, the number of candidates to rerank per query, and the seconds of search."""
-        count = self.num_reranked(pool)
-        k = max(count, self.settings.cutoffs[-1])
-        ranking, seconds = self.search(retriever, retriever_queries, k, filters)
+        count = self.num_reranked(protocol)
+        ranking, seconds = self.search(retriever, protocol, max(count, self.settings.cutoffs[-1]))
         return ranking, count, seconds
 
-    def num_reranked(self, pool: int) -> int:
-        """Return the number of candidates to rerank from a pool of this size."""
+    def num_reranked(self, protocol: Protocol) -> int:
+        """Return the number of candidates to rerank from the protocol's pool."""
+        pool = protocol.candidates
         return pool if self.settings.candidates == ALL else min(self.settings.candidates, pool)
 
     def _measure_stages(
         self,
+        task: Task,
         protocol: Protocol,
-        corpus: Corpus,
         candidates: ScoredCandidates,
         weight: Callable[[int], float],
-        retriever: Retriever,
         reranker: str,
     ) -> Stages:
-        depth = candidates.scores.shape[1]
+        depth, asked = candidates.scores.shape[1], self.settings.candidates
         depths = sorted({depth, *(k for k in self.settings.depths if k < depth)})
-        own = [k for k in [self.settings.candidates] if isinstance(k, int) and k <= depth]
-        cutoffs = sorted({10, *self.usable_cutoffs(retriever, protocol), *depths, *own})
-        measure = partial(Outcome.measure, protocol, corpus, cutoffs=cutoffs, f1_at=self.settings.f1)
-        name = f"{retriever.name}+{reranker}"
-        by_depth = {
-            k: measure(
-                candidates.rerank(k, self.settings.fuse, weight(k)), name, seconds=candidates.seconds_at(k)
-            )
-            for k in depths
-        }
-        base = measure(candidates.ranking, retriever.name, seconds=candidates.seconds)
+        cutoffs = {10, *depths, *([asked] if asked != ALL and asked <= depth else [])}
+        name = f"{task.retriever.name}+{reranker}"
+        by_depth = {}
+        for k in depths:
+            ranking = candidates.rerank(k, self.settings.fuse, weight(k))
+            by_depth[k] = self.outcome(task, protocol, ranking, candidates.seconds_at(k), name, cutoffs)
+        base = self.outcome(task, protocol, candidates.ranking, candidates.seconds, cutoffs=cutoffs)
         return Stages(base, by_depth, candidates.scored)
 
     def candidate_lines(self, metrics: Metrics) -> list[str]:
@@ -177,7 +150,7 @@ class Pipeline(CorpusBenchmark):
             line += f" candidates={self.settings.candidates} is more than the pool has."
         return [line]
 
-    def own_lines(self, metrics: Metrics) -> list[str]:
+    def protocol_lines(self, metrics: Metrics, depth: int, whole: int) -> list[str]:
         test = (
             "Differences: intervals as above; p-value of a two-sided randomisation test that swaps the two "
             "rankings of a citing paper."
@@ -189,7 +162,8 @@ class Pipeline(CorpusBenchmark):
                 f"Ranked by a weighted sum of the {what} of both stages: "
                 f"{metrics['weight']} for the reranker, the rest for the prefetcher (benchmark.weight)."
             )
-        return [test, *self.candidate_lines(metrics), fused]
+        lines = super().protocol_lines(metrics, depth, whole)
+        return [*lines, test, *self.candidate_lines(metrics), fused]
 
     def describe(self, metrics: Metrics) -> str:
         return pipeline_name(metrics)
@@ -248,7 +222,7 @@ class Pipeline(CorpusBenchmark):
             label = next(same, name)
             curves[label] = curves.get(label, {}) | curve
             if "recall@10/low" in metrics:
-                interval = recall_intervals(metrics)[10]
+                interval = metrics["recall@10/low"], metrics["recall@10/high"]
                 intervals[label] = intervals.get(label, {}) | {max(curve): interval}
         lines: dict[str, float] = {}
         if len(curves) == 1:  # named by the title
@@ -294,12 +268,10 @@ class Reranking(Pipeline):
         "the tables above.",
     )
 
-    def prefetch(
-        self, retriever: Retriever, queries: Split, filters: Filters, pool: int, retriever_queries: Queries
-    ) -> tuple[Ranking, int, float]:
-        ranking, seconds = self.search(retriever, retriever_queries, self.num_reranked(pool), filters)
+    def prefetch(self, retriever: Retriever, protocol: Protocol) -> tuple[Ranking, int, float]:
+        ranking, seconds = self.search(retriever, protocol, self.num_reranked(protocol))
         whole = self.settings.candidates == ALL
-        ranking = append_missing(ranking, _required_candidates(retriever.corpus, queries, filters, whole))
+        ranking = append_missing(ranking, _required_candidates(retriever.corpus, protocol, whole))
         return ranking, ranking.k, seconds
 
     def candidate_lines(self, metrics: Metrics) -> list[str]:
@@ -320,15 +292,14 @@ class Reranking(Pipeline):
         return []
 
 
-def _required_candidates(
-    corpus: Corpus, queries: Split, filters: Filters, whole: bool
-) -> list[NDArray[np.integer]]:
+def _required_candidates(corpus: Corpus, protocol: Protocol, whole: bool) -> list[NDArray[np.integer]]:
     """Return the papers that each query's candidates must include [Q][n].
 
     These are its cited papers or, if `whole`, every paper that it may find.
     """
+    queries = protocol.queries
     required: list[NDArray[np.integer]] = [np.empty(0, np.int32)] * len(queries)
-    for positions, allowed in filters.groups(Queries.from_contexts(corpus, queries.contexts)):
+    for positions, allowed in protocol.filters.groups(protocol.retriever_queries(corpus)):
         everything = np.flatnonzero(allowed)
         for i in positions.tolist():
             papers = everything if whole else queries.positives[i]

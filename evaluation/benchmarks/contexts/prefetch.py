@@ -45,14 +45,9 @@ class Prefetch(CorpusBenchmark):
         metrics: dict[str, Any] = {}
         index, outcomes = open_index(task), []
         for protocol in task.protocols:
-            name, settings = task.retriever.name, self.settings
-            queries, k = protocol.retriever_queries(task.corpus), settings.cutoffs[-1]
-            ranking, seconds = self.search(task.retriever, queries, k, protocol.filters)
-            cutoffs = self.usable_cutoffs(task.retriever, protocol)
-            outcomes.append(
-                Outcome.measure(protocol, task.corpus, ranking, name, cutoffs, seconds, settings.f1)
-            )
-            metrics |= outcomes[-1].metrics(settings.seed)
+            ranking, seconds = self.search(task.retriever, protocol, self.settings.cutoffs[-1])
+            outcomes.append(self.outcome(task, protocol, ranking, seconds))
+            metrics |= outcomes[-1].metrics(self.settings.seed)
         return metrics | index, {"": outcomes}
 
     def parts(self, metrics: Metrics) -> list[Part]:
@@ -68,8 +63,7 @@ class Prefetch(CorpusBenchmark):
         costs = f"Search in batches, including query encoding: {1000 * seconds:.3f} ms per query."
         parts += [curves, "## Time and size"]
         parts += [f"{index_text(metrics)} {costs} {metrics['processors']} processors."]
-        tuned = [f"{key[6:]}: {value}" for key, value in metrics.items() if key.startswith("tuned/")]
-        return [*parts, *([f"Chosen on the validation split: {', '.join(tuned)}."] if tuned else [])]
+        return [*parts, *tuned_text({str(metrics["retriever"]): metrics})]
 
     @classmethod
     def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
@@ -87,12 +81,7 @@ class Prefetch(CorpusBenchmark):
             highlight = [name for name, output in outputs.items() if output.highlight]
             pool = f"{next(iter(whole.values()))['candidates']:,} candidates"
             parts.append(recall_curves(whole, f"{title}: {pool}", "R@k", highlight))
-        tuned = [
-            f"{name}: " + ", ".join(f"{key[6:]} {metrics[key]}" for key in keys)
-            for name, metrics in results.items()
-            if (keys := [key for key in metrics if key.startswith("tuned/")])
-        ]
-        parts += ["Chosen on the validation split: " + "; ".join(tuned) + "."] if tuned else []
+        parts += tuned_text(results)
         if first.get("seen/queries") and first.get("unseen/queries"):
             columns = [
                 Column(f"{group}/{key}", f"{label} {group}", interval=key != "mrr", best=True)
@@ -124,23 +113,28 @@ def recall_curves(
 
     results: {label: flat metrics of a protocol}.
     """
-    curves = {}
+    curves, intervals = {}, {}
     for label, metrics in results.items():
-        recalls = {int(k): value for k, value in under(metrics, "recall@").items() if k.isdecimal()}
-        curves[label] = {k: value for k, value in recalls.items() if k < metrics["candidates"]} or recalls
-    intervals = {
-        label: {k: ends for k, ends in recall_intervals(metrics).items() if k in curves[label]}
-        for label, metrics in results.items()
-    }
+        recalls = under(metrics, "recall@")
+        ks = [int(k) for k in recalls if k.isdecimal()]
+        ks = [k for k in ks if k < metrics["candidates"]] or ks
+        curves[label] = {k: recalls[str(k)] for k in ks}
+        intervals[label] = {
+            k: (recalls[f"{k}/low"], recalls[f"{k}/high"]) for k in ks if f"{k}/low" in recalls
+        }
     axes = "k, papers retrieved", "recall@k"
     return Curves("recall", title, *axes, curves, alt, intervals=intervals, highlight=highlight, shares=True)
 
 
-def recall_intervals(metrics: Metrics) -> dict[int, tuple[float, float]]:
-    """Return {k: interval of recall@k} where flat metrics have one."""
-    recalls = under(metrics, "recall@")
-    ks = [name.removesuffix("/low") for name in recalls if name.endswith("/low")]
-    return {int(k): (recalls[f"{k}/low"], recalls[f"{k}/high"]) for k in ks}
+def tuned_text(results: Mapping[str, Metrics]) -> list[str]:
+    """Describe the parameters that were chosen on the validation split, if there are any."""
+    chosen = {name: under(metrics, "tuned/") for name, metrics in results.items()}
+    texts = [
+        f"{name}: {', '.join(f'{key} {value}' for key, value in tuned.items())}"
+        for name, tuned in chosen.items()
+        if tuned
+    ]
+    return [f"Chosen on the validation split: {'; '.join(texts)}."] if texts else []
 
 
 def recall_columns(metrics: Metrics, protocol: str, compared: Collection[str]) -> list[Column]:

@@ -7,13 +7,12 @@ import logging
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.base.progress import count_progress
@@ -22,15 +21,13 @@ from citerec.datasets.records import TRAIN
 from citerec.evaluation.benchmark import Benchmark, Data, RetrieverFactory
 from citerec.evaluation.measures import PerQuery, f1, means, query_values
 from citerec.evaluation.protocol import (
-    GROUPS,
     Protocol,
     Qrels,
     make_protocols,
     metric_key,
     protocol_file,
-    take_queries,
 )
-from citerec.evaluation.published import published_tables
+from citerec.evaluation.published import published_parts
 from citerec.evaluation.report import (
     METRICS,
     PER_QUERY,
@@ -48,7 +45,6 @@ from citerec.evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIV
 from citerec.evaluation.significance import DRAWS, LEVEL, intervals
 from citerec.retrieval.base import Ranking, Retriever, has_index
 from citerec.retrieval.filters import Filters
-from citerec.retrieval.queries import Queries
 from citerec.retrieval.run import Run
 
 log = logging.getLogger(__name__)
@@ -83,29 +79,23 @@ class CorpusBenchmark(Benchmark):
         index_dir: str | Path | None = None,
     ) -> Metrics:
         """Evaluate a retriever on a split, write the results and return the metrics."""
-        report = self.evaluate(retriever, corpus, split, Path(output_dir), filters or Filters(), index_dir)
-        report.write(Path(output_dir), provenance or Provenance())
-        return report.metrics
+        data = Data(lambda: corpus, split, lambda: filters or Filters(), index_dir)
+        return self.run(Path(output_dir), provenance or Provenance(), lambda: retriever, data).metrics
 
-    def evaluate(
-        self,
-        retriever: Retriever,
-        corpus: Corpus,
-        split: str,
-        folder: Path,
-        filters: Filters,
-        index_dir: str | Path | None = None,
+    def run(
+        self, folder: Path, provenance: Provenance, retriever: RetrieverFactory, data: Data | None = None
     ) -> Report:
-        """Evaluate a retriever on a split, and write runs, qrels and per_query.csv."""
-        queries = self.sample(corpus, split)
-        names: Sequence[str] = self.settings.protocols
-        if retriever.partial and len(names) > 1:  # a run does not record the protocol it was made with
-            names = [TRANSDUCTIVE]
-            log.info("%s: runs are evaluated with one protocol, %s", retriever.name, TRANSDUCTIVE)
+        assert data is not None
+        corpus, filters = data.corpus(), data.filters()
+        queries = self.sample(corpus, data.split)  # fails before a model is loaded
+        ranks, names = retriever(), self.settings.protocols
+        if ranks.partial and len(names) > 1:  # a run does not record the protocol it was made with
+            names = (TRANSDUCTIVE,)
+            log.info("%s: runs are evaluated with one protocol, %s", ranks.name, TRANSDUCTIVE)
         protocols = make_protocols(names, corpus, queries, filters)
-        metrics, outcomes = self.measure(Task(retriever, corpus, filters, protocols, index_dir))
-        metrics |= evaluation_facts(retriever, corpus, split, filters)
-        if (limit := retriever.max_results(queries.contexts)) is not None:
+        metrics, outcomes = self.measure(Task(ranks, corpus, filters, protocols, data.index_dir))
+        metrics |= evaluation_facts(ranks, corpus, data.split, filters)
+        if (limit := ranks.max_results(queries.contexts)) is not None:
             metrics["limit"] = limit
         folder.mkdir(parents=True, exist_ok=True)
         old = [METRICS, QRELS, *(prefix + name for prefix in outcomes for name in (RUN, PER_QUERY))]
@@ -115,12 +105,14 @@ class CorpusBenchmark(Benchmark):
             for outcome in of_protocols:
                 outcome.write(folder, self.settings.run_depth, prefix)
         depth = next(iter(outcomes.values()))[0].run.ranking.k
-        lines = [*self.protocol_lines(metrics, depth, len(corpus.split(split))), *self.own_lines(metrics)]
+        lines = self.protocol_lines(metrics, depth, len(corpus.split(data.split)))
         parts = ["## Protocol", "\n".join(f"- {line}" for line in lines), *self.parts(metrics)]
         for number, name in enumerate(self.published):
-            parts += [*([] if number else ["## As published"]), *published_tables(name)]
+            parts += [*([] if number else ["## As published"]), *published_parts(name)]
         where = f"{metrics['data']}, split {metrics['split']}"
-        return Report(f"{self.heading}: {self.describe(metrics)} on {where}", metrics, parts)
+        report = Report(f"{self.heading}: {self.describe(metrics)} on {where}", metrics, parts)
+        report.write(folder, provenance)
+        return report
 
     @abstractmethod
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
@@ -130,23 +122,9 @@ class CorpusBenchmark(Benchmark):
     def parts(self, metrics: Metrics) -> list[Part]:
         """Return the tables, curves and text of a report, after its protocol."""
 
-    def own_lines(self, metrics: Metrics) -> list[str]:
-        """Return more lines about the protocol and the measures."""
-        return []
-
     def describe(self, metrics: Metrics) -> str:
         """Return the name of what was evaluated."""
         return str(metrics["retriever"])
-
-    def run(
-        self, folder: Path, provenance: Provenance, retriever: RetrieverFactory, data: Data | None = None
-    ) -> Report:
-        assert data is not None
-        corpus = data.corpus()
-        corpus.split(data.split)  # fail before a model is loaded
-        report = self.evaluate(retriever(), corpus, data.split, folder, data.filters(), data.index_dir)
-        report.write(folder, provenance)
-        return report
 
     def sample(self, corpus: Corpus, split: str) -> Split:
         """Return the queries of a split, or a sample; InputError if the split is missing or empty."""
@@ -158,25 +136,42 @@ class CorpusBenchmark(Benchmark):
         if self.settings.queries is None:
             return whole
         drawn = np.random.default_rng(self.settings.seed).permutation(len(whole))[: self.settings.queries]
-        return take_queries(whole, np.sort(drawn))
+        return whole.take(np.sort(drawn))
 
-    def search(
-        self, retriever: Retriever, queries: Queries | NDArray[np.int64], k: int, filters: Filters
-    ) -> tuple[Ranking, float]:
+    def search(self, retriever: Retriever, protocol: Protocol, k: int) -> tuple[Ranking, float]:
         """Search in batches; return the top k papers of each query and the seconds spent."""
-        parts, seconds = [], 0.0
+        queries, parts, seconds = protocol.retriever_queries(retriever.corpus), list[Ranking](), 0.0
         with count_progress(f"{retriever.name}: searching", len(queries)) as advance:
             for start in range(0, len(queries), self.settings.batch):
                 started = time.perf_counter()
-                parts.append(retriever.search(queries[start : start + self.settings.batch], k, filters))
+                batch = queries[start : start + self.settings.batch]
+                parts.append(retriever.search(batch, k, protocol.filters))
                 seconds += time.perf_counter() - started
                 advance(len(parts[-1]))
         return Ranking.concat(parts), seconds
 
-    def usable_cutoffs(self, retriever: Retriever, protocol: Protocol) -> list[int]:
-        """Return the cutoffs that the retriever supports: those of a run end at its depth."""
-        limit = retriever.max_results(protocol.queries.contexts)
-        return [k for k in self.settings.cutoffs if limit is None or k <= limit]
+    def outcome(
+        self,
+        task: Task,
+        protocol: Protocol,
+        ranking: Ranking,
+        seconds: float,
+        name: str = "",
+        cutoffs: Collection[int] = (),
+    ) -> Outcome:
+        """Measure a ranking of the protocol's queries, of the retriever or of `name`; seconds: its duration.
+
+        cutoffs: of recall, besides those of the settings that the retriever supports.
+        """
+        corpus, rows = task.corpus, protocol.queries.contexts
+        limit = task.retriever.max_results(rows)  # a run ends at its depth
+        cutoffs = {*cutoffs, *(k for k in self.settings.cutoffs if limit is None or k <= limit)}
+        ids = [corpus.context_ids[row] for row in rows.tolist()]
+        citing = [corpus.paper_ids[row] for row in corpus.citing[rows].tolist()]
+        run = Run(ids, corpus.paper_ids, ranking, name or task.retriever.name)
+        qrels = Qrels.from_split(corpus, protocol.queries)
+        values = PerQuery(ids, citing, query_values(run, qrels, cutoffs, self.settings.f1))
+        return Outcome(protocol, run, qrels, values, seconds)
 
     def protocol_lines(self, metrics: Metrics, depth: int, whole: int) -> list[str]:
         """Describe queries, candidates and measures, one item per line of the report.
@@ -225,25 +220,6 @@ class Outcome:
     qrels: Qrels
     values: PerQuery
     seconds: float
-
-    @classmethod
-    def measure(
-        cls,
-        protocol: Protocol,
-        corpus: Corpus,
-        ranking: Ranking,
-        name: str,
-        cutoffs: Sequence[int],
-        seconds: float,
-        f1_at: Sequence[int] = (),
-    ) -> Outcome:
-        """Measure the ranking of the protocol's queries by retriever `name`; f1_at: cutoffs of F1."""
-        rows = protocol.queries.contexts
-        ids = [corpus.context_ids[row] for row in rows.tolist()]
-        citing = [corpus.paper_ids[row] for row in corpus.citing[rows].tolist()]
-        run, qrels = Run(ids, corpus.paper_ids, ranking, name), Qrels.from_split(corpus, protocol.queries)
-        values = PerQuery(ids, citing, query_values(run, qrels, cutoffs, f1_at))
-        return cls(protocol, run, qrels, values, seconds)
 
     def mean(self, measure: str) -> float:
         return float(self.values.values[measure].mean())
@@ -358,9 +334,10 @@ def measure_columns(metrics: Metrics, protocol: str) -> list[Column]:
 
 def group_table(metrics: Metrics, protocol: str) -> Table:
     """Return a protocol's measures, with one column per existing group of queries."""
-    prefixes = {f"{group}/" if group else "": label for group, label in GROUPS[protocol].items()}
-    rows = {label: under(metrics, prefix) for prefix, label in prefixes.items()}
-    rows = {label: numbers for label, numbers in rows.items() if "queries" in numbers}
+    rows: dict[str, Metrics] = {protocol: under(metrics, metric_key("", protocol))}
+    if protocol == TRANSDUCTIVE:
+        groups = {name: under(metrics, f"{name}/") for name in ("seen", "unseen")}
+        rows = {"all": metrics} | {name: row for name, row in groups.items() if "queries" in row}
     columns = [Column("queries", "queries"), *measure_columns(metrics, protocol)]
     return Table.of(rows, columns, "measure").transposed()
 

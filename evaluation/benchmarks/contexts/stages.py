@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.corpus import Split
 from citerec.evaluation.benchmarks.contexts.shared import (
     Outcome,
+    Task,
     evaluated_protocols,
     index_text,
     measure_columns,
 )
-from citerec.evaluation.protocol import metric_key
+from citerec.evaluation.protocol import Protocol, metric_key
 from citerec.evaluation.report import Column, Headline, Metrics, Table, under
 from citerec.evaluation.settings import TRANSDUCTIVE, PipelineSettings
 from citerec.evaluation.significance import format_p, paired_difference
@@ -59,8 +60,8 @@ class ScoredCandidates:
 
     ranking: Ranking
     scores: NDArray[np.float32]
-    seconds: float
     scored: ScoredPairs
+    seconds: float
 
     def rerank(self, depth: int, method: str, weight: float) -> Ranking:
         """Reorder the top `depth` papers by the reranker's scores, or by those of both stages."""
@@ -96,10 +97,9 @@ class Stages:
         """Return metrics of reranking and prefetching (`base/`), gains, ceiling, and metrics by depth."""
         protocol = self.base.protocol.name
         metrics: dict[str, Any] = dict(self.final.metrics(seed))
-        pool = {metric_key(name, protocol) for name in ("citing_papers", "candidates")}
-        for name, value in self.base.metrics(seed).items():
-            if name not in pool and not name.endswith("queries"):
-                metrics[BASE + name] = value
+        both = ("queries", "citing_papers", "candidates")
+        of_base = self.base.metrics(seed).items()
+        metrics |= {BASE + name: value for name, value in of_base if not name.endswith(both)}
         for name in [*COMPARED, *(name for name in self.base.values.values if name.startswith("f1@"))]:
             final, base = (outcome.values.values[name] for outcome in (self.final, self.base))
             gain = paired_difference(final, base, self.base.values.papers, seed=seed)
@@ -123,7 +123,7 @@ def ceiling(reranked: Outcome, depth: int) -> float:
 
 
 def reranker_weight(
-    settings: PipelineSettings, corpus: Corpus, score: Callable[[Split], ScoredCandidates]
+    settings: PipelineSettings, task: Task, score: Callable[[Protocol], ScoredCandidates]
 ) -> Callable[[int], float]:
     """Return the function that maps a number of reranked candidates to the reranker's fusion weight.
 
@@ -132,8 +132,9 @@ def reranker_weight(
     if settings.fuse == "none" or settings.weight != "tuned":
         weight = 1.0 if settings.fuse == "none" else float(settings.weight)
         return lambda depth: weight
-    contexts, positives = sample_queries(corpus, VALIDATION, settings.validation_queries, settings.seed)
-    candidates = score(Split(VALIDATION, contexts, positives))
+    contexts, positives = sample_queries(task.corpus, VALIDATION, settings.validation_queries, settings.seed)
+    queries, pool = Split(VALIDATION, contexts, positives), int(task.filters.allowed(task.corpus).sum())
+    candidates = score(Protocol(VALIDATION, queries, task.filters, pool))
 
     @cache
     def tuned(depth: int) -> float:

@@ -185,12 +185,6 @@ def average_jaccard(lists: Mapping[str, Lists]) -> dict[str, float]:
     return {model: float(np.mean(values)) if values else 0.0 for model, values in pairs.items()}
 
 
-def choose_models(index: Mapping[str, float], number: int) -> list[str]:
-    """Return the models with the lowest average index, in their given order; ties go to the first."""
-    lowest = sorted(index, key=lambda model: index[model])[:number]
-    return [model for model in index if model in lowest]
-
-
 def draw_pool(
     sampler: Sampler,
     settings: MdcrSettings,
@@ -255,7 +249,8 @@ def build(settings: MdcrSettings) -> str:
             own = {graph.rows[query], *graph.cites[graph.rows[query]].tolist()}
             listed[:] = [row for row in listed if row not in own]
     jaccard = average_jaccard(lists)
-    chosen = choose_models(jaccard, settings.choose)
+    lowest = sorted(jaccard, key=lambda model: jaccard[model])[: settings.choose]
+    chosen = [model for model in jaccard if model in lowest]
     pools: dict[str, dict[str, Types]] = {}
     left_out: list[str] = []
     with count_progress("building pools", sum(map(len, sample["queries"].values()))) as advance:

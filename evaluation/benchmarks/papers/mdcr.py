@@ -24,13 +24,13 @@ from citerec.evaluation.benchmarks.papers.pools import (
     PoolBenchmark,
     Scores,
     first_few,
-    measure_pools,
     merge_pools,
     open_judged,
     pool_scores,
     read_json,
 )
-from citerec.evaluation.measures import PerQuery, Values
+from citerec.evaluation.measures import PerQuery, Values, per_query
+from citerec.evaluation.protocol import Qrels
 from citerec.evaluation.report import (
     AVERAGE,
     Column,
@@ -127,7 +127,7 @@ def field_values(pools: Pools, scores: Scores, kind: str | None = None) -> dict[
             scored = {
                 query: {paper: scores[query][paper] for paper in pool} for query, pool in judged.items()
             }
-            values[field] = measure_pools(judged, scored, MEASURES)
+            values[field] = per_query([scored], Qrels(judged), MEASURES)
     return values
 
 

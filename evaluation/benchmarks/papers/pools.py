@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from ir_measures import Measure
 
 from citerec.base.errors import InputError
 from citerec.base.files import cache_folder, content_hash, read_limited
@@ -23,8 +22,7 @@ from citerec.datasets.files.source_files import read_paper_objects
 from citerec.datasets.prepare import open_records, store_folder
 from citerec.datasets.records import TARGET_MARKER, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.evaluation.benchmark import Benchmark, Data, RetrieverFactory
-from citerec.evaluation.measures import PerQuery, Values, per_query
-from citerec.evaluation.protocol import Qrels
+from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.report import PER_QUERY, Provenance, Report
 from citerec.evaluation.settings import PoolSettings
 from citerec.formats.json_lines import validate
@@ -77,11 +75,6 @@ class PoolBenchmark(Benchmark):
         report.per_query.write(folder / PER_QUERY)
         report.report.write(folder, provenance)
         return report.report
-
-
-def measure_pools(pools: JudgedPools, scores: Scores, measures: Mapping[str, Measure]) -> Values:
-    """Measure each query [Q] with trec_eval, which orders ties by id."""
-    return per_query([scores], Qrels(pools), measures)
 
 
 def read_json(path: Path) -> dict[str, Any]:

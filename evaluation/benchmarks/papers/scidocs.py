@@ -29,15 +29,14 @@ from citerec.evaluation.benchmarks.papers.pools import (
     PoolBenchmark,
     Scores,
     first_few,
-    measure_pools,
     merge_pools,
     open_judged,
     pool_scores,
     read_texts,
 )
-from citerec.evaluation.measures import PerQuery, Values
+from citerec.evaluation.measures import PerQuery, Values, per_query
 from citerec.evaluation.protocol import Qrels
-from citerec.evaluation.published import published_tables
+from citerec.evaluation.published import published_parts
 from citerec.evaluation.report import Column, Part, Report, Table
 from citerec.evaluation.settings import SciDocsSettings
 from citerec.formats.json_lines import read_objects, validate
@@ -159,7 +158,7 @@ def measure_task(task: str, pools: JudgedPools, scores: Scores) -> tuple[list[st
             f"{task}: {len(unranked):,} candidates have no scores and are not ranked, as in the official "
             f"script: {first_few(unranked)}."
         )
-    return list(scored), measure_pools(scored, {q: scores[q] for q in scored}, MEASURES), remarks
+    return list(scored), per_query([scores], Qrels(scored), MEASURES), remarks
 
 
 class SciDocs(PoolBenchmark):
@@ -199,7 +198,7 @@ class SciDocs(PoolBenchmark):
             *remarks,
             Table.of(shown, cells, "task"),
             "## As published",
-            *published_tables("scidocs"),
+            *published_parts("scidocs"),
         ]
         report = Report(f"SciDocs: {name}, split {self.settings.split}", metrics, parts, str(metrics))
         return Findings(report, PerQuery.from_groups(measured), remarks)

@@ -11,7 +11,6 @@ from citerec.datasets.prepare import open_corpus
 from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.report import Provenance
-from citerec.retrieval.filters import Filters
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.run import CachedRun
@@ -70,19 +69,6 @@ def test_the_inductive_protocol_is_reported_separately(tiny_corpus: Corpus, tmp_
     assert head == "### Inductive" and str(table).count("**1.000**") == 9  # no curve of other queries
 
 
-def test_filters_apply_to_both_protocols_and_are_reported(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    filters = Filters(exclude=["parsing", "vision", "retrieval"], year=2005)
-    metrics = Prefetch(cutoffs=CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path, filters=filters)
-    left = {"graph", "speech", "poetry"}
-    assert metrics["candidates"] == 3 and metrics["inductive/candidates"] == 1
-    for name, found in (("run.trec", left), ("run-inductive.trec", {"poetry"})):
-        assert {line.split()[2] for line in (tmp_path / name).read_text().splitlines()} <= found
-    assert metrics["filters"] == "exclude: 3 papers, year: 2005"
-    report = (tmp_path / "report.md").read_text()
-    assert "Filters, for all results below: exclude: 3 papers, year: 2005." in report
-    assert "inductive), 1 candidates. Candidates are those that no training context cites" in report
-
-
 def test_a_truncated_run_file_gives_the_same_recall_up_to_its_depth(tmp_path: Path) -> None:
     corpus = open_demo(200, 600, cache_dir=tmp_path / "cache")
     deep = Prefetch(cutoffs=[1, 5, 100], run_depth=None)(Popularity(), corpus, "test", tmp_path / "deep")
@@ -135,7 +121,7 @@ def test_tuned_parameters_and_a_loaded_index_are_reported(tiny_corpus: Corpus, t
         assert metrics["tuned/weight"] == 0.3 and metrics["tuned/of"] == '["a", "b"]'
     report = (tmp_path / "out" / "report.md").read_text()
     assert "to load an existing one" in report
-    assert 'Chosen on the validation split: weight: 0.3, of: ["a", "b"].' in report
+    assert 'Chosen on the validation split: popularity: weight 0.3, of ["a", "b"].' in report
 
 
 def test_training_queries_carry_a_warning(

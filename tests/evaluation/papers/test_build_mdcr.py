@@ -19,8 +19,6 @@ from citerec.datasets.citations.graph import open_graph
 from citerec.evaluation.benchmarks.papers import build_mdcr
 from citerec.evaluation.benchmarks.papers.build_mdcr import (
     MdcrSettings,
-    average_jaccard,
-    choose_models,
     graph_candidates,
     neighbourhoods,
     overlaps,
@@ -75,21 +73,6 @@ def test_neighbours_and_overlaps_agree_with_plain_sets(
                 assert part <= group
                 start += len(part)
             assert start == len(got)
-
-
-def test_the_models_with_the_lowest_average_jaccard_index_are_chosen() -> None:
-    lists: dict[str, dict[tuple[str, str], list[int]]] = {
-        "a": {("F", "q"): [1, 2, 3], ("F", "r"): [1]},
-        "b": {("F", "q"): [2, 3, 4], ("F", "r"): [1]},
-        "c": {("F", "q"): [7], ("F", "r"): []},
-        "d": {("F", "q"): [], ("F", "r"): []},
-    }
-    ab, ac = (2 / 4 + 1) / 2, 0.0
-    index = average_jaccard(lists)
-    assert index["a"] == pytest.approx((ab + ac + 0.0) / 3) and index["c"] == 0.0
-    assert choose_models(index, 2) == ["c", "d"] and choose_models(index, 9) == ["a", "b", "c", "d"]
-    assert choose_models({"x": 0.3, "y": 0.2, "z": 0.1, "w": 0.2}, 3) == ["y", "z", "w"]
-    assert average_jaccard({"a": lists["a"]}) == {"a": 0.0}
 
 
 @pytest.fixture

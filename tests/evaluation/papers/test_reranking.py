@@ -18,7 +18,7 @@ from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.papers.reranking import GlobalPrefetch, GlobalReranking
 from citerec.evaluation.measures import query_values
 from citerec.evaluation.protocol import Qrels
-from citerec.evaluation.published import published_tables
+from citerec.evaluation.published import published_parts
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.base import Ranking
 from citerec.retrieval.citations import Citations
@@ -86,7 +86,7 @@ def test_both_stages_are_measured_by_f1(tiny_corpus: Corpus, tiny_reranker: Path
     for part in ("# Global reranking: bm25 + tiny-reranker", "F1@3 ", "| f1@20 |"):
         assert part in report, part
     assert "of_means" not in report
-    assert published_tables("rerankers")[1] in report and metrics["benchmark"] == "global_rerank"
+    assert str(published_parts("rerankers")[1]) in report and metrics["benchmark"] == "global_rerank"
 
 
 def test_bm25_is_reported_next_to_the_published_query_forms(tiny_corpus: Corpus, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_bm25_is_reported_next_to_the_published_query_forms(tiny_corpus: Corpus,
     metrics = GlobalPrefetch(cutoffs=[10], f1=[20])(retriever, tiny_corpus, "test", tmp_path)
     assert metrics["f1@20"] > 0 and metrics["recall@20"] == 1
     report = (tmp_path / "report.md").read_text()
-    assert published_tables("query-forms")[1] in report and "| f1@20 |" in report
+    assert str(published_parts("query-forms")[1]) in report and "| f1@20 |" in report
     Prefetch(cutoffs=[10])(BM25(), tiny_corpus, "test", tmp_path)  # other benchmarks have neither
     report = (tmp_path / "report.md").read_text()
     assert "as published" not in report and "f1@" not in report
