@@ -380,7 +380,7 @@ def test_a_list_says_which_files(folder: Path, tmp_path: Path) -> None:
     listed.append({"repository": "gone", "main": "a.tex", "bib": ["a.bib"]})
     (folder / LIST).write_text(yaml.safe_dump(listed))
     drafts, left_out = find_drafts(folder)
-    assert [(one.name, one.field, one.part) for one in drafts] == [("notes", "words", "check")]
+    assert [(one.name, one.field, one.language) for one in drafts] == [("notes", "words", "en")]
     assert len(left_out) == 1 and "gone" in left_out[0]
     assert [one.name for one in find_drafts(folder, ["en", "de"])[0]] == ["notes"]
 
