@@ -57,7 +57,6 @@ class NetworkRetriever(Retriever):
         self.store = VectorStore(None, networks.identity, networks.dim) if store is None else store
         self._asked: dict[tuple[int, ...], tuple[Floats, Floats]] = {}
         self._scored: dict[tuple[int, ...], dict[int, float]] = {}
-        self._near = np.empty(0, np.uint64), FlatIndex(np.empty((0, networks.dim), np.float32))
 
     def __deepcopy__(self, memo: object) -> Self:
         return copy.copy(self)  # for another corpus; networks and store are shared
@@ -148,16 +147,6 @@ class NetworkRetriever(Retriever):
     def key(self, paper: int) -> int:
         """The key of a candidate in the store."""
         return int(self._keys[np.searchsorted(self._candidates, paper)])
-
-    def nearest(self, queries: Queries, k: int) -> Keys:
-        """Keys [n] of the k papers next to each query among all in the store."""
-        self.store.refresh()
-        if len(self._near[0]) != len(self.store):
-            keys = self.store.keys()
-            self._near = keys, FlatIndex(self.store.vectors(keys))
-        keys, vectors = self._near
-        papers = vectors.search(self.query_vectors(queries), min(k, len(keys))).papers
-        return keys[np.unique(papers[papers >= 0])]
 
     # Queries.
 
