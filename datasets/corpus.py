@@ -99,7 +99,6 @@ class Corpus:
             raise InputError(
                 f"{self.path}: not a prepared store of this version; prepare it again from its source"
             )
-        self._manifest = manifest
         self.name: str = name or manifest["name"]
         self.fingerprint: str = manifest["fingerprint"]
         self.settings: dict[str, Any] = manifest["settings"]

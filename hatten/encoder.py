@@ -257,7 +257,6 @@ def encode_documents(
     encoder: Encoder,
     read: Callable[[NDArray[np.int64]], Any],
     rows: NDArray[np.int64],
-    what: str,
     forward: Callable[[Any], Tensor] | None = None,
 ) -> NDArray[np.float32]:
     """Encode rows as vectors [len(rows), dim] of unit length.
@@ -268,14 +267,14 @@ def encode_documents(
     """
     forward, device = forward or encoder.encode, encoder.device
     if device.type == "cpu":
-        return encode(as_numpy(forward), read, rows, encoder.dim, what)
+        return encode(as_numpy(forward), read, rows, encoder.dim, "papers")
     layout = encoder.layout
     return encode(
         as_numpy(lambda inputs: forward(to_device(inputs, device))),
         lambda part: layout.prepare(read(part)),
         rows,
         encoder.dim,
-        what,
+        "papers",
         batch=GPU_BATCH,
         ahead=True,
     )

@@ -181,4 +181,4 @@ class HAttenRetriever(WordsRetriever):
         return as_numpy(self.encoder.encode)(documents)
 
     def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        return encode_documents(self.encoder, self._reader.papers, rows, "papers")
+        return encode_documents(self.encoder, self._reader.papers, rows)

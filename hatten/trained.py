@@ -12,9 +12,7 @@ from citerec.retrieval.settings import IndexConfig
 from citerec.training.checkpoint import find_saved
 
 
-def trained_retriever(
-    checkpoint: str | Path | None, index: IndexConfig | None = None, cache_dir: str | Path | None = None
-) -> WordsRetriever:
+def trained_retriever(checkpoint: str | Path | None, index: IndexConfig) -> WordsRetriever:
     """Return the retriever of a saved static or HAtten model; InputError if there is none."""
     if checkpoint is None:
         raise InputError(
@@ -25,7 +23,7 @@ def trained_retriever(
         return StaticRetriever(checkpoint, index)
     from citerec.hatten.model import HAttenRetriever  # torch
 
-    return HAttenRetriever(checkpoint, index=index, cache_dir=cache_dir)
+    return HAttenRetriever(checkpoint, index=index)
 
 
 def open_model(place: str | Path) -> DenseModel:

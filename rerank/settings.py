@@ -86,7 +86,7 @@ class PairSettings(Settings):
 
 @dataclass(frozen=True)
 class ListLossSettings(Settings):
-    """Training loss over the list of a query (rerank.cross_encoder.losses)."""
+    """Training loss over the list of a query (rerank.cross_encoder.train)."""
 
     where: ClassVar[str] = "model.loss"
     name: str = setting("hinge", choices=("hinge", "pointwise", "listwise"))

@@ -27,7 +27,7 @@ from citerec.evaluation.protocol import Qrels
 from citerec.hatten.published.pickles import load_array, load_word_list
 from citerec.hatten.words.vectors import read_vectors
 from citerec.retrieval.run import Run
-from citerec.tests.datasets.building.fuzzing import REAL, damaged, fuzzed
+from citerec.tests.datasets.building.fuzzing import REAL, damaged, fuzzed, lines
 
 RUN = "".join(f"q{i} Q0 p%20{j} {j + 1} {1 / (j + 1)} bm25\n" for i in "ab" for j in range(3))
 NUMBERS = [[(i * j) % 7 / 7 for j in range(5)] for i in range(1, 7)]
@@ -48,10 +48,6 @@ PAPERS = [
     {"paper_id": "p1", "title": "One", "abstract": "A.", "year": 2001, "fields": ["Art"], "references": []},
     {"paper_id": 2, "title": "Two", "abstract": None, "year": "2002", "references": ["p1", 7]},
 ]  # fmt: skip
-
-
-def lines(records: list[Any]) -> bytes:
-    return "".join(json.dumps(record) + "\n" for record in records).encode()
 
 
 def mdcr(folder: Path) -> Any:

@@ -85,15 +85,11 @@ class QueryRules(Settings):
 
 @dataclass(frozen=True)
 class GraphQueries:
-    """The papers of a collection as ascending graph rows [P], and the queries of each split.
-
-    removed: rows of training papers that would be queries, but are near-duplicates of held-out papers.
-    """
+    """The papers of a collection as ascending graph rows [P], and the queries of each split."""
 
     graph: CitationGraph
     papers: Rows
     queries: dict[str, QuerySet]
-    removed: Rows
 
 
 def open_papers(
@@ -159,10 +155,11 @@ def open_queries(
     chosen = {split: rows[enough[rows]] for split, rows in splits.items()}
     if shares:
         chosen = shares.sample(chosen)
-    removed = np.empty(0, np.int64)
     if query_rules.near_duplicates is not None and TRAIN in chosen:
         train = chosen[TRAIN]
-        held_out = np.sort(np.concatenate([removed, *(chosen[split] for split in chosen if split != TRAIN)]))
+        held_out = np.sort(
+            np.concatenate([train[:0], *(chosen[split] for split in chosen if split != TRAIN)])
+        )
         removed = _near_duplicates(
             graph, train, held_out, query_rules.near_duplicates, cache_folder(cache_dir)
         )
@@ -170,7 +167,7 @@ def open_queries(
         counts = f"{len(removed):,} of {len(train):,}"
         log.info("dropped %s training queries whose title is a near-duplicate of a held-out one", counts)
     used = {split: QuerySet(rows, relevant.take(rows)) for split, rows in chosen.items()}
-    return GraphQueries(graph, texts, used, removed)
+    return GraphQueries(graph, texts, used)
 
 
 def citable_references(graph: CitationGraph, candidates: NDArray[np.bool_]) -> Ragged:

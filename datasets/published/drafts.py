@@ -105,11 +105,11 @@ def list_file(name: str) -> Path:
     return Path(__file__).parent / LISTS[name] if name in LISTS else expand_user(name)
 
 
-def draft_folder(name_or_id: str, cache_dir: str | Path | None = None) -> Path:
+def draft_folder(name_or_id: str) -> Path:
     """Return a folder of drafts: a path, or that of the list with this id, which is fetched to the cache."""
     if name_or_id not in IDS:
         return expand_user(name_or_id)
-    folder = cache_folder(cache_dir) / "published" / name_or_id.removeprefix(f"{PREFIX}/")
+    folder = cache_folder() / "published" / name_or_id.removeprefix(f"{PREFIX}/")
     fetch_list(list_file(IDS[name_or_id]), folder)
     return folder
 

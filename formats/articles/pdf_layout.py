@@ -20,10 +20,6 @@ class PdfParagraph(NamedTuple):
     starts: tuple[tuple[int, int], ...]
     section: str = ""
 
-    @property
-    def page(self) -> int:
-        return self.starts[0][1]
-
 
 class Line(NamedTuple):
     """A line of a page, or its part in one column. left, right, bottom, height: in points from the lower

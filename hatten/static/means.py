@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.columns import concat_ranges, sums_of_ranges
-from citerec.hatten.documents import ABSTRACT, CONTEXT, NEAR, TITLE, Documents, first_markers
+from citerec.hatten.documents import ABSTRACT, CONTEXT, TITLE, Documents, first_markers
 from citerec.retrieval.arrays import Floats, array_hash
 
 DISTANCE_BUCKETS = 64
@@ -114,11 +114,6 @@ class MeanEncoder:
         parts = vectors.parts() if isinstance(vectors, StoredVectors) else {"word_vectors": vectors}
         weights = (parts | self._learned()).items()
         return array_hash({f"{name} torch.{array.dtype} {array.shape}": array for name, array in weights})
-
-    @property
-    def near(self) -> int:
-        """Number of extra paragraphs around the marker."""
-        return self.paragraph_weight.shape[1] - NEAR
 
     @property
     def dim(self) -> int:

@@ -61,7 +61,7 @@ class FastRounds(EncoderRounds):
             self._levels.append(encoder.encode_levels(documents))
             return encoder.add_mean_path(documents, self._levels[-1])
 
-        return encode_documents(encoder, self._data.reader.papers, rows, "papers", forward)
+        return encode_documents(encoder, self._data.reader.papers, rows, forward)
 
     def _encode_papers(
         self, module: EncoderModule, done: int, wanted: NDArray[np.bool_]

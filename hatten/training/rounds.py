@@ -174,7 +174,7 @@ class EncoderRounds(Rounds):
 
     def encode_rows(self, encoder: Encoder, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Encode papers, rows of the corpus."""
-        return encode_documents(encoder, self._data.reader.papers, rows, "papers")
+        return encode_documents(encoder, self._data.reader.papers, rows)
 
     def _encode_queries(
         self, module: EncoderModule, contexts: NDArray[np.int64], what: str

@@ -42,7 +42,6 @@ class MaskedDraft:
     bibs: Sequence[Path]
     field: str = ""
     language: str = ""
-    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,8 +131,7 @@ def _read(folder: Path, listed: ListedDraft) -> tuple[MaskedDraft, list[str]]:
     if len(odd) == len({*used}):
         raise InputError(next(iter(odd.values())))
     usable = [bib for bib in used if bib not in odd]
-    about = listed.field, listed.language, listed.part
-    return MaskedDraft(listed.name, draft, root, usable, *about), [*odd.values()]
+    return MaskedDraft(listed.name, draft, root, usable, listed.field, listed.language), [*odd.values()]
 
 
 def _why_empty(bib: Path) -> str:

@@ -42,11 +42,10 @@ _WORD = re.compile(r"\w")
 
 
 class FoundPassage(NamedTuple):
-    """A passage of a paper's full text. score: how well it fits, at most about 1 + COSINE."""
+    """A passage of a paper's full text."""
 
     passage: Passage
     file: str
-    score: float
 
     def place_of(self, sentence: str = "") -> TextPlace:
         """Return where the passage, or a sentence of it, stands."""
@@ -191,7 +190,7 @@ class FullTexts:
             if stored.hash != self.index.hashes[place]:  # has changed since this index was opened
                 continue
             order = np.argsort(-own, kind="stable")[:k].tolist()
-            best[row] = [FoundPassage(passages[i], stored.file, float(own[i])) for i in order if own[i] > 0]
+            best[row] = [FoundPassage(passages[i], stored.file) for i in order if own[i] > 0]
         return best
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from citerec.base.errors import InputError, is_utf8, not_utf8
@@ -18,11 +18,6 @@ MIN_TITLE = 20
 """Letters of a title that is enough to tell a paper."""
 MAX_TITLE_LINES = 5
 """Lines that a title has on a first page."""
-
-
-def existing_files(names: Sequence[str]) -> list[str]:
-    """Return a paper's files that exist, or whose text Zotero keeps."""
-    return [name for name in names if stamp_of(Path(name))]
 
 
 def stamp_of(file: Path) -> tuple[int, int] | None:

@@ -25,7 +25,7 @@ from citerec.formats.articles.citing import split_references
 from citerec.formats.articles.pdf_layout import KNOWN_HEADING, MAX_CHARACTERS, Line, PdfParagraph
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.evidence import FOLDER
-from citerec.library.evidence.files import PaperFinder, cache_of, existing_files, folder_files, stamp_of
+from citerec.library.evidence.files import PaperFinder, cache_of, folder_files, stamp_of
 from citerec.library.evidence.index import CURRENT, WordsEncoder, update_index
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.reading import HEAD, MAX_BYTES, ReadText, read_files, unreadable
@@ -110,7 +110,7 @@ class _Reader:
         kept = self._store.known_files()
         for paper in papers:
             if paper.files:
-                existing = existing_files(paper.files)
+                existing = [name for name in paper.files if stamp_of(Path(name))]
                 places[paper.id] = existing + [
                     file for file in paper.files if file in kept and file not in existing
                 ]

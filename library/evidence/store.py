@@ -143,12 +143,6 @@ class TextStore:
             database.executemany("INSERT INTO papers VALUES (?, ?, ?, ?, ?)", rows)
             database.execute(_DROP)
 
-    def remove(self, papers: Iterable[str]) -> None:
-        """Remove papers with their texts."""
-        with self.change() as database:
-            database.executemany("DELETE FROM papers WHERE paper = ?", [(paper,) for paper in papers])
-            database.execute(_DROP)
-
     def papers(self) -> list[StoredPaper]:
         """Return the papers with a text, by id."""
         rows = self._select("SELECT paper, file, count, hash FROM papers ORDER BY paper")

@@ -136,11 +136,6 @@ class BackgroundEncoding:
             self._thread = threading.Thread(target=_encode_or_say_why_not, args=(library,), daemon=True)
             self._thread.start()
 
-    def join(self) -> None:
-        """Wait until it is done."""
-        if self._thread is not None:
-            self._thread.join()
-
 
 def _encode_or_say_why_not(library: Library) -> None:
     def give_way() -> None:

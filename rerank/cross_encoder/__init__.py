@@ -3,5 +3,5 @@
 reranker  ranks candidates by their scores, which are kept (scores)
 pairs     the tokens of a pair: what is cut, markers
 network   the transformer; backends run it
-train     trains it on lists of candidates (data) with the losses
+train     trains it on lists of candidates (data); the losses
 """

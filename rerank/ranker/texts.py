@@ -47,8 +47,6 @@ class WeightedTexts:
     offsets: NDArray[np.int64]
     terms: NDArray[np.int32]
     weights: Floats
-    average: Floats
-    """[1]: average length of a text"""
 
     @classmethod
     def from_counts(cls, counts: Counts, rarity: Floats, b: float = B, average: float = 0.0) -> WeightedTexts:
@@ -63,8 +61,7 @@ class WeightedTexts:
         weights += counts.data
         np.divide(counts.data, weights, out=weights)
         weights *= rarity[counts.indices]
-        offsets, mean = counts.indptr.astype(np.int64), np.array([average], np.float32)
-        return cls(offsets, counts.indices, weights, mean)
+        return cls(counts.indptr.astype(np.int64), counts.indices, weights)
 
     @property
     def rows(self) -> TermRows:

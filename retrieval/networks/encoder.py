@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, Self
@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.progress import count_progress
+from citerec.datasets.columns import offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.indexes.cpu import FlatIndex
 from citerec.retrieval.lexical.terms import strip_markers
 from citerec.retrieval.networks.inputs import Subwords, names_of
-from citerec.retrieval.networks.late_interaction import score_titles, word_weights
 from citerec.retrieval.networks.networks import Networks
 from citerec.retrieval.networks.store import Keys, VectorStore
 from citerec.retrieval.queries import Queries
@@ -28,6 +28,8 @@ ENCODER = "encoder"
 """Name of the retriever, also among the parts of a ranker."""
 KEPT = 64
 """Queries whose vectors and scores are kept."""
+REACH = 15.0
+"""Subwords from the citation at which a subword counts 1/e of what it counts beside it."""
 LEAST_SUBWORD = 1.3
 """Letters of an encoder's subwords, on average, from which on it reads a script."""
 PART = 128
@@ -57,7 +59,6 @@ class NetworkRetriever(Retriever):
         self.store = VectorStore(None, networks.identity, networks.dim) if store is None else store
         self._asked: dict[tuple[int, ...], tuple[Floats, Floats]] = {}
         self._scored: dict[tuple[int, ...], dict[int, float]] = {}
-        self._near = np.empty(0, np.uint64), FlatIndex(np.empty((0, networks.dim), np.float32))
 
     def __deepcopy__(self, memo: object) -> Self:
         return copy.copy(self)  # for another corpus; networks and store are shared
@@ -149,16 +150,6 @@ class NetworkRetriever(Retriever):
         """The key of a candidate in the store."""
         return int(self._keys[np.searchsorted(self._candidates, paper)])
 
-    def nearest(self, queries: Queries, k: int) -> Keys:
-        """Keys [n] of the k papers next to each query among all in the store."""
-        self.store.refresh()
-        if len(self._near[0]) != len(self.store):
-            keys = self.store.keys()
-            self._near = keys, FlatIndex(self.store.vectors(keys))
-        keys, vectors = self._near
-        papers = vectors.search(self.query_vectors(queries), min(k, len(keys))).papers
-        return keys[np.unique(papers[papers >= 0])]
-
     # Queries.
 
     def query_vectors(self, queries: Queries) -> Floats:
@@ -201,7 +192,7 @@ class NetworkRetriever(Retriever):
         return cosines
 
     def title_scores(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
-        """Score how well the titles of papers [Q, K] have the words of queries [Q] (late_interaction).
+        """Score how well the titles of papers [Q, K] have the words of queries [Q] (`score_titles`).
 
         NaN for papers without a vector or a title.
         """
@@ -279,3 +270,46 @@ def keys_of(corpus: Corpus, rows: Rows) -> Keys:
         digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         keys[number] = int.from_bytes(digest, "little")
     return keys
+
+
+# Late interaction: how well titles have the words of a passage (ColBERT: Khattab and Zaharia 2020, eq. 3).
+# For each subword of the passage, the highest cosine of its hidden state with those of a title's subwords.
+# What titles get is the mean over the passage, where subwords near the citation, and those that few of the
+# papers have, count more.
+
+
+def word_weights(
+    passage: NDArray[np.int32],
+    mark: int,
+    special: Collection[int],
+    subwords: NDArray[np.int32],
+    lengths: NDArray[np.int32],
+) -> Floats:
+    """Weights [L] of a passage's subwords, 0 for special ones. mark: place of the citation in it. subwords:
+    of papers, `lengths` [n] of each."""
+    size = int(max(subwords.max(initial=0), passage.max(initial=0))) + 1
+    asked = np.zeros(size, np.bool_)
+    asked[passage] = True
+    there = np.flatnonzero(asked[subwords])
+    paper = np.repeat(np.arange(len(lengths)), lengths)[there]
+    different = np.unique(paper * size + subwords[there]) % size
+    count = np.bincount(different, minlength=size)[passage]
+    distance = np.abs(np.arange(len(passage)) - mark)
+    weights = np.log1p(len(lengths) / (count + 1)) * np.exp(-distance / REACH)
+    weights[np.isin(passage, [*special])] = 0
+    return weights.astype(np.float32)
+
+
+def score_titles(
+    passage: Floats, weights: Floats, words: NDArray[np.int8], counts: NDArray[np.int32]
+) -> Floats:
+    """Score titles [n] for a passage, its hidden states [L, D] of unit length and their weights [L]; NaN for
+    titles without words. words: [w, D] in units of 1 / 127 of unit length, `counts` [n] of each title."""
+    scores = np.full(len(counts), np.nan, np.float32)
+    if not len(words) or not weights.any():
+        return scores
+    used, some = weights > 0, counts > 0
+    cosines = (passage[used] / np.float32(127)) @ words.astype(np.float32).T  # [L, w]
+    best = np.maximum.reduceat(cosines, offsets_of(counts[some])[:-1], axis=1)
+    scores[some] = weights[used] @ best / weights.sum()
+    return scores

@@ -109,16 +109,12 @@ class InputReader:
         encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids[:most] for encoding in encodings]
 
-    def query(self, context: str, title: str = "") -> Subwords:
-        """A passage with TARGET_MARKER, at its end if it has none, and the citing title."""
-        return self.passages([context], [title])[0]
-
     def queries(self, queries: Queries) -> list[Subwords]:
         """Context and citing title of queries [Q]."""
         return self.passages(queries.texts("context"), queries.texts("title"))
 
     def passages(self, contexts: Sequence[str], titles: Sequence[str]) -> list[Subwords]:
-        """Passages and citing titles [B], as `query`; a title is empty where it is not known."""
+        """Passages with TARGET_MARKER, at its end if one has none, and citing titles [B], "" if unknown."""
         sides = [context.replace(OTHER_MARKER, " ").partition(TARGET_MARKER) for context in contexts]
         left = self.subwords([before for before, _, _ in sides])
         right = self.subwords([after for _, _, after in sides], self.lengths.after)
@@ -141,12 +137,8 @@ class InputReader:
             [corpus.abstracts[row] if show else "" for row, show in zip(papers, shown, strict=True)],
         )
 
-    def paper(self, title: str, names: str, abstract: str) -> PaperText:
-        """A paper; names: of its first authors and year (`names_of`)."""
-        return self.texts([title], [names], [abstract])[0]
-
     def texts(self, titles: Sequence[str], names: Sequence[str], abstracts: Sequence[str]) -> list[PaperText]:
-        """Papers [B], as `paper`."""
+        """Papers [B]; names: of their first authors and years (`names_of`)."""
         of_titles = self.subwords(titles, self.lengths.title)
         of_names = self.subwords(names, self.lengths.names)
         encodings = self.tokenizer.encode_batch(list(abstracts), add_special_tokens=False)

@@ -157,13 +157,6 @@ class Networks:
             return hidden
         return hidden - means[np.square(means - hidden.mean(axis=0)).sum(axis=1).argmin()]
 
-    def vectors(self, texts: list[Subwords], pool: Executor | None = None, kind: str = QUERY) -> Floats:
-        """Vectors [n, D] of unit length, of texts of one kind."""
-        inputs = [(self.reader.alone(text, kind), None) for text in texts]
-        mean = lambda _, hidden: _unit(self._less_mean(hidden, kind).mean(axis=0))  # noqa: E731
-        vectors = self.encoder.map(inputs, mean, pool=pool)
-        return np.stack(vectors) if vectors else np.empty((0, self.dim), np.float32)
-
     def read(self, texts: list[Subwords]) -> list[tuple[Floats, Floats]]:
         """Read queries of L subwords: a vector [D], of length `scale`, and hidden states [L, D], of unit
         length."""

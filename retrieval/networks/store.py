@@ -164,11 +164,6 @@ class VectorStore:
                 self._files.discard(path.name)
                 self._own.discard(path.name)
 
-    def keys(self) -> Keys:
-        """Keys [n] of all papers, sorted."""
-        with self._lock:
-            return np.sort(np.array([*self._places], np.uint64))
-
     def known(self, keys: Keys, written: bool = False) -> Mask:
         """Which keys [n] have been encoded. written: and are in a file."""
         places, passing = self._places, set(self._passing) if written else ()

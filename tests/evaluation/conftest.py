@@ -22,6 +22,7 @@ from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.composing import compose_config
 from citerec.tests.conftest import Done
+from citerec.tests.datasets.conftest import write_lines
 
 ROOT = Path(__file__).parents[2]
 TOPICS = {
@@ -55,12 +56,6 @@ def world(papers: int = 120, seed: int = 0) -> list[dict[str, Any]]:
     made[50]["references"].append("p119")  # of a later year
     made[51]["fields"] = ["Law", "Art"]
     return made
-
-
-def write_lines(path: Path, papers: list[dict[str, Any]]) -> Path:
-    """Write papers as JSON lines."""
-    path.write_text("\n".join(map(json.dumps, papers)) + "\n", encoding="utf-8")
-    return path
 
 
 @pytest.fixture

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import pickle
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from citerec.datasets.published.releases import RELEASES
 from citerec.hatten.encoder import HAttenEncoder
 from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.hatten.published.checkpoint import load_reference_checkpoint, load_reference_model
+from citerec.tests.datasets.conftest import archive_of
 from citerec.tests.hatten.made import documents, random_model
 
 WORDS = ["deep", "nets", "targetcit", "learn", "othercit"]
@@ -202,13 +201,11 @@ def test_a_published_checkpoint_needs_its_own_word_list(tmp_path: Path) -> None:
 def test_the_published_checkpoint_is_downloaded_by_name(
     tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = io.BytesIO()
-    with zipfile.ZipFile(words, "w") as archive:
-        archive.writestr("unigram_embeddings_200dim.pkl", b"")
-        listed = ["<eos>", "deep", "<pad>", "nets", "learn", "<unk>"]
-        archive.writestr("vocabulary_200dim.pkl", pickle.dumps(listed))
+    listed = ["<eos>", "deep", "<pad>", "nets", "learn", "<unk>"]
+    files = {"unigram_embeddings_200dim.pkl": b"", "vocabulary_200dim.pkl": pickle.dumps(listed)}
+    words = archive_of(files)
     weights = reference(tmp_path, reference_content()).read_bytes()
-    for name, data in (("hatten-acl200", weights), ("reference-vectors", words.getvalue())):
+    for name, data in (("hatten-acl200", weights), ("reference-vectors", words)):
         address = server.put(name, data)
         monkeypatch.setitem(RELEASES, name, replace(RELEASES[name], addresses=(address,)))
     for _ in range(2):

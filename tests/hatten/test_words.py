@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import io
 import logging
 import pickle
 import struct
 import sys
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +33,7 @@ from citerec.hatten.words.vectors import (
     log_coverage,
     read_vectors,
 )
+from citerec.tests.datasets.conftest import archive_of
 
 
 def some(words: list[str], dim: int = 3, seed: int = 0) -> WordVectors:
@@ -255,19 +254,11 @@ def release(monkeypatch: pytest.MonkeyPatch, name: str, address: str) -> None:
     monkeypatch.setitem(RELEASES, name, other)
 
 
-def zipped(**files: bytes) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, data in files.items():
-            archive.writestr(name, data)
-    return buffer.getvalue()
-
-
 def test_glove_is_downloaded_on_first_use(
     tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch, server: Any
 ) -> None:
     text = "".join(f"{word} {' '.join(['0.5'] * 50)}\n" for word in WORDS).encode()
-    archive = zipped(**{f"glove.6B.{dim}d.txt": text for dim in (50, 300)})
+    archive = archive_of({f"glove.6B.{dim}d.txt": text for dim in (50, 300)})
     release(monkeypatch, "glove", server.put("g.zip", archive))
     for _ in range(2):
         found = GloVe("glove.6B", 50, str(tmp_path)).load(tiny_corpus)
@@ -354,7 +345,7 @@ def test_the_reference_release_is_downloaded_on_first_use(
         "model/glove/unigram_embeddings_200dim.pkl": pickle.dumps(MATRIX),
         "model/glove/vocabulary_200dim.pkl": pickle.dumps(WORDS),
     }
-    server.put("model.zip", zipped(**files))
+    server.put("model.zip", archive_of(files))
     assert GloVe("reference", cache_dir=str(tmp_path)).load(reference_corpus).words == IN_CORPUS
     array, few = next(tmp_path.rglob("unigram*.pkl")), tmp_path / "words.pkl"
     few.write_bytes(pickle.dumps(WORDS[:3]))

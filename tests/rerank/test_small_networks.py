@@ -106,14 +106,14 @@ def test_the_encoder_is_trained_on_what_it_reads_in_a_library(
     assert any(inputs.special["separator"] in query[:-1] for query in expected)
 
     kept = papers % 2 == 0
-    bare = [inputs.paper(corpus.titles[row], "", "").subwords for row in papers]
+    none = [""] * len(papers)
+    bare = [paper.subwords for paper in inputs.texts([*corpus.titles], none, none)]
     plain = listed(reader.papers(papers))
     for row, text in enumerate(listed(reader.papers(papers, kept))):
         assert (text == plain[row]) == bool(kept[row] or not corpus.abstracts[row])
         assert text[: len(bare[row])] == plain[row][: len(bare[row])]
-    assert listed(reader.queries(contexts, contexts < 0)) == [
-        inputs.alone(inputs.query(text)) for text in queries.texts("context")
-    ]
+    untitled = inputs.passages(queries.texts("context"), [""] * len(contexts))
+    assert listed(reader.queries(contexts, contexts < 0)) == [inputs.alone(query) for query in untitled]
 
 
 @pytest.fixture
@@ -130,7 +130,8 @@ def test_the_cross_encoder_is_trained_on_what_it_reads_in_a_library(
     contexts, papers = rows.T
     kept = np.random.default_rng(0).random((2, len(rows))) < 0.5
     queries = Queries.from_contexts(corpus, np.arange(len(corpus.context_ids)))
-    texts, titles = queries.texts("context"), queries.texts("title")
+    titled = inputs.queries(queries)
+    untitled = inputs.passages(queries.texts("context"), [""] * len(titled))
     whole = inputs.papers(corpus, np.arange(len(corpus.paper_ids)))
     for masks in ((None, None), kept):
         ids, types, mask = (part.numpy() for part in reader.pairs(contexts, papers, *masks).padded())
@@ -139,12 +140,11 @@ def test_the_cross_encoder_is_trained_on_what_it_reads_in_a_library(
             of_paper = whole[paper].subwords
             if not abstract and whole[paper].bounds:
                 of_paper = of_paper[: whole[paper].bounds[0] - 1]
-            query = inputs.query(texts[context], titles[context] if title else "")
-            pair = inputs.pair(query, of_paper)
+            pair = inputs.pair((titled if title else untitled)[context], of_paper)
             there = mask[number] == 1
             assert (ids[number][there].tolist(), types[number][there].tolist()) == pair
     assert reader.for_queries(queries).pairs(contexts, papers).lengths.tolist() == [
-        3 + len(inputs.query(texts[c], titles[c])) + len(whole[p].subwords) for c, p in rows.tolist()
+        3 + len(titled[c]) + len(whole[p].subwords) for c, p in rows.tolist()
     ]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,11 @@ PIECES = [
     *(b"\xef\xbb\xbf", b"\xff\xfe", b'"title"', b'"t\\u0069tle": 1,', b"TARGETCIT", b"{}", b"[[]]"),
     *(b'"": ', b"[" * 40, b'}, "x": {', b"}, {", b'"},', b"/**/", b"\x1b[31m"),
 ]  # fmt: skip
+
+
+def lines(records: Iterable[Any]) -> bytes:
+    """Return records as JSON lines."""
+    return "".join(json.dumps(record) + "\n" for record in records).encode()
 
 
 def fuzzed(examples: int) -> Any:

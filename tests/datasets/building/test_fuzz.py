@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from citerec.base.errors import InputError
 from citerec.datasets.building.contexts import find_citations
 from citerec.datasets.building.readers import find_files, read_documents
-from citerec.tests.datasets.building.fuzzing import damaged, fuzzed, packed
+from citerec.tests.datasets.building.fuzzing import damaged, fuzzed, lines, packed
 from citerec.tests.formats.articles.test_layouts import own, s2orc, s2orc_2020, s2orc_v2
 
 TEXTS = Path(__file__).parent / "texts"
@@ -50,10 +50,6 @@ def is_refused_or_read(folder: Path) -> None:
         line = str(error)
         assert line.startswith((str(folder), f"source: {folder}")) and len(line) < len(str(folder)) + 500
         assert "\n" not in line and "\r" not in line
-
-
-def lines(records: list[dict[str, Any]]) -> bytes:
-    return "".join(json.dumps(record) + "\n" for record in records).encode()
 
 
 @pytest.mark.slow

@@ -28,7 +28,8 @@ from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.run import Run
 from citerec.retrieval.settings import ArticleConfig
 from citerec.tests.conftest import Done
-from citerec.tests.evaluation.conftest import Damaged, metrics_of, world, write_lines
+from citerec.tests.datasets.conftest import write_lines
+from citerec.tests.evaluation.conftest import Damaged, metrics_of, world
 
 RULES = SamplingRules(year=2005, min_citations=0)
 Make = Callable[[], Retriever]

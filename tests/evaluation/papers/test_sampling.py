@@ -15,7 +15,8 @@ from citerec.base.errors import InputError
 from citerec.datasets.citations.graph import CitationGraph, open_graph
 from citerec.evaluation.benchmarks.papers.sampling import SampledPool, Sampler, dataset_pools, field_pools
 from citerec.evaluation.settings import SamplingRules
-from citerec.tests.evaluation.conftest import world, write_lines
+from citerec.tests.datasets.conftest import write_lines
+from citerec.tests.evaluation.conftest import world
 
 ANY = SamplingRules(min_citations=0)
 

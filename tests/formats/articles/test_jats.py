@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
-import tarfile
-import zipfile
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
@@ -25,6 +22,7 @@ from citerec.datasets.splitting import RandomSplitting
 from citerec.formats.articles.jats import expand_ranges
 from citerec.formats.documents import CitationSpan, FullText, Metadata, Reference
 from citerec.tests.datasets.building.fuzzing import damaged, fuzzed, packed
+from citerec.tests.datasets.conftest import archive_of
 from citerec.tests.formats.articles.test_layouts import documents
 
 ARTICLE = (Path(__file__).parent / "jats" / "frogs.nxml").read_text()
@@ -93,22 +91,18 @@ def oai(article: str) -> str:
 
 
 def zipped(article: str) -> bytes:
-    with zipfile.ZipFile(packed := io.BytesIO(), "w") as archive:
-        archive.writestr("x/a.nxml", article)
-        archive.writestr("x/._a.nxml", b"\0")
-        archive.writestr("b.xml", article.replace("PMC12", "PMC13"))
-        archive.writestr("b.pdf", b"%PDF")
-    return packed.getvalue()
+    files = {
+        "x/a.nxml": article,
+        "x/._a.nxml": "\0",
+        "b.xml": article.replace("PMC12", "PMC13"),
+        "b.pdf": "%PDF",
+    }
+    return archive_of({name: text.encode() for name, text in files.items()})
 
 
-def tarred(article: str, mode: str = "w:gz") -> bytes:
-    with tarfile.open(fileobj=(packed := io.BytesIO()), mode=mode) as archive:  # type: ignore[call-overload]
-        for number in (12, 13):
-            content = article.replace("PMC12", f"PMC{number}").encode()
-            info = tarfile.TarInfo(f"PMC{number}.xml")
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    return packed.getvalue()
+def tarred(article: str, kind: str = "tar.gz") -> bytes:
+    names = ("PMC12", "PMC13")
+    return archive_of({f"{name}.xml": article.replace("PMC12", name).encode() for name in names}, kind)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +113,7 @@ def tarred(article: str, mode: str = "w:gz") -> bytes:
         ("oai.xml", oai),
         ("a.zip", zipped),
         ("a.tar.gz", tarred),
-        ("a.tar", lambda article: tarred(article, "w")),
+        ("a.tar", lambda article: tarred(article, "tar")),
     ],
 )
 def test_several_articles_in_a_file(tmp_path: Path, name: str, content: Callable[[str], str | bytes]) -> None:
@@ -166,7 +160,7 @@ BOMB = "".join(f'<!ENTITY b{n} "{(f"&b{n - 1};" if n else "frog") * 20}">' for n
         ),
         ("a.zip", zipped("<article/>"), "a.zip, file 'x/a.nxml': <article> is not JATS"),
         ("a.zip", zipped(ARTICLE)[:-9], "a.zip: the archive cannot be unpacked"),
-        ("a.tar", tarred(ARTICLE, "w").replace(b".xml", b".txt"), "a.tar: the archive cannot be unpacked"),
+        ("a.tar", tarred(ARTICLE, "tar").replace(b".xml", b".txt"), "a.tar: the archive cannot be unpacked"),
         ("a.tar.gz", tarred(ARTICLE * 9)[:-60], "a.tar.gz: "),
         ("a.tar", b"no archive", "a.tar: the archive cannot be unpacked"),
     ],

@@ -380,7 +380,7 @@ def test_a_list_says_which_files(folder: Path, tmp_path: Path) -> None:
     listed.append({"repository": "gone", "main": "a.tex", "bib": ["a.bib"]})
     (folder / LIST).write_text(yaml.safe_dump(listed))
     drafts, left_out = find_drafts(folder)
-    assert [(one.name, one.field, one.part) for one in drafts] == [("notes", "words", "check")]
+    assert [(one.name, one.field, one.language) for one in drafts] == [("notes", "words", "en")]
     assert len(left_out) == 1 and "gone" in left_out[0]
     assert [one.name for one in find_drafts(folder, ["en", "de"])[0]] == ["notes"]
 
@@ -485,12 +485,12 @@ def test_lists_have_names_and_ids(
     (tmp_path / "list.yaml").write_text(yaml.safe_dump(listed))
     monkeypatch.setitem(LISTS, "2026-12", str(tmp_path / "list.yaml"))
     cache = tmp_path / "cache"
-    folder = draft_folder("citerec/drafts/2026-12", cache)
+    monkeypatch.setenv("CITATION_CACHE", str(cache))
+    folder = draft_folder("citerec/drafts/2026-12")
     assert folder == cache / "published" / "drafts" / "2026-12"
     assert (folder / "lee+paper" / "paper.tex").read_text() == PAPER
     shutil.rmtree(place)
     monkeypatch.setenv("PATH", "")  # git is needed no more
-    monkeypatch.setenv("CITATION_CACHE", str(cache))
     assert draft_folder("citerec/drafts/2026-12") == folder
     assert draft_folder(str(tmp_path / "mine")) == tmp_path / "mine"
 

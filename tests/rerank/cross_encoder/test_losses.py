@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from citerec.rerank.cross_encoder.losses import (
+from citerec.rerank.cross_encoder.train import (
     hinge_loss,
     list_loss,
     listwise_loss,

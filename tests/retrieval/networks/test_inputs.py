@@ -31,17 +31,17 @@ def tokens(reader: InputReader, ids: list[int]) -> list[str]:
 
 def test_a_query_has_what_is_nearest_to_the_citation(reader: InputReader) -> None:
     context = "we parse the graph of OTHERCIT trees as TARGETCIT and the speech of words"
-    found = tokens(reader, reader.query(context, "graph parsing of trees"))
+    others = ["trees TARGETCIT", "trees", "a [SEP] in a text is text TARGETCIT"]
+    read = reader.passages([context, *others], ["graph parsing of trees", "", "", ""])
+    found, *short, literal = (tokens(reader, ids) for ids in read)
     assert " ".join(found) == "graph of trees as [MASK] and the speech [SEP] graph parsing"
-    assert tokens(reader, reader.query("trees TARGETCIT")) == ["trees", "[MASK]"]
-    assert tokens(reader, reader.query("trees")) == ["trees", "[MASK]"]
-    assert "[SEP]" not in tokens(reader, reader.query("a [SEP] in a text is text TARGETCIT"))
+    assert short == [["trees", "[MASK]"]] * 2 and "[SEP]" not in literal
 
 
 def test_a_paper_has_title_names_and_the_beginning_of_its_abstract(reader: InputReader) -> None:
     long = "graph " * 9
     short = InputReader(reader.tokenizer, replace(reader.lengths, abstract=6))
-    found = short.paper(long, "lee et al 2003", "The graph. We parse trees and more")
+    [found] = short.texts([long], ["lee et al 2003"], ["The graph. We parse trees and more"])
     texts = tokens(short, found.subwords)
     assert (
         texts[:6] == ["graph"] * 5 + ["."] and found.title == 5 and "".join(texts[6:12]).startswith("l##e##e")
@@ -49,14 +49,15 @@ def test_a_paper_has_title_names_and_the_beginning_of_its_abstract(reader: Input
     parts = [texts[a:b] for a, b in zip(found.bounds, found.bounds[1:], strict=False)]
     assert [part[0] for part in parts] == ["the", "we"] and sum(map(len, parts)) == 6
     assert texts[found.bounds[0] - 1] == "[SEP]"
-    assert reader.paper("graph", "", "") == (short.paper("graph", "", "").subwords, 1, [])
-    assert InputReader(reader.tokenizer, Lengths(abstract=0)).paper("graph", "", "trees").bounds == []
+    [bare] = reader.texts(["graph"], [""], [""])
+    assert bare.title == 1 and bare.bounds == [] and short.texts(["graph"], [""], [""]) == [bare]
+    assert InputReader(reader.tokenizer, Lengths(abstract=0)).texts(["graph"], [""], ["trees"]) == [bare]
 
 
 @given(st.text(max_size=200), st.integers(1, 30))
 def test_sentences_divide_the_abstract(reader: InputReader, abstract: str, most: int) -> None:
     own = InputReader(reader.tokenizer, Lengths(abstract=most))
-    found = own.paper("graph", "", abstract)
+    [found] = own.texts(["graph"], [""], [abstract])
     assert found.bounds == sorted(found.bounds)
     if abstract:
         assert found.bounds[-1] == len(found.subwords) and found.bounds[-1] - found.bounds[0] <= most
@@ -70,7 +71,7 @@ def test_pairs_have_two_segments(reader: InputReader) -> None:
 
 def test_pairs_have_the_beginning_of_an_abstract(reader: InputReader) -> None:
     for words in (0, PAIR_ABSTRACT, PAIR_ABSTRACT + 9):
-        paper = reader.paper("graph trees", "", "graph " * words).subwords
+        paper = reader.texts(["graph trees"], [""], ["graph " * words])[0].subwords
         assert reader.shortened(paper) == paper[: 4 + PAIR_ABSTRACT]
 
 
@@ -116,5 +117,7 @@ def test_texts_of_a_kind_have_its_prefix_and_lose_the_nearest_mean(
     np.testing.assert_allclose(vector, 1.5 * mean / np.linalg.norm(mean), atol=1e-5)
     assert len(states) == len(text)
     np.testing.assert_allclose(states[0], expected[3] / np.linalg.norm(expected[3]), atol=1e-5)
-    np.testing.assert_allclose(networks.vectors([text], kind="paper"), plain.vectors([text]), atol=1e-6)
+    papers = reader.texts(["trees of graphs"], [""], ["We parse."])
+    changed, same = (own.encode(np.zeros(1, np.uint64), papers).vectors for own in (networks, plain))
+    np.testing.assert_array_equal(changed, same)  # papers have neither
     assert networks.identity != plain.identity

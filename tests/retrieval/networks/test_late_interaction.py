@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.datasets.corpus import Corpus
-from citerec.retrieval.networks.encoder import NetworkRetriever
-from citerec.retrieval.networks.late_interaction import REACH, score_titles, word_weights
+from citerec.retrieval.networks.encoder import REACH, NetworkRetriever, score_titles, word_weights
 from citerec.retrieval.networks.networks import Networks
 from citerec.retrieval.queries import Queries
 from citerec.tests.retrieval.made import indexed
