@@ -10,7 +10,6 @@ import io
 import json
 import logging
 import os
-import re
 import shutil
 import sqlite3
 import stat
@@ -33,7 +32,6 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MEMO = "content-hashes.json"
 SETTLED = 5.0
 """Seconds a file must be unchanged before its timestamps are trusted to reveal later changes."""
-SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 CHUNK = 1 << 22
 """Bytes copied at a time."""
 PATIENCE = 2.0
@@ -231,10 +229,10 @@ def existing_file(path: Path) -> Path | None:
 def open_bytes(path: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """Yield a file's content, gunzipped if need be, and the raw file, whose position is the progress.
 
-    path: or URL. Do nothing but read inside: errors there become an InputError about this file.
+    Do nothing but read inside: errors there become an InputError about this file.
     """
     try:
-        with _open(path) as raw:
+        with open_file(path) as raw:
             magic = raw.read(2)
             raw.seek(0)
             if magic != GZIP_MAGIC:
@@ -248,14 +246,6 @@ def open_bytes(path: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         raise InputError(f"{path}: damaged gzip file: {error}") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-def _open(path: str | Path) -> IO[bytes]:
-    if not is_url(path):
-        return open_file(path)
-    import fsspec
-
-    return cast(IO[bytes], fsspec.open(path, "rb").open())
 
 
 def open_file(path: str | Path) -> io.BufferedReader:
@@ -331,12 +321,3 @@ def file_stamp(path: Path) -> list[int]:
     """Return a file's size, times, inode and device, which differ after the file was written."""
     stat = path.stat()
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
-
-
-def is_url(place: object) -> bool:
-    """True if `place` is a URL for fsspec (s3://, gs://, http://, memory:// ...).
-
-    >>> is_url("s3://bucket/folder"), is_url("../shared/data")
-    (True, False)
-    """
-    return isinstance(place, str) and SCHEME.match(place) is not None

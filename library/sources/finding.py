@@ -9,7 +9,7 @@ from glob import glob
 from pathlib import Path
 
 from citerec.base.errors import InputError
-from citerec.base.files import expand_user, files_below, is_url, real_path
+from citerec.base.files import expand_user, files_below, real_path
 from citerec.library import MANIFEST
 from citerec.library.sources.zotero_places import check_place, is_place
 
@@ -68,10 +68,6 @@ def absolute_names(names: Sequence[str]) -> list[str]:
 
     def absolute(name: str) -> str:
         path = expand_user(name)
-        return (
-            name
-            if is_place(name) or is_url(name)
-            else str(real_path(path) if os.path.exists(path) else Path.cwd() / path)
-        )
+        return name if is_place(name) else str(real_path(path) if os.path.exists(path) else Path.cwd() / path)
 
     return list(dict.fromkeys(map(absolute, names)))
