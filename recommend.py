@@ -17,6 +17,7 @@ from typing import Any
 
 from citerec.base.arguments import HELP, run_command
 from citerec.base.errors import InputError, one_line_errors
+from citerec.base.files import expand_user
 from citerec.library import settings
 
 COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
@@ -108,8 +109,6 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
         return [f"library={library}", *(option for option in options if option is not library)]
     if name in ("build", "check", "references", "report"):
         return list(options)
-    from citerec.library.commands.nearby import Nearby, is_there
-
     if name == "ask" and len(plain) == 2 and is_there(plain[1]) and not is_there(plain[0]):
         return [f"library={plain[1]}", *(option for option in options if option is not plain[1])]
     if drafts:
@@ -121,12 +120,21 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
     kind = COMMANDS[name][0]
     if options and "=" not in options[0] and (len(options) > 1 or not hasattr(kind, "positional")):
         raise InputError(f"{options[0]}: no such library; build it with citerec build, or correct its name")
+    from citerec.library.commands.nearby import Nearby
+
     asks = kind.asks
     nearby = Nearby.look(asks)
     if command := nearby.command(name, draft):
         raise InputError(f"library is required; found {nearby.describe()}; go on with: {command}")
     example = "papers.bib: a file of papers, zotero or a" if asks else "my-library: a"
     raise InputError(f"library is required, as in citerec {name} {example} folder from citerec build")
+
+
+def is_there(name: str) -> bool:
+    """True for an argument that names a file, a folder or a place in Zotero."""
+    from citerec.library.sources.zotero_places import is_place
+
+    return is_place(name) or os.path.exists(expand_user(name))
 
 
 def is_draft(name: str) -> bool:

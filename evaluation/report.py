@@ -31,7 +31,7 @@ RUN, QRELS, PER_QUERY = "run.trec", "qrels.trec", "per_query.csv"
 AVERAGE = "AVG"
 """The group that holds the mean of all others."""
 
-PACKAGES = ("numpy", "torch", "faiss-cpu", "faiss-gpu", "bm25s", "ir_measures")
+PACKAGES = ("numpy", "torch", "faiss-cpu", "faiss-gpu", "ir_measures")
 
 Metrics = Mapping[str, Any]
 """Content of metrics.json: {name: number or string}, or {group: such a mapping} (a field, a pool size)."""

@@ -9,7 +9,7 @@ from citerec.hatten.dense import DenseModel
 from citerec.hatten.retriever import WordsRetriever
 from citerec.hatten.static.model import CONFIG, StaticModel, StaticRetriever
 from citerec.retrieval.settings import IndexConfig
-from citerec.training.checkpoint import find_saved
+from citerec.training.hub import find_saved
 
 
 def trained_retriever(checkpoint: str | Path | None, index: IndexConfig) -> WordsRetriever:

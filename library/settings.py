@@ -116,7 +116,7 @@ class ServiceSettings(LibrarySettings):
     services: tuple[str, ...] = setting(SERVICES, choices=(*SERVICES, "datacite"))
     """services to ask, always in this order"""
     mailto: str = ""
-    """your e-mail address, for OpenAlex and Crossref; empty: $CITEREC_MAILTO"""
+    """your e-mail address, which the services ask for; empty: $CITEREC_MAILTO"""
     openalex_key: str = field(default="", repr=False)
     """key for OpenAlex; empty: $OPENALEX_API_KEY"""
     semanticscholar_key: str = field(default="", repr=False)

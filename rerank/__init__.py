@@ -1,1 +1,1 @@
-"""Stage 2: a cross-encoder that reads a query and a candidate together, and the two-stage pipeline."""
+"""Stages 2 and 3: the learned ranker, and cross-encoders, which read a query and a candidate together."""

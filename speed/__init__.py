@@ -1,1 +1,1 @@
-"""Benchmarks that print ratios against a named peer or a measured ceiling: `python -m benchmarks.NAME`."""
+"""Benchmarks that print ratios against a named peer or a measured ceiling: `python -m citerec.speed.NAME`."""

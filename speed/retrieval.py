@@ -47,7 +47,7 @@ def retrieve(peer: bm25s.BM25, texts: list[str], k: int, threads: int) -> Any:
 def compare_bm25(args: argparse.Namespace, corpus: Corpus, contexts: NDArray[np.int64]) -> None:
     rows = np.flatnonzero(corpus.is_candidate)
     papers = [f"{corpus.titles[row]} {corpus.abstracts[row]}" for row in rows.tolist()]
-    peer = bm25s.BM25(k1=1.2, b=0.75, backend="numba")
+    peer = bm25s.BM25(k1=1.2, b=0.75, backend="auto")  # numba's where it is installed
     direct = time_call(args, lambda: peer.index(tokens(papers), show_progress=False))
     for fields in FIELDS:
         ours = BM25(k1=1.2, b=0.75, threads=args.threads, query=fields)

@@ -12,7 +12,7 @@ from citerec.base.files import atomic_write
 
 def save_torch(content: dict[str, Any], path: Path) -> None:
     """`torch.save`, atomically; OSError when the device is full."""
-    import torch  # not needed by `find_saved`
+    import torch
 
     # Given a path instead of an open file, torch reports a full device as a RuntimeError about positions.
     with atomic_write(path) as unfinished, unfinished.open("wb") as file:
@@ -42,8 +42,3 @@ def read_torch(path: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{path}: must contain a dictionary, not a {type(content).__name__}")
     return content
-
-
-def find_saved(path: str | Path, name: str) -> Path:
-    """The folder `name` in the output folder of a training run; `path` itself if it is not there."""
-    return folder if (folder := Path(path) / name).is_dir() else Path(path)

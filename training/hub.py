@@ -29,7 +29,6 @@ from safetensors.numpy import load_file, save_file
 
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import atomic_folder, files_below
-from citerec.training.checkpoint import find_saved
 
 T = TypeVar("T")
 
@@ -45,6 +44,11 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 LICENCE = """\
 The code is under the MIT licence. The weights were learned from the data named above, and the training may
 have started from published word vectors or a transformer: check their licences before redistributing them."""
+
+
+def find_saved(path: str | Path, name: str) -> Path:
+    """The folder `name` in the output folder of a training run; `path` itself if it is not there."""
+    return folder if (folder := Path(path) / name).is_dir() else Path(path)
 
 
 class Pretrained:

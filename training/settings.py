@@ -164,7 +164,7 @@ class TrainerSettings(Settings):
     num_nodes: int = setting(1, least=1)
     """number of machines, on each of which torchrun starts the processes"""
     strategy: str = setting("auto", choices=("auto", "ddp"))
-    """auto | ddp (the same with several processes: docs/research/hatten.md, Several processes)"""
+    """auto | ddp (the same with several processes: docs/research/scale.md, Several processes)"""
     gradient_clip_val: float | None = 1.0
     """maximum gradient norm; null: no clipping"""
     enable_progress_bar: bool = False

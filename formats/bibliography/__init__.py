@@ -1,7 +1,7 @@
 """Bibliographies: one form, `item`, between all formats that are read (reading/) and written.
 
 paper        a paper of a library: its fields cleaned, records merged
-item         a work in CSL's types and variables
+item         a work in CSL's types and variables (tables)
 latex        text in LaTeX and back
 attachments  PDF files that entries name
 bibtex, csl, ris  items in these formats, and back

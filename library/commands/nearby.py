@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from pathlib import Path
 from typing import NamedTuple
 
-from citerec.base.files import expand_user
 from citerec.library import MANIFEST
-from citerec.library.sources.zotero_places import find_database, is_place
+from citerec.library.sources.zotero_places import find_database
 
 SHOWN = 5
 """Maximum number of files to name."""
 QUESTION = '"A sentence that lacks a citation [CITE]."'
-
-
-def is_there(name: str) -> bool:
-    """True for an argument that names a file, a folder or a place in Zotero."""
-    return is_place(name) or os.path.exists(expand_user(name))
 
 
 class Nearby(NamedTuple):

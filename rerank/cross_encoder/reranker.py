@@ -23,7 +23,7 @@ from citerec.retrieval.base import Retriever
 from citerec.retrieval.encoders.nets import weights_hash
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import ArticleConfig
-from citerec.training.checkpoint import find_saved
+from citerec.training.hub import find_saved
 
 if TYPE_CHECKING:
     from citerec.training.loop import TrainingRun
