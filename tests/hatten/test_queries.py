@@ -175,11 +175,11 @@ def test_batches_have_siblings_and_leave_texts_out(reader: Recorder) -> None:
             assert len(other) == min(2, len(own)) and other <= {*own}
         assert {CITED, OTHER, OTHER_QUERY, EXCLUDED} >= {*np.unique(batch.levels).tolist()}
         assert np.array_equal(batch.levels, whole.levels)  # texts change nothing else
-        assert len(batch.queries.tokens.values) <= len(whole.queries.tokens.values)
+        assert len(batch.queries.values) <= len(whole.queries.values)
     assert 0.1 < np.mean(np.equal(rates, 0)) < 0.6 and 0.1 < np.mean(np.equal(rates, 1)) < 0.6
     assert 0.4 < np.mean(titles) < 0.6
     again = batches(config)[3]  # draws are those of the step, whatever was read before
-    assert np.array_equal(again.cited.tokens.values, varied[3].cited.tokens.values)
+    assert np.array_equal(again.cited.values, varied[3].cited.values)
 
 
 def test_each_folder_is_mined_alone(both: Corpus) -> None:
