@@ -38,7 +38,7 @@ from citerec.tests.conftest import Done, write_tiny
 from citerec.tests.evaluation.conftest import world
 from citerec.tests.runs import train_config
 from citerec.train import train
-from citerec.training.resume import LAST
+from citerec.training.settings import LAST
 
 ROOT = Path(__file__).parents[2]
 PLANS = sorted((ROOT / "reproduce").glob("*.yaml"))
