@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ class SentenceRetriever(Retriever):
     def _prepare(self, corpus: Corpus) -> None:
         self._reader = SentenceReader(corpus, self.encoder.tokenizer, self.encoder.config)
 
-    def _load(self, folder: Any, corpus: Corpus) -> None:
+    def _load(self, folder: Path, corpus: Corpus) -> None:
         super()._load(folder, corpus)
         self._prepare(corpus)
 
