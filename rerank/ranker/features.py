@@ -354,7 +354,7 @@ def abstract_near(x: Candidates) -> Floats:
 def title_beginnings(x: Candidates) -> Floats:
     """BM25 of the first five letters of the context's words, by nearness, against those of the title, [Q, K].
 
-    Other languages share them.
+    Other languages share them (formats.letters.cognate).
     """
     beginnings = x.statistics.beginnings.with_words(x.queries.new_words)
     text, term, distance = x.statistics.locate_terms(x.queries.words("context"), beginnings)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FORMAT, MODEL = "ranker-6", "ranker.json"
+FORMAT, MODEL = "ranker-7", "ranker.json"
 QUERIES = 32
 """Queries ranked at a time."""
 CITED = 50

@@ -17,7 +17,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged, load_ragged, save_ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
-from citerec.formats.letters import fold, with_pairs
+from citerec.formats.letters import cognate, with_pairs
 from citerec.retrieval.arrays import Counts, Rows
 from citerec.retrieval.queries import Queries
 
@@ -27,7 +27,7 @@ KEPT_WORDS = 1 << 18
 """Words whose terms are kept for the next texts."""
 
 BEGINNINGS, LETTERS = "beginnings", 5
-"""The stemmer that keeps the first LETTERS letters of a word, without accents: "protéines" is "prote"."""
+"""The stemmer that keeps the first LETTERS letters of a word as `cognate` spells it: "спектры" is "spekt"."""
 
 
 STOP_WORDS = {
@@ -39,15 +39,19 @@ STOP_WORDS = {
 ENGLISH = STOP_WORDS["english_plus"]
 """NLTK's English stop words."""
 EUROPEAN = "european"
-"""The stop words of English, French, German, Spanish and Portuguese together."""
+"""The stop words of English, French, German, Spanish and Portuguese together, and those of other languages
+with letters beyond ASCII, which are no words of English."""
 FUNCTION_WORDS = frozenset(
-    word for language in ("english_plus", "fr", "de", "es", "pt") for word in STOP_WORDS[language]
+    word
+    for language, listed in STOP_WORDS.items()
+    for word in listed
+    if language in ("english_plus", "fr", "de", "es", "pt") or not word.isascii()
 ) - {"ai", "also", "era", "han", "man", "mir", "nas", "sea", "soy", "ti", "war"}
 """Those of EUROPEAN: without the ones that mean something else in English titles."""
 
 
 def _beginning(word: str) -> str:
-    return fold(word)[:LETTERS]
+    return cognate(word)[:LETTERS]
 
 
 def strip_markers(text: str) -> str:
