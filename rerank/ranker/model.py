@@ -254,9 +254,10 @@ class Ranker(Retriever):
         quick.all_parts = quick.parts
         return quick
 
-    def with_encoder(self, encoder: NetworkRetriever) -> Self:
-        """Return the same ranker with another encoder, indexed, in the place of its own."""
+    def with_encoder(self, encoder: NetworkRetriever, model: RankingModel | None = None) -> Self:
+        """Return the same ranker with an encoder of other languages, indexed, and perhaps its own model."""
         other = copy.copy(self)
+        other.model, encoder.english = model or self.model, self.encoder
         other.parts = {name: encoder if part is self.encoder else part for name, part in self.parts.items()}
         return other
 
