@@ -44,7 +44,7 @@ from citerec.rerank.ranker.confidence import NONE, Confidence, list_inputs
 from citerec.rerank.ranker.confidence import SCALE as CONFIDENCE
 from citerec.rerank.ranker.linear import TrainingLists
 from citerec.rerank.ranker.model import Ranker, RankingModel
-from citerec.rerank.ranker.training import CONTEXT, SENTENCE, fit_networks, read_lists, without_abstracts
+from citerec.rerank.ranker.training import CONTEXT, fit_networks, read_lists, without_abstracts
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.base import folder_bytes
@@ -279,7 +279,7 @@ def fit_ranking(networks: Networks, drafts: Mapping[str, Any]) -> RankingModel:
                 assert english is not None
                 english.encode_missing()
                 own = ranker.with_encoder(NetworkRetriever(networks).index(corpus))
-                lists = read_lists(own, queries, SOURCE, (CONTEXT, SENTENCE))
+                lists = read_lists(own, queries, SOURCE, (CONTEXT,))
                 parts.append(replace(lists, citing=np.full(len(lists), number, np.int32)))
     lists = TrainingLists.concat(parts)
     fitted = fit_networks(RankerSettings(l2=L2), lists, np.ones(len(lists), np.bool_), 0)
