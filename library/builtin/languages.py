@@ -62,8 +62,9 @@ LANGUAGES = [
 SCRIPTS = {"LATIN", "CYRILLIC", "GREEK", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "ARABIC", "HEBREW"}
 LENGTHS = Lengths(before=60, after=44, citing_title=0, title=40, names=10, abstract=130)
 PREFIXES = {QUERY: "query:", PAPER: "passage:"}
-SCALE = 1.5
-"""Deviation of the built-in encoder's cosines over lists of candidates, .116, divided by this one's, .08."""
+SCALE = 1.65
+"""Of queries' vectors: "nothing fits" then stands above 7 % of passages over their drafts' own bibliographies and
+71 % over others' (English: 1 and 66 %). Cosines of E5 differ less than the built-in encoder's."""
 TOKENS = {"<s>": "start", "<pad>": "padding", "</s>": "separator", "<mask>": "mask"}
 """Tokens of XLM-R by what they are for."""
 UNKNOWN, NEVER = "<unk>", -100.0
