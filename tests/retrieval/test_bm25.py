@@ -163,10 +163,10 @@ def test_scores_are_those_of_the_formula(
         query = words_of(" ".join(of_query[field] for field in fields))
         scores = dict(zip(rows, constants[0] * plain_bm25(documents, query, *constants[1:]), strict=True))
         expected = sorted((s for r, s in scores.items() if s > 0 and r != citing), reverse=True)
-        found = ranking.papers[row] >= 0
-        np.testing.assert_allclose(ranking.scores[row][found], expected, rtol=1e-5)
-        own = [scores[r] for r in ranking.papers[row][found]]
-        np.testing.assert_allclose(ranking.scores[row][found], own, rtol=1e-5)
+        result = ranking.papers[row] >= 0
+        np.testing.assert_allclose(ranking.scores[row][result], expected, rtol=1e-5)
+        own = [scores[r] for r in ranking.papers[row][result]]
+        np.testing.assert_allclose(ranking.scores[row][result], own, rtol=1e-5)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -205,12 +205,12 @@ def test_repeated_fields_and_terms_count_repeatedly(tiny_source: Path, tmp_path:
         c2="graph parsing graphs graph TARGETCIT parsing parsing",
     )
     forms = [("context",), ("context", "title"), ("context", "title", "abstract"), ("context", "context")]
-    found = [indexed(corpus, query=fields).search(CONTEXTS, 11) for fields in forms]
-    counts = [int((ranking.papers >= 0).sum()) for ranking in found]
+    result = [indexed(corpus, query=fields).search(CONTEXTS, 11) for fields in forms]
+    counts = [int((ranking.papers >= 0).sum()) for ranking in result]
     assert counts[0] == counts[3] < counts[1] < counts[2]
-    np.testing.assert_array_equal(found[0].papers, found[3].papers)
-    np.testing.assert_allclose(found[3].scores, 2 * found[0].scores, rtol=1e-6)
-    np.testing.assert_allclose(found[0].scores[1], 3 * found[0].scores[0], rtol=1e-6)
+    np.testing.assert_array_equal(result[0].papers, result[3].papers)
+    np.testing.assert_allclose(result[3].scores, 2 * result[0].scores, rtol=1e-6)
+    np.testing.assert_allclose(result[0].scores[1], 3 * result[0].scores[0], rtol=1e-6)
 
 
 def test_set_parameters_applies_to_the_next_index(tiny_corpus: Corpus) -> None:
