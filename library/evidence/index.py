@@ -138,7 +138,7 @@ class PassageIndex:
         return int(self.postings.frequency(terms).max(initial=0))
 
     def _weighted_terms(self, words: Sequence[str], weights: Floats) -> tuple[NDArray[np.int32], Floats]:
-        terms = self.terms.of(words)
+        terms = self.terms.lookup(words)
         each = np.repeat(weights.astype(np.float32), terms.lengths)
         unique, place = np.unique(terms.values, return_inverse=True)
         largest = np.zeros(len(unique), np.float32)

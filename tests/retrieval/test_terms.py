@@ -59,7 +59,7 @@ def test_words_that_are_kept_give_the_same_terms_as_new_ones(batches: list[list[
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("citerec.retrieval.lexical.terms.KEPT_WORDS", 8)  # so that words are forgotten
         for words in batches:
-            result, names = kept.of(words)
+            result, names = kept.lookup(words)
             expected, all_names = _WordTerms(Tokenizer("english", "english"))._read(words)
             assert [row.tolist() for row in result] == expected and names == all_names
 
