@@ -23,9 +23,9 @@ from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.arrays import Counts
-from citerec.retrieval.lexical import postings
+from citerec.retrieval.lexical import bm25_formula
 from citerec.retrieval.lexical.bm25 import BM25, citing_contexts, top_scores
-from citerec.retrieval.lexical.postings import METHODS, Formula, Postings, RankBM25
+from citerec.retrieval.lexical.bm25_formula import METHODS, Formula, Postings, RankBM25
 from citerec.tests.retrieval.made import counts_of
 
 CONTEXTS = np.arange(12)
@@ -85,13 +85,13 @@ def test_scores_are_those_of_bm25s(
     scores = ours.scores(terms, weights)
     np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=2e-6)
     texts = data.draw(arrays(np.int64, 3, elements=st.integers(0, len(counts) - 1)))
-    for adds in (postings.ADDS_PER_LOOKUP, 0):  # 0: always look up
+    for adds in (bm25_formula.ADDS_PER_LOOKUP, 0):  # 0: always look up
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(postings, "ADDS_PER_LOOKUP", adds)
+            patch.setattr(bm25_formula, "ADDS_PER_LOOKUP", adds)
             np.testing.assert_array_equal(ours.scores(terms, weights, texts), scores[texts])
     assert scores.dtype == np.float32 and (scores[counts[:, terms].sum(axis=1) == 0] == 0).all()
     if k1 > 0:
-        scores = RankBM25.from_counts(in_parts(counts), Formula(method, k1, b)).scores(terms, weights)
+        scores = RankBM25(in_parts(counts), Formula(method, k1, b)).scores(terms, weights)
         np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=2e-6)
 
 
@@ -291,12 +291,12 @@ def test_contributions_in_units_score_alike_but_for_rounding(counts: np.ndarray,
     rounded = Postings.from_counts(in_parts(counts), formula, dtype=np.uint16)
     terms = np.arange(counts.shape[1], dtype=np.int32)
     weights = data.draw(arrays(np.float32, len(terms), elements=st.sampled_from([0.25, 1.0, 3.0])))
-    exact, most = Postings.from_counts(in_parts(counts), formula), weights.sum() * postings.UNIT / 2
+    exact, most = Postings.from_counts(in_parts(counts), formula), weights.sum() * bm25_formula.UNIT / 2
     scores = rounded.scores(terms, weights)
     np.testing.assert_allclose(scores, exact.scores(terms, weights), rtol=1e-5, atol=most)
     texts = data.draw(arrays(np.int64, 3, elements=st.integers(0, len(counts) - 1)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(postings, "ADDS_PER_LOOKUP", 0)
+        patch.setattr(bm25_formula, "ADDS_PER_LOOKUP", 0)
         np.testing.assert_array_equal(rounded.scores(terms, weights, texts), scores[texts])
 
 
