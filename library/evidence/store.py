@@ -23,7 +23,7 @@ from citerec.base.errors import DamagedFile, InputError, error_text
 from citerec.base.files import database_disk_error
 from citerec.formats.articles.citing import find_marks
 from citerec.library.evidence import DATABASE
-from citerec.library.evidence.passages import Passage, cut
+from citerec.library.evidence.passages import Passage, cut, moved
 from citerec.library.evidence.reading import READER, ReadText
 
 FORMAT = 3
@@ -101,7 +101,10 @@ class TextStore:
         for name, size, changed, text in files:
             passages = cut(text.parts)
             packed_passages = _pack(passages)
-            marks = find_marks([passage.text for passage in passages], text.entries)
+            if text.marks:
+                marks = [*moved(text.marks, text.parts, passages)]
+            else:
+                marks = find_marks([passage.text for passage in passages], text.entries)
             packed_rest = _compress(msgspec.structs.replace(text, parts=[], marks=marks))
             described = (name, size, changed, text.problem, _digest(packed_rest) + packed_rest)
             rows.append((*described, len(passages), _hash(packed_passages), packed_passages))
