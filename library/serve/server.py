@@ -305,13 +305,9 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
         return await answer(request, lambda: messages.find_papers(recommender, wanted))
 
     @app.get("/papers", responses={200: {"content": {"text/plain": {}}}})
-    async def entries(
-        id: Annotated[list[messages.Name], Query(min_length=1, max_length=limits.MAX_EXCLUDED)],
-        request: Request,
-        format: messages.EntryFormat = "bibtex",
-    ) -> Response:
+    async def entries(wanted: Annotated[messages.Entries, Query()], request: Request) -> Response:
         """Return the entries of papers, by id or key."""
-        text = await answer(request, lambda: messages.write_entries(recommender, id, format))
+        text = await answer(request, lambda: messages.write_entries(recommender, wanted.id, wanted.format))
         return PlainTextResponse(text)
 
     return app
