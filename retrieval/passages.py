@@ -112,7 +112,9 @@ class CitingPassages:
         """The passages further away than BESIDE that have OVERLAP consecutive words of a passage, by its place.
         Words that more than COPIES passages have are a phrase."""
         rows_with: dict[int, set[int]] = {}
-        for sequence, row in zip(self._index.sequences.tolist(), self._index.sequence_rows.tolist(), strict=True):
+        for sequence, row in zip(
+            self._index.sequences.tolist(), self._index.sequence_rows.tolist(), strict=True
+        ):
             rows_with.setdefault(sequence, set()).add(row)
         copies: dict[int, set[int]] = {}
         for rows in rows_with.values():
@@ -124,7 +126,9 @@ class CitingPassages:
     def copied(self, place: int) -> set[str]:
         """Return the papers that, but for a place itself, only second copies of its text cite."""
         copies = self._copies.get(place, set())
-        others = (row for row in range(len(self.cited)) if row != place and row not in copies) if copies else ()
+        others = (
+            (row for row in range(len(self.cited)) if row != place and row not in copies) if copies else ()
+        )
         elsewhere = {paper for row in others for paper in self.cited[row]}
         return {paper for row in copies for paper in self.cited[row]} - elsewhere
 
