@@ -109,7 +109,7 @@ class CitingPassages:
 
     @cached_property
     def _copies(self) -> dict[int, set[int]]:
-        """The passages further away than BESIDE that have OVERLAP consecutive words of a passage, by its place.
+        """The passages further away than BESIDE with OVERLAP consecutive words of a passage, by its place.
         Words that more than COPIES passages have are a phrase."""
         rows_with: dict[int, set[int]] = {}
         for sequence, row in zip(

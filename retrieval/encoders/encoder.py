@@ -127,7 +127,7 @@ class ArticleEncoder(nn.Module):
         self.precision = torch.float32
         self.chunk_tokens = CHUNK_TOKENS
         self.gradient_cache = False
-        """Keep no activations of a chunk: the backward pass computes them again, one chunk after the other."""
+        """Keep no activations of a chunk: the backward pass computes them again, chunk by chunk."""
 
     @classmethod
     def pretrained(cls, config: ArticleConfig) -> ArticleEncoder:
