@@ -224,7 +224,7 @@ class Recommender:
         """Return a line for each word of a query that none of the papers found for it has."""
         lines, some = [], self.library.storage.search_candidates(query)
         words = [word for word in query_words(query) if not any(count_words([word], one) for one in papers)]
-        for word in words if papers else ():
+        for word in words:
             with some.search_lock:
                 near = some.search_index.near(word)
             lines.append(f"nothing has “{word}”" + (f"; did you mean {near}?" if near else ""))

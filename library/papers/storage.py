@@ -237,10 +237,11 @@ class Storage(Papers):
         ranker = self.retriever
         if not isinstance(ranker, Ranker) or ranker.encoder is None:
             return None
-        if (encoder := open_languages(self.library)) is None:
+        if (installed := open_languages(self.library)) is None:
             return None
+        encoder, model = installed
         encoder.reads_all = ranker.encoder.reads_all
-        return ranker.with_encoder(encoder.index(self.corpus))
+        return ranker.with_encoder(encoder.index(self.corpus), model)
 
     @property
     def full_texts(self) -> FullTexts | None:

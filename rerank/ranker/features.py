@@ -40,7 +40,7 @@ RETRIEVERS, WORDS, CITING, NAMES = "retrievers", "words", "citing", "names"
 PASSAGES, DRAFT = "passages", "draft"
 """Groups of features. PASSAGES: of full texts. DRAFT: what a draft tells; only rerank.ranker.confidence reads
 these."""
-NETWORK = ("encoder", "encoder_title", "beside_encoder")
+NETWORK = ("encoder", "encoder_title", "english_encoder", "beside_encoder")
 """Features that need a network that has read all papers."""
 BESIDE_WEIGHT = 0.3
 """Weight of a paper that is cited beside the context, apart from the words in common."""
@@ -320,6 +320,17 @@ def encoder_title(x: Candidates) -> Floats:
     return x.unknown if part is None else part.title_scores(x.queries, x.papers)
 
 
+@feature(RETRIEVERS)
+def english_encoder(x: Candidates) -> Floats:
+    """Cosine by the encoder of English, where one of other languages ranks in its place; NaN for scripts that
+    it does not read, [Q, K]."""
+    part = complete_encoder(x.parts)
+    if part is None or part.english is None or not part.english.complete:
+        return x.unknown
+    is_read = part.english.reads(x.queries)[:, None]
+    return np.where(is_read, part.english.cosines(x.queries, x.papers), np.float32(np.nan))
+
+
 # Words that query and paper share.
 
 
@@ -354,7 +365,7 @@ def abstract_near(x: Candidates) -> Floats:
 def title_beginnings(x: Candidates) -> Floats:
     """BM25 of the first five letters of the context's words, by nearness, against those of the title, [Q, K].
 
-    Other languages share them.
+    Other languages share them (formats.letters.cognate).
     """
     beginnings = x.statistics.beginnings.with_words(x.queries.new_words)
     text, term, distance = x.statistics.locate_terms(x.queries.words("context"), beginnings)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FORMAT, MODEL = "ranker-6", "ranker.json"
+FORMAT, MODEL = "ranker-7", "ranker.json"
 QUERIES = 32
 """Queries ranked at a time."""
 CITED = 50
@@ -254,9 +254,10 @@ class Ranker(Retriever):
         quick.all_parts = quick.parts
         return quick
 
-    def with_encoder(self, encoder: NetworkRetriever) -> Self:
-        """Return the same ranker with another encoder, indexed, in the place of its own."""
+    def with_encoder(self, encoder: NetworkRetriever, model: RankingModel | None = None) -> Self:
+        """Return the same ranker with an encoder of other languages, indexed, and perhaps its own model."""
         other = copy.copy(self)
+        other.model, encoder.english = model or self.model, self.encoder
         other.parts = {name: encoder if part is self.encoder else part for name, part in self.parts.items()}
         return other
 

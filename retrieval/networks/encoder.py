@@ -47,6 +47,8 @@ class NetworkRetriever(Retriever):
     comparable = True
     reads_all = True
     """whether it may be `complete`: false where the papers are those found for one question"""
+    english: NetworkRetriever | None = None
+    """the encoder of English in whose place this one reads other languages"""
     _keys: Keys
     _candidates: Rows
     _searched: tuple[Rows, FlatIndex]

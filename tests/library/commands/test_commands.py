@@ -107,7 +107,7 @@ def test_search(bib: Path, run: Run) -> None:
     assert run("search", "pars 2001")[1] == "1 Parsing trees\n  2001 · one\n"
     [found] = json.loads(run("search", "speech", "format=json", "k=2")[1])
     assert (found["id"], found["year"]) == ("doi:10.1000/two", 2002)
-    assert run("search", "nothing")[1:] == ("", "mine: no paper has these words\n")
+    assert run("search", "nothing")[1:] == ("", "mine: nothing has “nothing”\n")
     assert run("search", "format=json")[2].startswith(
         "error: words is required, as in words=kingma 2015 adam"
     )

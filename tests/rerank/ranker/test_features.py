@@ -249,6 +249,8 @@ def test_saved_statistics_give_the_same_columns(demo_corpus: Corpus, tmp_path: A
         ("Les protéines TARGETCIT", "Protein folding"),
         ("Faltung der Proteinen TARGETCIT", "Protein folding"),
         ("LINGÜÍSTICA TARGETCIT", "Linguistic trees"),
+        ("La fotografía TARGETCIT", "Photographs"),
+        ("Квантовые спектры TARGETCIT", "Spectra"),
     ],
 )
 def test_beginnings_of_words_are_shared_by_languages(context: str, title: str, tmp_path: Path) -> None:
