@@ -97,8 +97,8 @@ def unknown_keys(node: dict[str, Any]) -> set[str]:
 
 def configs_with(group: str, option: str) -> Iterator[DictConfig]:
     """Compose an option with an entry point that knows its group; the group's first with each of them."""
-    found = (config for entry in ENTRIES if (config := compose_option(entry, group, option)) is not None)
-    return found if option == min(name for of, name in OPTIONS if of == group) else islice(found, 1)
+    result = (config for entry in ENTRIES if (config := compose_option(entry, group, option)) is not None)
+    return result if option == min(name for of, name in OPTIONS if of == group) else islice(result, 1)
 
 
 def flat_items(config: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
@@ -171,8 +171,8 @@ def test_parts_of_a_fusion_can_be_added_removed_and_replaced(
 ) -> None:
     config = compose_entry("evaluate", "retriever=fusion", *overrides)
     check(config)
-    found = resolve(config)["retriever"]["parts"].values()
-    assert [part["_target_"].rpartition(".")[2] for part in found] == parts
+    result = resolve(config)["retriever"]["parts"].values()
+    assert [part["_target_"].rpartition(".")[2] for part in result] == parts
 
 
 def test_hatten_and_published_data_use_published_word_vectors() -> None:

@@ -119,5 +119,5 @@ class BiEncoderRetriever(ArticleRetriever):
         index: IndexConfig | None = None,
     ) -> None:
         """checkpoint: a model, or the output of citerec train model=biencoder; else InputError."""
-        self.model = BiEncoder.given(checkpoint)
+        self.model = BiEncoder.opened(checkpoint)
         super().__init__(self.model.encoder, arithmetic, index)

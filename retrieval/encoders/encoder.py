@@ -1,8 +1,8 @@
 """Article encoders: pretrained transformers that encode papers and queries as vectors.
 
 `ArticleEncoder` encodes; `load_pretrained` finds or downloads a model and checks it.
-retrieval.encoders.article_text prepares texts, retrieval.encoders.article searches the vectors, `citerec data
-embed` stores those of papers.
+retrieval.encoders.article_text prepares texts, retrieval.encoders.embeddings stores the vectors of papers,
+retrieval.encoders.article searches them.
 """
 
 from __future__ import annotations

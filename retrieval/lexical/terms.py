@@ -115,7 +115,7 @@ class Terms:
         key = (id(words), stemmer, stopwords)
         if (terms := _CACHE.get(key)) is None:
             terms_of_words = _word_terms(stemmer, stopwords)
-            terms = _CACHE[key] = cls(*terms_of_words.of(words), terms_of_words)
+            terms = _CACHE[key] = cls(*terms_of_words.lookup(words), terms_of_words)
             terms._words = words  # kept alive, so that no other object gets this id
         return terms
 
@@ -127,16 +127,16 @@ class Terms:
     def with_words(self, words: Sequence[str], more_terms: bool = False) -> Terms:
         """Add words. Unknown terms are dropped, or added with more_terms."""
         if more_terms:
-            names = [name for name in self._known.of(words)[1] if name not in self._ids]
+            names = [name for name in self._known.lookup(words)[1] if name not in self._ids]
             return Terms(self.word_terms, [*self.names, *names], self._known).with_words(words)
-        more, all_names = self.of(words), self.names
+        more, all_names = self.lookup(words), self.names
         values = np.concatenate([self.word_terms.values, more.values])
         offsets = np.concatenate([self.word_terms.offsets, self.word_terms.offsets[-1] + more.offsets[1:]])
         return Terms(Ragged(values, offsets), all_names, self._known)
 
-    def of(self, words: Sequence[str]) -> Ragged:
+    def lookup(self, words: Sequence[str]) -> Ragged:
         """Return the known terms of any words [rows]."""
-        rows, names = self._known.of(words)
+        rows, names = self._known.lookup(words)
         ids = [self._ids.get(name) for name in names]
         return Ragged.from_rows(
             [[term for i in row.tolist() if (term := ids[i]) is not None] for row in rows]
@@ -193,7 +193,7 @@ class _WordTerms:
     def _clear(self) -> None:
         self._kept, self._ids, self._names = dict[str, list[int]](), dict[str, int](), list[str]()
 
-    def of(self, words: Sequence[str]) -> tuple[Ragged, list[str]]:
+    def lookup(self, words: Sequence[str]) -> tuple[Ragged, list[str]]:
         """Return the term ids of each word, and the name of each term, in order of first use."""
         with self._lock:
             if len(words) > KEPT_WORDS // 4:

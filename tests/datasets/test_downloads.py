@@ -272,10 +272,10 @@ def test_a_folder_without_the_data_set_is_a_one_line_error(
     with pytest.raises(InputError, match=r"matches among ours\.zip, papers\.json; give the address"):
         ensure_release("refseer", cache)
     drive_file(drive, KEYS[1], packed(tiny_source))
-    found = ensure_release(
+    result = ensure_release(
         "refseer", cache, address=f"https://drive.google.com/drive/folders/{FOLDER}?usp=sharing"
     )
-    assert visible(found) == sorted(CORPUS_FILES)
+    assert visible(result) == sorted(CORPUS_FILES)
 
 
 def test_an_unshared_folder_is_a_one_line_error(drive: Any, cache: Path) -> None:

@@ -130,7 +130,7 @@ Figure 1: A caption [6].
     papers = content(folder, "papers.json")
     assert [paper["title"] for paper in papers.values()] == [*titles, "A paper"]
     cited = sorted(papers[context["refid"]]["title"] for context in contexts.values())
-    assert cited == sorted(titles[:4]) and {one["citing_id"] for one in contexts.values()} == {
+    assert cited == sorted(titles[:4]) and {item["citing_id"] for item in contexts.values()} == {
         "neurips2025-p1"
     }
     assert _numbers("[3, 7–9]") == ["3", "7", "8", "9"]
@@ -155,7 +155,7 @@ def test_sentences_citing_a_paper_by_its_first_author_and_year(serve: Serve, tmp
     corpus = open_published("acl-scisumm-lcr", cache_dir=tmp_path / "cache")  # candidates: with an abstract
     assert corpus.titles[0] == "A tagger" and corpus.is_candidate.tolist() == [True, False, False, False]
     assert {name: len(split) for name, split in corpus.splits.items()} == {"train": 1, "val": 1, "test": 1}
-    masked = [one["masked_text"] for one in content(folder, "contexts.json").values()]
+    masked = [item["masked_text"] for item in content(folder, "contexts.json").values()]
     assert masked == [
         "The sentences of the collection were tagged by a model (TARGETCIT) and parsed.",
         "Much as in (TARGETCIT; OTHERCIT), tags are found by rules that were learned.",

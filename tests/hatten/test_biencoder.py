@@ -76,9 +76,9 @@ def test_it_learns_and_the_saved_folder_retrieves(
     with torch.no_grad():
         papers = F.normalize(encoder.encode(reader.papers(np.arange(12))), dim=1)
         query = F.normalize(encoder.encode(reader.queries(np.array([3]))), dim=1)[0]
-    found = retriever.search(np.array([3]), 5)
-    assert tiny_corpus.citing[3] not in found.papers[0]
-    np.testing.assert_allclose((papers @ query)[found.papers[0].tolist()], found.scores[0], atol=1e-3)
+    result = retriever.search(np.array([3]), 5)
+    assert tiny_corpus.citing[3] not in result.papers[0]
+    np.testing.assert_allclose((papers @ query)[result.papers[0].tolist()], result.scores[0], atol=1e-3)
 
 
 @pytest.mark.slow

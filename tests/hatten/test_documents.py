@@ -50,18 +50,18 @@ def test_papers_have_title_and_abstract_and_queries_also_a_context(
         return [[tiny_corpus.words[i] for i in own if tiny_corpus.words[i] in vocabulary.words] or None
                 for own in tokens]  # fmt: skip
 
-    found = reader.papers(papers)
+    result = reader.papers(papers)
     expected = [words(row) for row in papers]
-    assert words_of(found, vocabulary) == expected
+    assert words_of(result, vocabulary) == expected
     assert tiny_corpus.paper_row("bare") == 6 and expected[2][1] is None
-    assert found.types.tolist() == [[TITLE, ABSTRACT]] * 2 + [[TITLE, ABSENT_TYPE]] + [[TITLE, ABSTRACT]]
-    assert not found.is_query.any()
-    found = reader.queries(contexts)
+    assert result.types.tolist() == [[TITLE, ABSTRACT]] * 2 + [[TITLE, ABSENT_TYPE]] + [[TITLE, ABSTRACT]]
+    assert not result.is_query.any()
+    result = reader.queries(contexts)
     citing = tiny_corpus.citing[contexts]
     texts = [tiny_corpus.context_tokens[row] for row in contexts]
-    assert words_of(found, vocabulary) == [words(*pair) for pair in zip(citing, texts, strict=True)]
-    assert found.types.tolist() == [[TITLE, ABSTRACT, CONTEXT]] * 5
-    assert found.is_query.all()
+    assert words_of(result, vocabulary) == [words(*pair) for pair in zip(citing, texts, strict=True)]
+    assert result.types.tolist() == [[TITLE, ABSTRACT, CONTEXT]] * 5
+    assert result.is_query.all()
 
 
 def test_a_citing_paper_with_several_contexts_is_read_once(tiny_corpus: Corpus) -> None:

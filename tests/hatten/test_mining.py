@@ -66,9 +66,9 @@ def test_papers_without_abstract_are_not_mined(tiny_corpus: Corpus) -> None:
     queries = np.arange(len(train))
     pool = Mining(tiny_corpus, train, queries).by_vectors(unit(len(train), 3), unit(12, 4), 20)
     bare = tiny_corpus.paper_row("bare")
-    for query, found in enumerate(pool.papers):
+    for query, result in enumerate(pool.papers):
         gone = {bare, int(tiny_corpus.citing[train.contexts[query]]), *train.positives[query].tolist()}
-        assert set(found.tolist()) == (set(range(12)) - gone) | {-1}
+        assert set(result.tolist()) == (set(range(12)) - gone) | {-1}
 
 
 @pytest.mark.parametrize("few", [False, True], ids=["all candidates", "twelve candidates"])
@@ -127,12 +127,12 @@ def test_jaccard_matches_python_sets_of_stems(
         contexts = random.integers(0, len(corpus.context_ids), 6)
         papers = random.integers(-1, len(corpus.paper_ids), (6, 9))
         words = WordSets(corpus)
-        found = words.jaccard(words.queries(contexts), papers)
+        result = words.jaccard(words.queries(contexts), papers)
         expected = [
             [jaccard_by_sets(corpus, c, p) for p in row] for c, row in zip(contexts, papers, strict=True)
         ]
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
-        assert found.max() > 0 and (found[papers < 0] == 0).all()
+        np.testing.assert_allclose(result, expected, rtol=1e-6)
+        assert result.max() > 0 and (result[papers < 0] == 0).all()
 
 
 @pytest.mark.parametrize("pairs", [1, 40, 200_000])

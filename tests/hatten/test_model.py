@@ -209,6 +209,6 @@ def test_the_published_checkpoint_is_downloaded_by_name(
         address = server.put(name, data)
         monkeypatch.setitem(RELEASES, name, replace(RELEASES[name], addresses=(address,)))
     for _ in range(2):
-        found = HAttenRetriever("hatten-acl200", cache_dir=tmp_path / "cache")
-        assert found.vocabulary.words == listed
+        result = HAttenRetriever("hatten-acl200", cache_dir=tmp_path / "cache")
+        assert result.vocabulary.words == listed
     assert len(server.requests) == 2

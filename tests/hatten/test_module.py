@@ -197,14 +197,14 @@ def test_recalls_are_shares_of_the_cited_papers(rankings: list[list[int]], data:
     cited = [data.draw(st.lists(st.integers(0, 11), min_size=1, max_size=3, unique=True)) for _ in rankings]
     there = data.draw(st.integers(0, 10))  # number of papers found
     rankings = [[*ranked[:there], *[-1] * (10 - there)] for ranked in rankings]
-    found = recall_and_mrr(np.array(rankings), np.array([[*row, -1, -1, -1][:3] for row in cited]))
-    assert set(found) == {"mrr", *(f"recall@{k}" for k in RECALL_AT if k <= 10)}
+    result = recall_and_mrr(np.array(rankings), np.array([[*row, -1, -1, -1][:3] for row in cited]))
+    assert set(result) == {"mrr", *(f"recall@{k}" for k in RECALL_AT if k <= 10)}
     pairs = list(zip(rankings, cited, strict=True))
     for k in (1, 10):
         shares = [len(set(ranked[:k]) & set(row)) / len(row) for ranked, row in pairs]
-        assert found[f"recall@{k}"] == pytest.approx(np.mean(shares))
+        assert result[f"recall@{k}"] == pytest.approx(np.mean(shares))
     first = [next((1 / (i + 1) for i, paper in enumerate(r) if paper in row), 0.0) for r, row in pairs]
-    assert found["mrr"] == pytest.approx(np.mean(first), abs=1e-9)
+    assert result["mrr"] == pytest.approx(np.mean(first), abs=1e-9)
 
 
 def test_the_history_finds_the_best_round_and_is_written(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_recall_matches_a_search_among_the_sampled_papers(demo_corpus: Corpus, p
     cosines[np.arange(QUERIES), demo_corpus.citing[made.contexts]] = -np.inf
     best = [set(row[:10].tolist()) for row in np.argsort(-cosines, axis=1)]
     pairs = zip(best, cited(demo_corpus, made.contexts), strict=True)
-    shares = [len(found & right) / len(right) for found, right in pairs]
+    shares = [len(result & right) / len(right) for result, right in pairs]
     measured = made.measure(queries, vectors)
     assert measured["recall@10"] == pytest.approx(np.mean(shares))
     assert measured.get("papers") == (40 if papers == 40 else None)  # only for a sample

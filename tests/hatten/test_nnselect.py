@@ -16,10 +16,9 @@ from citerec.datasets.corpus import Corpus
 from citerec.hatten.documents import Vocabulary
 from citerec.hatten.nnselect.model import AverageRetriever, NNSelect, NNSelectRetriever, average_encoder
 from citerec.hatten.words.vectors import Embeddings, WordVectors
-from citerec.hatten.words.word2vec import Word2Vec
 from citerec.tests.composing import compose_config
 from citerec.tests.hatten.made import documents, measured_recall
-from citerec.tests.runs import history, overrides, train_config, train_twice
+from citerec.tests.runs import history, overrides, train_config
 from citerec.train import train
 
 SMALL: dict[str, Any] = {
@@ -63,34 +62,32 @@ class Made(Embeddings):
         return self.vectors
 
 
-@pytest.mark.parametrize("weighting", ["mean", "idf"])
-def test_ranks_by_the_cosine_of_averages(demo_corpus: Corpus, weighting: str) -> None:
-    given = vectors(demo_corpus)
-    retriever = AverageRetriever(Made(given), weighting)
+def test_ranks_by_the_cosine_of_averages(demo_corpus: Corpus) -> None:
+    made = vectors(demo_corpus)
+    retriever = AverageRetriever(Made(made))
     retriever.index(demo_corpus)
     contexts = np.array([5, 0, 17])
-    found = retriever.search(contexts, 4)
-    words = [any(map(str.isalnum, word)) for word in given.words]
-    table = given.matrix * np.array(words)[:, None]  # punctuation counts for nothing
+    ranking = retriever.search(contexts, 4)
+    words = [any(map(str.isalnum, word)) for word in made.words]
+    table = made.matrix * np.array(words)[:, None]  # punctuation counts for nothing
     titles, abstracts = demo_corpus.title_tokens, demo_corpus.abstract_tokens
-    if weighting == "idf":
-        texts = [{*titles[i].tolist(), *abstracts[i].tolist()} for i in range(len(titles))]
-        n = np.array([sum(word in text for text in texts) for word in range(len(table))])
-        table = table * np.log(1 + (len(texts) - n + 0.5) / (n + 0.5))[:, None]
+    texts = [{*titles[i].tolist(), *abstracts[i].tolist()} for i in range(len(titles))]
+    n = np.array([sum(word in text for text in texts) for word in range(len(table))])
+    table = table * np.log(1 + (len(texts) - n + 0.5) / (n + 0.5))[:, None]
 
-    def of(shares: list[float], *fields: np.ndarray) -> np.ndarray:
+    def mean(shares: list[float], *fields: np.ndarray) -> np.ndarray:
         """Return the weighted sum of the normalised sums of word vectors of each field, normalised."""
         return unit(np.array(shares) @ [unit(table[field].sum(0)) for field in fields])
 
-    papers = np.array([of([0.5, 1.0], titles[i], abstracts[i]) for i in range(len(titles))])
+    papers = np.array([mean([0.5, 1.0], titles[i], abstracts[i]) for i in range(len(titles))])
     for query, context in enumerate(contexts.tolist()):
         own = int(demo_corpus.citing[context])
         text = demo_corpus.context_tokens[context]
-        cosines = papers @ of([0.5, 0.3, 1.0], titles[own], abstracts[own], text)
+        cosines = papers @ mean([0.5, 0.3, 1.0], titles[own], abstracts[own], text)
         cosines[own] = -np.inf
         cosines[~demo_corpus.is_candidate] = -np.inf
-        np.testing.assert_allclose(found.scores[query], np.sort(cosines)[::-1][:4], atol=5e-4)
-        np.testing.assert_allclose(cosines[found.papers[query]], found.scores[query], atol=5e-4)
+        np.testing.assert_allclose(ranking.scores[query], np.sort(cosines)[::-1][:4], atol=5e-4)
+        np.testing.assert_allclose(cosines[ranking.papers[query]], ranking.scores[query], atol=5e-4)
 
 
 def test_an_index_is_tied_to_its_word_vectors(tiny_corpus: Corpus, tmp_path: Path) -> None:
@@ -109,9 +106,8 @@ def test_an_index_is_tied_to_its_word_vectors(tiny_corpus: Corpus, tmp_path: Pat
     assert calls == [0, 0]  # once each
     ours, theirs = (retriever.search(np.arange(12), 5) for retriever in (first, second))
     assert (ours.papers == theirs.papers).all() and (ours.scores == theirs.scores).all()
-    for other in (AverageRetriever(Seeded(1)), AverageRetriever(Seeded(0), "mean")):
-        with pytest.raises(InputError, match="the index was built with weights="):
-            other.open(tiny_corpus, tmp_path / "index")
+    with pytest.raises(InputError, match="the index was built with weights="):
+        AverageRetriever(Seeded(1)).open(tiny_corpus, tmp_path / "index")
 
 
 def test_the_configured_word_vectors_are_made_for_the_corpus(demo: dict[str, Any]) -> None:
@@ -121,26 +117,6 @@ def test_the_configured_word_vectors_are_made_for_the_corpus(demo: dict[str, Any
     retriever.index(instantiate(composed.data))
     assert retriever.encoder.dim == 16
     assert (retriever.search(np.arange(5), 10).papers >= 0).all()
-    with pytest.raises(InputError, match=r"retriever\.weighting=tfidf: choose mean or idf"):
-        AverageRetriever(Word2Vec(), "tfidf")
-
-
-def test_sent2vec_averages_the_vectors_of_a_file(demo: dict[str, Any], tmp_path: Path) -> None:
-    data = [override for override in overrides(demo) if override.startswith("data")]
-    corpus = instantiate(compose_config("evaluate", data).data)
-    given = vectors(corpus)
-    lines = [f"{word} {' '.join(map(str, row))}" for word, row in zip(given.words, given.matrix, strict=True)]
-    (tmp_path / "unigrams.txt").write_text("\n".join(lines) + "\n")
-    source = f"embeddings.source={tmp_path / 'unigrams.txt'}"
-    options = ["retriever=sent2vec", "embeddings=glove", source, f"embeddings.dim={given.matrix.shape[1]}"]
-    ours = instantiate(compose_config("evaluate", [*data, *options]).retriever)
-    contexts = np.arange(5)
-    found, expected = (
-        retriever.index(corpus).search(contexts, 10)
-        for retriever in (ours, AverageRetriever(Made(given), "mean"))
-    )
-    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
-    assert (found.papers == expected.papers).all()
 
 
 @pytest.fixture(scope="module")
@@ -165,16 +141,6 @@ def test_directions_do_not_change(best: Path) -> None:
     lengths = directions[1:].norm(dim=1)  # the first is <pad>
     torch.testing.assert_close(lengths, torch.ones_like(lengths))
     assert not torch.equal(weights["encoder.mean.word_weight"], weights["average.module.mean.word_weight"])
-
-
-@pytest.mark.slow
-def test_a_resumed_run_equals_an_uninterrupted_one(demo: dict[str, Any], tmp_path: Path) -> None:
-    more = {"model.batch.steps_per_round": 3, "model.word_dropout": 0.2}
-    more |= {"model.mining.papers": 60, "model.validation.papers": 80}
-    folders = train_twice(train, 7, tmp_path, demo, SMALL, more)
-    whole, resumed = map(NNSelect.open, folders)
-    assert whole.about == resumed.about and whole.about["val/papers"] == 80
-    assert whole.encoder.fingerprint == resumed.encoder.fingerprint
 
 
 @pytest.mark.slow

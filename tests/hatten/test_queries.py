@@ -102,7 +102,7 @@ def test_splits_are_joined_and_data_sets_told_apart(both: Corpus) -> None:
 def test_siblings_are_cited_in_other_passages(demo_corpus: Corpus) -> None:
     split = demo_corpus.split("train")
     siblings, texts = Siblings(demo_corpus, split), demo_corpus.context_texts
-    found = 0
+    result = 0
     for row, context in enumerate(split.contexts.tolist()):
         citing, cited, beside = demo_corpus.citing[context], set[int](), set[int]()
         for other, of in enumerate(split.contexts.tolist()):
@@ -113,8 +113,8 @@ def test_siblings_are_cited_in_other_passages(demo_corpus: Corpus) -> None:
         assert siblings[row].tolist() == sorted(cited - beside)
         drawn = siblings.draw(row, 2, np.random.default_rng(row)).tolist()
         assert {*drawn} <= {*siblings[row].tolist()} and len(drawn) == min(2, len(siblings[row]))
-        found += len(drawn)
-    assert found
+        result += len(drawn)
+    assert result
 
 
 def test_a_passage_of_several_queries_has_no_siblings_in_it(tiny_source: Path, tmp_path: Path) -> None:

@@ -80,8 +80,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def assert_same_model(*files: Path) -> None:
-    one, other = map(HAtten.open, files)
-    assert same(one.encoder.state_dict(), other.encoder.state_dict()) and one.about == other.about
+    item, other = map(HAtten.open, files)
+    assert same(item.encoder.state_dict(), other.encoder.state_dict()) and item.about == other.about
 
 
 @pytest.fixture(scope="module")

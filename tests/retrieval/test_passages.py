@@ -41,10 +41,10 @@ def test_similarities_are_those_of_a_plain_version(contexts: list[str], asked: s
     read = [set(default_tokenize(context)) - {*MARKERS} for context in contexts]
     counts = Counter(stem for words in read for stem in {word[:STEM] for word in words})
     idf = {stem: math.log((len(contexts) + 1) / (n + 0.5)) for stem, n in counts.items()}
-    _, found = CitingPassages(contexts, [()] * len(contexts)).compare(asked, -1)
+    _, result = CitingPassages(contexts, [()] * len(contexts)).compare(asked, -1)
     vectors = [plain_vector(context, idf) for context in [asked, *contexts]]
     wanted = [plain_cosine(vectors[0], vector) for vector in vectors[1:]]
-    assert found == pytest.approx(wanted, abs=1e-5)
+    assert result == pytest.approx(wanted, abs=1e-5)
 
 
 @given(st.lists(CONTEXT, min_size=1, max_size=5), CONTEXT)
@@ -56,7 +56,7 @@ def test_passages_elsewhere_share_no_sequence_of_words(contexts: list[str], aske
 
     elsewhere, _ = CitingPassages(contexts, [()] * len(contexts)).compare(asked, 0)
     own = sequences(asked)
-    wanted = [bool(own) and row > 0 and own.isdisjoint(sequences(one)) for row, one in enumerate(contexts)]
+    wanted = [bool(own) and row > 0 and own.isdisjoint(sequences(item)) for row, item in enumerate(contexts)]
     assert elsewhere.tolist() == wanted
 
 
@@ -80,20 +80,20 @@ def test_papers_of_passages_beside_overlap_and_are_near(tiny_corpus: Corpus) -> 
     ids, asked = tiny_corpus.paper_ids, "Steps adapt to each gradient TARGETCIT."
     texts = ["Graphs TARGETCIT.", asked, asked, "So TARGETCIT, steps adapt to each gradient.", asked]
     passages = CitingPassages(texts, [[ids[0]], [ids[1]], [ids[2]], [ids[0], "unknown"], [ids[1]]])
-    found = CitedElsewhere(Ragged.from_rows([[], []]), [passages, None], np.array([2, 0]))
-    papers, cosines = found.cited_beside(tiny_corpus, 0, asked)
+    result = CitedElsewhere(Ragged.from_rows([[], []]), [passages, None], np.array([2, 0]))
+    papers, cosines = result.cited_beside(tiny_corpus, 0, asked)
     assert papers.tolist() == [1, 0, 1] and cosines[0] == cosines[2] > cosines[1] > 0
-    far = replace(found, places=np.array([4, 0]))
+    far = replace(result, places=np.array([4, 0]))
     assert far.cited_beside(tiny_corpus, 0, asked)[0].tolist() == [2, 0]
-    assert len(found.cited_beside(tiny_corpus, 1, asked)[0]) == 0
+    assert len(result.cited_beside(tiny_corpus, 1, asked)[0]) == 0
 
 
 def test_contexts_of_a_corpus_are_passages_in_its_order(demo_corpus: Corpus) -> None:
     split = demo_corpus.split("val")
-    found = cited_elsewhere(demo_corpus, split, split.contexts)
+    result = cited_elsewhere(demo_corpus, split, split.contexts)
     for query, row in enumerate(split.contexts.tolist()):
-        passages = found.passages[query]
+        passages = result.passages[query]
         assert passages is not None
-        assert passages.contexts[int(found.places[query])] == demo_corpus.context_texts[row]
-        papers, _, _ = found.cited(demo_corpus, query, demo_corpus.context_texts[row])
-        assert sorted(set(papers.tolist())) == found.known[query].tolist()
+        assert passages.contexts[int(result.places[query])] == demo_corpus.context_texts[row]
+        papers, _, _ = result.cited(demo_corpus, query, demo_corpus.context_texts[row])
+        assert sorted(set(papers.tolist())) == result.known[query].tolist()

@@ -59,9 +59,9 @@ def test_words_that_are_kept_give_the_same_terms_as_new_ones(batches: list[list[
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("citerec.retrieval.lexical.terms.KEPT_WORDS", 8)  # so that words are forgotten
         for words in batches:
-            found, names = kept.of(words)
+            result, names = kept.lookup(words)
             expected, all_names = _WordTerms(Tokenizer("english", "english"))._read(words)
-            assert [row.tolist() for row in found] == expected and names == all_names
+            assert [row.tolist() for row in result] == expected and names == all_names
 
 
 ALL = np.arange(12)
@@ -87,8 +87,8 @@ def test_stored_words_give_the_terms_of_bm25s(
     stem = Stemmer.Stemmer(stemmer) if stemmer else None
     expected = bm25s.tokenize(texts, stopwords="en", stemmer=stem, return_ids=False, show_progress=False)
     for row, of_text in enumerate(expected):
-        found = matrix(counts)[row].tocoo()
-        assert {terms.names[i]: n for i, n in zip(found.col, found.data, strict=True)} == Counter(of_text)
+        result = matrix(counts)[row].tocoo()
+        assert {terms.names[i]: n for i, n in zip(result.col, result.data, strict=True)} == Counter(of_text)
 
 
 def test_texts_may_have_no_row_or_several(tiny_corpus: Corpus) -> None:

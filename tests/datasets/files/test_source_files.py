@@ -243,15 +243,15 @@ def heads(folder: str) -> dict[str, bytes]:
             made = {stem: json.loads((out / f"{stem}.json").read_bytes()) for stem in TOPS}
         some = {stem: list(made[stem].items() if TOPS[stem] is dict else made[stem])[:4] for stem in TOPS}
         return {stem: json.dumps(TOPS[stem](part), indent=1).encode() for stem, part in some.items()}
-    found = {}
+    result = {}
     for stem, top in TOPS.items():
         path = next((REAL / folder).glob(f"{stem}.json*"))
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             start = file.read(4000)
         between = rb'\},\s*"' if top is dict else rb"\},\s*\{"  # boundaries of records in these files
         end = [match.start() for match in re.finditer(between, start)][-1]
-        found[stem] = start[: end + 1] + (b"}" if top is dict else b"]")
-    return found
+        result[stem] = start[: end + 1] + (b"}" if top is dict else b"]")
+    return result
 
 
 CORPORA = ["demo", "acl-scisumm-lcr", "neurips2025-lcr", "crops-lcr"]

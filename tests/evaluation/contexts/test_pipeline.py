@@ -57,7 +57,7 @@ def test_the_order_is_that_of_sorting_the_scores(
 ) -> None:
     metrics = pipeline(tiny_reranker, tmp_path, candidates=4)(BM25(), tiny_corpus, "test", tmp_path)
     assert metrics["arithmetic"].startswith("torch ") and metrics["arithmetic"].endswith("float32")
-    base, found = (next(Run.read(tmp_path / f"{name}run.trec").batches(99)) for name in ("base-", ""))
+    base, result = (next(Run.read(tmp_path / f"{name}run.trec").batches(99)) for name in ("base-", ""))
     reranker = Reranker.open(tiny_reranker, pipeline(tiny_reranker, tmp_path).scoring)
     rows = {query: row for row, query in enumerate(tiny_corpus.context_ids)}
     pairs = 0
@@ -67,7 +67,7 @@ def test_the_order_is_that_of_sorting_the_scores(
         contexts = np.full(len(head), rows[query])
         scores = reranker.score(tiny_corpus, contexts, np.array([tiny_corpus.paper_row(p) for p in head]))
         best = [paper for _, paper in sorted(zip(scores, head, strict=True), key=lambda pair: -pair[0])]
-        assert sorted(found[query], key=lambda paper: -found[query][paper]) == best + tail
+        assert sorted(result[query], key=lambda paper: -result[query][paper]) == best + tail
     assert metrics["pairs"] == metrics["pairs_new"] == pairs == len(scored_pairs(tmp_path))
 
 
@@ -91,8 +91,8 @@ def test_metrics_are_those_of_the_files_and_of_the_prefetcher_alone(
         assert metrics[f"base/{name}"] == alone[name]
     differences = compare_outputs(tmp_path, tmp_path / "alone", ["mrr", "recall@10"])
     for name, gain in differences.items():
-        found = [metrics[f"gain/{name}{end}"] for end in ("", "/p", "/low", "/high")]
-        assert found == [gain.difference, gain.p, gain.low, gain.high]
+        result = [metrics[f"gain/{name}{end}"] for end in ("", "/p", "/low", "/high")]
+        assert result == [gain.difference, gain.p, gain.low, gain.high]
     seconds = metrics["base/seconds_per_query"] + metrics["pairs"] / 4 / metrics["pairs_per_second"]
     assert metrics["seconds_per_query"] == pytest.approx(seconds)
     assert (tmp_path / "reranking.png").read_bytes().startswith(b"\x89PNG")
@@ -121,14 +121,14 @@ def test_a_sweep_scores_each_pair_once_and_depths_match_separate_evaluations(
 def test_candidates_beyond_the_pool_size_mean_all(
     tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
 ) -> None:
-    found = []
+    result = []
     for candidates in (10**6, "all", 11):
         folder = tmp_path / str(candidates)
         benchmark = pipeline(tiny_reranker, tmp_path, candidates=candidates)
         metrics = benchmark(BM25(), tiny_corpus, "test", folder)
         assert metrics["reranked"] == 11 and metrics["ceiling"] == metrics["base/recall@10"]
-        found.append((folder / "run.trec").read_text())
-    assert found[0] == found[1] == found[2]
+        result.append((folder / "run.trec").read_text())
+    assert result[0] == result[1] == result[2]
     assert "candidates=1000000 is more than the pool has" in (tmp_path / "1000000/report.md").read_text()
     # A pool of one paper, which only one query finds.
     only = Filters(

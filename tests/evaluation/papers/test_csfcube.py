@@ -141,10 +141,10 @@ def test_unranked_candidates_are_counted_and_skipped_like_in_the_script(
 ) -> None:
     path = cube / ranked_file("mine", "method")
     change(path, q1=json.loads(path.read_text())["q1"][:-2])
-    found = run(cube)["dev/method"]
+    result = run(cube)["dev/method"]
     assert "method: 2 candidates are not ranked" in caplog.text and "q1_p23, q1_p24" in caplog.text
     grades = ([3, 1, 2] + [0, 3, 1, 2] * 5)[:22]
-    assert found["ndcg"] == pytest.approx(100 * plain_measures(grades)["ndcg"])
+    assert result["ndcg"] == pytest.approx(100 * plain_measures(grades)["ndcg"])
 
 
 POOL = [[f"p{i}", 0.5] for i in range(1, 25)]
@@ -211,13 +211,13 @@ def abstracts(cube: Path) -> Path:
 def test_a_retriever_ranks_by_the_whole_abstract_or_the_facet(
     cube: Path, abstracts: Path, query: str, first: str
 ) -> None:
-    found = run(cube, "bm25", BM25, query=query)
+    result = run(cube, "bm25", BM25, query=query)
     ranked_dir = cube / "bm25" / "ranked"
     ranked = json.loads((ranked_dir / ranked_file(f"bm25-{query}", "method")).read_text())
     assert ranked["q1"][0][0] == first and len(ranked["q1"]) == 24  # without q1 itself
     for ranking in ranked.values():
         assert ranking == sorted(ranking, key=lambda pair: (pair[1], pair[0]))
-    assert run(cube, ranked_dir=ranked_dir, experiment_name=f"bm25-{query}") == found
+    assert run(cube, ranked_dir=ranked_dir, experiment_name=f"bm25-{query}") == result
 
 
 def test_queries_without_text_to_search_are_named(cube: Path, abstracts: Path) -> None:
@@ -251,9 +251,9 @@ def test_sample_rankings_agree_with_the_official_script(tmp_path: Path) -> None:
     golden = json.loads((FOLDER / "golden_metrics.json").read_text())["specter"]
     for facet, splits in golden["aggregate"].items():
         for split, expected in splits.items():
-            found = metrics[facet if split == "test" else f"dev/{facet}"]
+            result = metrics[facet if split == "test" else f"dev/{facet}"]
             in_percent = {name: 100 * value for name, value in expected.items()}
-            assert found == pytest.approx(in_percent, abs=1e-4, rel=0)
+            assert result == pytest.approx(in_percent, abs=1e-4, rel=0)
     head, *rows = (row.split(",") for row in (tmp_path / "per_query.csv").read_text().splitlines())
     assert {row[0] for row in rows} == set(golden["per_query"])
     for row in rows:

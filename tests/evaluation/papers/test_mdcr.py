@@ -92,8 +92,8 @@ def test_measures_follow_their_definitions_with_ties_and_shared_candidates(data:
     types = {kind: data.draw(NAMES) for kind in ("bm25", "random")} | {"true": data.draw(NAMES.filter(bool))}
     scores = {f"p{i}": data.draw(st.sampled_from([-1.0, 0.0, 0.5, 2.0])) for i in range(12)}
     pools = {"Art": {"q": types}}
-    found = field_values(pools, {"q": scores})["Art"]
-    assert {name: values.tolist() for name, values in found.items()} == {
+    result = field_values(pools, {"q": scores})["Art"]
+    assert {name: values.tolist() for name, values in result.items()} == {
         name: pytest.approx([value]) for name, value in plain_measures(types, scores).items()
     }
     for kind in ("bm25", "random"):

@@ -79,7 +79,7 @@ def test_both_stages_are_measured_by_f1(tiny_corpus: Corpus, tiny_reranker: Path
         assert metrics[f"{prefix}f1@3/of_means"] == pytest.approx(of_means)
         with (tmp_path / f"{stage}per_query.csv").open(newline="") as file:
             table = {row["query_id"]: float(row["f1@3"]) for row in csv.DictReader(file)}
-        assert [table[query] for query in rows] == pytest.approx([one[2] for one in values])
+        assert [table[query] for query in rows] == pytest.approx([item[2] for item in values])
     gain = float(metrics["f1@3"]) - float(metrics["base/f1@3"])
     assert metrics["gain/f1@3"] == pytest.approx(gain) and "gain/f1@20/p" in metrics
     report = (tmp_path / "report.md").read_text()

@@ -122,8 +122,8 @@ def test_keys(suffix: str, text: str, keys: str) -> None:
 def test_missing_keys_are_filled(suffix: str, text: str, filled: str | None) -> None:
     language = language_of(suffix)
     assert language is not None
-    found = language.fill(text, ["new"])
-    assert (found and found[0]) == filled
+    result = language.fill(text, ["new"])
+    assert (result and result[0]) == filled
     masked = language.mask(text.replace("?", "b").replace("TODO", "b"), "new")
     assert masked is None or [key.key for key in language.keys(masked)] == ["new"]
 
@@ -134,11 +134,11 @@ def test_missing_keys_are_filled(suffix: str, text: str, filled: str | None) -> 
 )
 def test_citations_are_in_order_and_apart(language: Language, text: str) -> None:
     end = 0
-    for found in language.citations(text):
-        assert end <= found.start < found.end <= len(text)
-        assert all(found.start <= key.start <= key.end <= found.end for key in found.keys)
-        assert all(text[key.start : key.end] == key.key for key in found.keys if key.key)
-        end = found.end
+    for result in language.citations(text):
+        assert end <= result.start < result.end <= len(text)
+        assert all(result.start <= key.start <= key.end <= result.end for key in result.keys)
+        assert all(text[key.start : key.end] == key.key for key in result.keys if key.key)
+        end = result.end
 
 
 # Documents in several files.
@@ -359,8 +359,8 @@ def test_typst_and_org_are_full_texts(tmp_path: Path) -> None:
         "two/notes.org": "No citation.",
     }
     read(tmp_path, files)
-    found = {str(file.path.relative_to(tmp_path)): file.id for file in find_files(str(tmp_path))}
-    assert found == {"one/a.typ": "one_a", "two/a.org": "two_a"}
+    result = {str(file.path.relative_to(tmp_path)): file.id for file in find_files(str(tmp_path))}
+    assert result == {"one/a.typ": "one_a", "two/a.org": "two_a"}
     for name, title, text, refs in (
         ("one/a.typ", "Trees", "Trees grow [1]. And die [2].", {"a", "b"}),
         ("two/a.org", "Peat", "Peat is deep [1].", {"c"}),

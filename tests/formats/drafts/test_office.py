@@ -159,9 +159,9 @@ def test_a_copy_reads_as_the_text_with_the_new_citations(
         text = language.text(path)
         key = "Lee:2020"
         edits = [
-            (*one[:2], filled[0])
-            for one in language.citations(text)
-            if (filled := language.fill(text[one.start : one.end], [key]))
+            (*item[:2], filled[0])
+            for item in language.citations(text)
+            if (filled := language.fill(text[item.start : item.end], [key]))
         ]
         copy = Path(folder) / f"b{suffix}"
         copy.write_bytes(

@@ -106,7 +106,7 @@ def test_words_of_four_bits_lose_nothing_that_had_four_bits(model: BertModel, tm
         hidden[bits] = np.concatenate([network.run(ids) for ids in texts()])
     write_graph(replace(exact, weights=weights), tmp_path / "exact.onnx", int8=False)
     expected = np.concatenate([Network(tmp_path / "exact.onnx").run(ids) for ids in texts()])
-    wrong = {bits: float(np.abs(found - expected).mean()) for bits, found in hidden.items()}
+    wrong = {bits: float(np.abs(result - expected).mean()) for bits, result in hidden.items()}
     assert wrong[4] < 0.06 and wrong[4] < 1.02 * wrong[8]
 
 
@@ -125,9 +125,9 @@ def test_a_graph_of_other_weights_is_refused_and_files_are_the_same_each_time(
 def test_many_texts_are_run_in_threads_and_errors_are_one_line(model: BertModel, tmp_path: Path) -> None:
     write_graph(bert(model), tmp_path / "one.onnx")
     network, given, done = Network(tmp_path / "one.onnx"), texts(30), list[int]()
-    found = network.map([(ids, None) for ids in given], lambda number, hidden: (number, hidden), done.append)
-    assert [number for number, _ in found] == list(range(30)) and sum(done) == 30
-    for (_, hidden), ids in zip(found, given, strict=True):
+    result = network.map([(ids, None) for ids in given], lambda number, hidden: (number, hidden), done.append)
+    assert [number for number, _ in result] == list(range(30)) and sum(done) == 30
+    for (_, hidden), ids in zip(result, given, strict=True):
         np.testing.assert_array_equal(hidden, network.run(ids))
 
     def fail(number: int, _: object) -> None:
