@@ -58,22 +58,25 @@ _KDD = (
     3292500, 3394486, 3447548, 3534678, 3580305, 3637528,
 )  # fmt: skip
 """Numbers of proceedings in DOIs of ACM, which counts up, from 2008 on."""
-OLD_PAPERS = re.compile(r"130[1-4]\.")
-"""Months in which papers of earlier conferences (UAI) were put on arXiv."""
+MUCH_LATER = 6
+"""Years after which old papers are put on arXiv."""
+_VENUES = ("conference", "journal")
 _PLACEHOLDER = re.compile(
     r"^\W*(?:x{3,}|(?:19|20)?[x?]{2,4}|0000|\?{2,}|todo|tbd|tba|fixme|placeholder|lorem ipsum.*"
-    r"|(?:first|last) ?name.*|anonymous authors?|author(?: (?:name|one|a))?|title|paper title"
+    r"|(?:first|last) ?name.*|anonymous authors|author(?: (?:name|one|a))?|title|paper title"
     r"|john doe|jane doe|.*\btitle here|proceedings of(?: the)? \.\.\.)\W*$",
     re.IGNORECASE,
 )
 _PLACEHOLDER_ID = re.compile(
-    r"x{3,}|\?{2,}|10\.(?:xxxx|1234|12345|9999|99999|0000)/|\b(\d)\1{3}\.\1{4,5}\b", re.I
+    r"x{3,}|(?<!\w)\?{2,}|10\.(?:xxxx|1234|12345|9999|99999|0000)/|\b(\d)\1{3}\.\1{4,5}\b", re.I
 )
 _RUN_TOGETHER = re.compile(
     r"[.,]\s+(?:In|in) (?:Proceedings|Proc\.|Advances in)\b|\barXiv preprint arXiv\b"
     r"|\b\d+\(\d+\):\s?\d+[-–]\d+, (?:19|20)\d\d"
 )
-_NO_DOI = re.compile(r"https?:|www\.|\d{4,}|^[\d.]*$|^10/\w+$|^\W*(?:none|n/?a|no|null|nan|-+)?\W*$", re.I)
+_NO_DOI = re.compile(
+    r"https?:|www\.|\d{4,}|^[\d.]*$|^10/\w+$|^\W*(?:none|n/?a|no(?:[ _-]?doi)?|null|nan|-+)?\W*$", re.I
+)
 _NUMBER = re.compile(r"(?<![\w-])(?:97[89][- ]?)?\d[\d -]{6,14}[\dxX](?![\w-])")
 """An ISBN or ISSN."""
 
@@ -196,11 +199,9 @@ def _dates(reference: Reference, today: date) -> Iterator[Finding]:
             yield Finding("year", year, str(facts.year), facts.where)
             return
     posted, month = arxiv_date(paper.arxiv)
-    # Old papers are put on arXiv, too, but do not get a DOI of arXiv's for their own.
-    published = is_published(paper) or series.kind in ("conference", "journal")
-    own = paper.doi.startswith("10.48550/") or not published
-    # The last of December get ids of January.
-    if own and posted - (month == 1) - paper.year > published and not OLD_PAPERS.match(paper.arxiv):
+    own = paper.doi.startswith("10.48550/") or not (is_published(paper) or series.kind in _VENUES)
+    # The last of December get ids of January; what was posted much later had appeared elsewhere.
+    if own and 1 < posted - (month == 1) - paper.year < MUCH_LATER:
         yield Finding("year", year, str(posted), f"arXiv:{paper.arxiv}")
     if (match := _ACM.match(paper.doi)) and reference.kind == "inproceedings":
         latest = 2008 + bisect_left(_KDD, int(match[1]))
@@ -213,7 +214,7 @@ def _dates(reference: Reference, today: date) -> Iterator[Finding]:
 
 def _venues(reference: Reference) -> Iterator[Finding]:
     paper, series = reference.paper, reference.series
-    is_known = series.kind in ("conference", "journal")
+    is_known = series.kind in _VENUES
     if not paper.venue or (PREPRINT_VENUE.search(paper.venue) and not is_known):
         return
     for facts in reference.facts:

@@ -17,7 +17,7 @@ LIKE_VENUE = 0.6
 """Share of words that a name and one that may be meant have."""
 _NOT_THE_VENUE = re.compile(
     r"workshop|companion|findings|adjunct|tutorial|demo|CVPRW|ICCVW|late.breaking|symposi|weblogs"
-    r"|social media|anthology",
+    r"|social media|anthology|machine learning (?:and|for)|ethics|forum",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W\d_]+")
