@@ -129,9 +129,9 @@ def test_it_learns_and_is_saved_with_its_recall(best: Path, demo: dict[str, Any]
     assert best.name == "nnselect"
     measured = [row["val/recall@10"] for row in history(best.parent)]
     assert len(measured) == 4 and max(measured[1:]) > measured[0]
-    about = NNSelect.open(best).about
-    assert about["val/recall@10"] == max(measured[1:]) and about["vectors"] == "word2vec of demo"
-    assert measured_recall(NNSelectRetriever(best), demo) == pytest.approx(about["val/recall@10"])
+    record = NNSelect.open(best).about
+    assert record["val/recall@10"] == max(measured[1:]) and record["vectors"] == "word2vec of demo"
+    assert measured_recall(NNSelectRetriever(best), demo) == pytest.approx(record["val/recall@10"])
 
 
 def test_directions_do_not_change(best: Path) -> None:
@@ -145,5 +145,5 @@ def test_directions_do_not_change(best: Path) -> None:
 
 @pytest.mark.slow
 def test_it_trains_with_the_recipe_of_the_paper(demo: dict[str, Any], tmp_path: Path) -> None:
-    given = train_config(demo, SMALL, {"experiment": "paper", "output_dir": tmp_path})
-    assert given.model.loss._target_.endswith("Triplet") and train(given).is_dir()
+    config = train_config(demo, SMALL, {"experiment": "paper", "output_dir": tmp_path})
+    assert config.model.loss._target_.endswith("Triplet") and train(config).is_dir()

@@ -60,14 +60,14 @@ def as_dictionary(ranking: Ranking, query: int) -> dict[int, float]:
     return {paper: score for paper, score in pairs if paper >= 0}
 
 
-def z_scores(found: Mapping[int, float]) -> dict[int, float]:
+def z_scores(ranked: Mapping[int, float]) -> dict[int, float]:
     """z-scores minus that of the last paper, by the textbook formula."""
-    scores = list(found.values())
+    scores = list(ranked.values())
     if len(set(scores)) <= 1:
-        return dict.fromkeys(found, 1.0)
+        return dict.fromkeys(ranked, 1.0)
     mean, deviation = float(np.mean(scores)), float(np.std(scores))
     least = (min(scores) - mean) / deviation
-    return {paper: (score - mean) / deviation - least for paper, score in found.items()}
+    return {paper: (score - mean) / deviation - least for paper, score in ranked.items()}
 
 
 def check(fused: Ranking, query: int, parts: list[dict[int, float]], weights: list[float], k: int) -> None:

@@ -251,11 +251,11 @@ def article(number: int, body: str, references: str) -> str:
 
 
 def entry(number: int, title: str, surname: str = "Diaz", year: int = 2001, **ids: str) -> str:
-    known = "".join(f'<pub-id pub-id-type="{kind}">{value}</pub-id>' for kind, value in ids.items())
+    numbers = "".join(f'<pub-id pub-id-type="{kind}">{value}</pub-id>' for kind, value in ids.items())
     name = f"<person-group><name><surname>{surname}</surname></name></person-group>"
     return (
         f'<ref id="B{number}"><element-citation>{name}<article-title>{title}</article-title>'
-        f"<year>{year}</year>{known}</element-citation></ref>"
+        f"<year>{year}</year>{numbers}</element-citation></ref>"
     )
 
 
