@@ -298,9 +298,7 @@ def test_only_missing_or_outdated_jobs_run(
         assert ran == ["evaluate fewer"]
 
 
-def test_an_interrupted_training_resumes(
-    plan: Plan, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_training_resumes(plan: Plan, ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     run_script = jobs._run_script
 
     def interrupted(script: str, overrides: list[str], folder: Path) -> None:

@@ -79,9 +79,6 @@ def test_a_text_without_a_known_word_is_absent(tiny_corpus: Corpus) -> None:
     assert len(reader.papers(np.empty(0, np.int64))) == 0
 
 
-TARGET = 1  # word id in the store; 0 is unknown to the model
-
-
 @given(
     texts=st.lists(st.lists(st.integers(0, 5), max_size=14), min_size=1, max_size=6),
     most=st.integers(1, 9),

@@ -169,17 +169,6 @@ def test_scores_are_those_of_the_formula(
         np.testing.assert_allclose(ranking.scores[row][result], own, rtol=1e-5)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_back_ends_rank_alike(tiny_corpus: Corpus, method: str) -> None:
-    options = {"method": method, "contexts": 2, "query": ("context", "title", "context")}
-    retrievers = [indexed(tiny_corpus, backend=backend, **options) for backend in ("numpy", "rank_bm25")]
-    assert all(retriever.index_bytes > 0 for retriever in retrievers)
-    first, *others = (retriever.search(CONTEXTS, 11) for retriever in retrievers)
-    for other in others:
-        np.testing.assert_array_equal(first.papers, other.papers)
-        np.testing.assert_allclose(first.scores, other.scores, rtol=1e-5)
-
-
 def test_markers_are_not_query_words(tiny_source: Path, tmp_path: Path) -> None:
     papers = json.loads((tiny_source / "papers.json").read_text())
     papers["graph"]["abstract"] = "TARGETCIT OTHERCIT targetcit othercit"

@@ -196,18 +196,6 @@ SCORES = np.array([[0.1, 0.9, 0.2, 0.9], [0.3, 0.4, -np.inf, -np.inf], [-np.inf]
 CANDIDATES = Ranking(np.array([[5, 3, 9, 1], [2, 8, -1, -1], [-1, -1, -1, -1]], np.int32), FOUND)
 
 
-def order(scores: NDArray[np.floating]) -> list[list[int]]:
-    return [row[row >= 0].tolist() for row in reorder(CANDIDATES, scores).papers]
-
-
-@pytest.mark.parametrize("method", ["none", "score", "rank"])
-def test_extreme_weights_rank_by_one_stage_alone(method: str) -> None:
-    scores = fuse_scores(CANDIDATES, SCORES, method, 1.0)
-    assert (scores == SCORES).all() and order(scores) == [[3, 1, 9, 5], [8, 2], []]
-    if method != "none":
-        assert order(fuse_scores(CANDIDATES, SCORES, method, 0.0)) == [[5, 3, 9, 1], [2, 8], []]
-
-
 def test_other_weights_sum_z_scores_or_reciprocal_ranks() -> None:
     result = fuse_scores(CANDIDATES, SCORES, "score", 0.3)
     first = (FOUND[0] - FOUND[0].min()) / FOUND[0].std()

@@ -98,34 +98,3 @@ def test_texts_may_have_no_row_or_several(tiny_corpus: Corpus) -> None:
     summed = matrix(terms.counts(np.array([0, 0, 0, 2, 2]), words.take(np.arange(5)), 4)).toarray()
     none = 0 * one_each[0]
     np.testing.assert_array_equal(summed, [one_each[:3].sum(axis=0), none, one_each[3:5].sum(axis=0), none])
-
-
-# Key terms.
-
-WORDS = ["parser", "tree", "graph", "sound", "rhyme", "document", "edge", "query", "speech", "verse", "pixel"]
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Corpus:
-    """30 citing papers of frequent and rare words; one has no abstract."""
-    rng = np.random.default_rng(1)
-    rarity = 1 / np.arange(1, len(WORDS) + 1)
-
-    def text(most: int) -> str:
-        return " ".join(rng.choice(WORDS, int(rng.integers(1, most)), p=rarity / rarity.sum()))
-
-    papers = {f"p{i}": {"title": text(9), "abstract": text(30) if i else ""} for i in range(30)}
-    papers["p3"]["title"] += " unheard unheard"
-    contexts = {
-        key: {"masked_text": "as TARGETCIT says", "context_id": key, "citing_id": key, "refid": "p0"}
-        for key in papers
-    }
-    queries = [{"context_id": key, "positive_ids": ["p0"]} for key in papers]
-    for name, value in (("papers", papers), ("contexts", contexts), ("test", queries)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(value))
-    return open_corpus(tmp_path, cache_dir=tmp_path / "cache")
-
-
-def words_of(texts: list[str]) -> list[list[str]]:
-    stem = Stemmer.Stemmer("english")
-    return bm25s.tokenize(texts, stopwords="en", stemmer=stem, return_ids=False, show_progress=False)

@@ -132,7 +132,7 @@ def test_tuning_selects_the_highest_validation_map(sampler: Sampler, tmp_path: P
 
 
 def test_each_pool_size_has_its_own_parameters(
-    sampler: Sampler, world_file: Path, distractors_file: Path, tmp_path: Path
+    world_file: Path, distractors_file: Path, tmp_path: Path
 ) -> None:
     options = settings_of(
         world_file, tmp_path, distractors=distractors_file, samplings=1, depth=50, queries=6

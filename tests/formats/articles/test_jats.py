@@ -151,6 +151,8 @@ BOMB = "".join(f'<!ENTITY b{n} "{(f"&b{n - 1};" if n else "frog") * 20}">' for n
         ("a.xml", ARTICLE[:-30], "a.xml: malformed XML: unclosed token: line"),
         ("a.nxml", "<article><p></article>", "a.nxml: malformed XML: mismatched tag: line 1, column 14"),
         ("a.xml", "<article/>", "a.xml: <article> is not JATS: it has no <front> with <article-meta>"),
+        ("a.xml", '<TEI xmlns="http://www.tei-c.org/ns/1.0"/>', "a.xml: the TEI document has no teiHeader"),
+        ("a.xml", "", "a.xml: malformed XML: no element found"),
         ("a.xml", "<dblp/>", "a.xml: must be a JATS or TEI document, not 'dblp'"),
         ("a.xml", f"<!DOCTYPE article [{BOMB}]><article>&b8;</article>", "a.xml: malformed XML: limit on"),
         (
