@@ -127,7 +127,7 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
             f"{len(lists.columns)} features"
         )
         scores = cross_fit(settings, lists, run.seed)
-        model = cls(fit_ranker(settings, lists), calibrate(lists, scores, run.seed))
+        model = cls(fit_ranker(settings, lists), calibrate(settings, lists, scores, run.seed))
         [measures] = measure(lists, scores).values()
         figures = ", ".join(f"{name} {value:.4f}" for name, value in measures.items())
         log.info(f"ranker: {settings.folds}-fold cross-fitting over citing papers: {figures}")

@@ -19,10 +19,10 @@ from citerec.rerank.ranker.confidence import (
     KNOWN_SCALE,
     NONE,
     OTHERS,
-    OVERLAPS,
     SCALE,
     Confidence,
     fit_confidence,
+    fit_curve,
 )
 from citerec.rerank.ranker.linear import TrainingLists
 
@@ -82,17 +82,6 @@ def test_papers_of_similar_passages_are_more_probable_than_others_cited_elsewher
     assert after[5:].tolist() == before[5:].tolist()
 
 
-def test_papers_of_overlapping_passages_alone_differ_only_from_those_of_others() -> None:
-    known = np.array([1, 1, 0, 1, 0])
-    words = np.array([0.5, np.nan, np.nan, np.nan, np.nan])
-    values = np.stack([known, words], axis=1).astype(np.float16)
-    lists = replace(made([3, 2], known=known), columns=["known", "elsewhere_words"], values=values)
-    found = Confidence({**PARAMETERS, OVERLAPS: 1.5}).log_probabilities(lists, np.zeros(5, np.float32))
-    plain = Confidence(PARAMETERS).log_probabilities(lists, np.zeros(5, np.float32))
-    assert found[1] - found[0] == pytest.approx(1.5, abs=1e-3)
-    assert found[3:].tolist() == plain[3:].tolist(), "no passage of the list is known"
-
-
 def test_scores_of_papers_cited_elsewhere_have_a_scale_of_their_own() -> None:
     known = np.array([1, 1, 0, 0, 0, 0])
     lists, scores = made([4, 2], known=known), np.array([3, 1] * 3, np.float32)
@@ -135,3 +124,19 @@ def test_probabilities_are_those_of_the_lists_that_it_is_fitted_to() -> None:
     for low, high in ((0, 0.3), (0.3, 0.5), (0.5, 1)):
         of = (sure >= low) & (sure < high)
         assert sure[of].mean() == pytest.approx(right[of].mean(), abs=0.05)
+
+
+def test_the_curve_maps_to_how_often_first_papers_are_right_and_keeps_the_order() -> None:
+    rng, count = np.random.default_rng(0), 3000
+    lists = made([2] * count)
+    first = rng.uniform(0.1, 0.9, count)
+    logs = np.log(np.stack([first, np.full(count, 0.05)], axis=1)).ravel().astype(np.float32)
+    # As where two papers are cited, a first paper is right more often than said.
+    cited = np.stack([rng.random(count) < np.sqrt(first), np.zeros(count, np.bool_)], axis=1)
+    plain = Confidence({SCALE: 1.0, NONE: 0.0})
+    curved = fit_curve(plain, replace(lists, cited=cited.ravel()), logs)
+    scores = np.array([-2, 0, 3, 1], np.float32)
+    before, after = (model.log_probabilities(made([4]), scores) for model in (plain, curved))
+    assert (np.argsort(after) == np.argsort(before)).all() and (after > before).all()
+    low, high = np.exp(after[np.argmax(before)]), np.exp(before.max())
+    assert low == pytest.approx(np.sqrt(high), abs=0.05)
