@@ -73,8 +73,8 @@ class WordsRetriever(DenseRetriever):
         counts = np.where(is_word, np.asarray(corpus.word_counts), 0)
         ids = self._reader.ids  # ids beyond the vocabulary are hashed unknown words
         total = counts.sum()
-        known = counts[(ids >= 0) & (ids < len(self.vocabulary))].sum()
-        return float(known / total) if total >= LEAST_TOKENS else 1.0
+        in_vocabulary = counts[(ids >= 0) & (ids < len(self.vocabulary))].sum()
+        return float(in_vocabulary / total) if total >= LEAST_TOKENS else 1.0
 
     def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         return encode(self.encode, self._reader.papers, rows, self.dim, "papers")

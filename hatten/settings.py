@@ -47,7 +47,7 @@ class EncoderConfig(Settings):
     input_scale: float = 1.0
     """factor on the word vectors before positions are added"""
     residual: str = setting("none", choices=("none", "mean"))
-    """none | mean (add a weighted mean of word vectors to the output: hatten.layers; not in the paper)"""
+    """none | mean (add a weighted mean of word vectors to the output; not in the paper)"""
     initial: str = setting("torch", choices=("torch", "xavier"))
     """initial weights: torch (its own) | xavier (matrices by Glorot and Bengio 2010, and
     paragraph types of .02, not 1, which hide the paragraphs that they are added to)"""
@@ -207,7 +207,7 @@ class EncoderTraining(Settings):
 
     @property
     def has_mean_path(self) -> bool:
-        """Whether the encoder has a mean path that can be trained on its own (hatten.layers)."""
+        """Whether the encoder has a mean path that can be trained on its own (hatten.static.network)."""
         return False
 
     def check_vectors(self, vectors: Any) -> None:
@@ -363,6 +363,9 @@ class BiEncoderSettings(FineTuningSettings, EncoderTraining):
     """number of rounds of mining, training and validation"""
     ema: float = setting(0.98, below=1)
     """decay of the moving average of the weights, used for validation, mining and saving; 0: no averaging"""
+    gradient_cache: bool = False
+    """compute the activations again in the backward pass, a chunk of texts at a time, for batches of any size
+    with the memory of a chunk, and the same gradients (GradCache, Gao et al. 2021)"""
     loss: dict[str, Any] = field(default_factory=loss_of("InfoNCE", correct_rate=False))
     batch: BiEncoderBatchSettings = field(
         default_factory=lambda: BiEncoderBatchSettings(

@@ -229,7 +229,7 @@ class StaticRetriever(WordsRetriever):
     def __init__(self, checkpoint: StaticModel | str | Path | None, index: IndexConfig | None = None) -> None:
         """checkpoint: a model, or the output of its training; else InputError."""
         super().__init__(index)
-        self.use(self.kind.given(checkpoint))
+        self.use(self.kind.opened(checkpoint))
         self.checkpoint = None if isinstance(checkpoint, StaticModel) else checkpoint
 
     def use(self, model: StaticModel) -> None:

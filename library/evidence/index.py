@@ -4,7 +4,7 @@ about.json    version, and the encoder of the vectors
 papers.json   ids of the papers, in the order of their passages
 hashes.npy    hashes of their texts (store.StoredPaper) [P]
 offsets.npy   passages of each paper [P + 1]
-terms.txt     terms by number; words/: their postings (retrieval.lexical.postings)
+terms.txt     terms by number; words/: their postings (retrieval.lexical.bm25_formula)
 vectors.npy   8-bit integers [N, D], and their factors in scales.npy [N]
 """
 
@@ -30,7 +30,7 @@ from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, Documents
 from citerec.hatten.retriever import WordsRetriever
 from citerec.library.evidence.store import TextStore
 from citerec.retrieval.arrays import Counts, Floats, Rows
-from citerec.retrieval.lexical.postings import Formula, Postings
+from citerec.retrieval.lexical.bm25_formula import Formula, Postings
 from citerec.retrieval.lexical.terms import Terms
 
 VERSION = 4
@@ -63,7 +63,7 @@ class WordsEncoder:
     def _encode(self, texts: Sequence[str], kind: int) -> Floats:
         table = WordTable(default_tokenize)
         tokens = table.ids(texts)
-        ids = self._model.vocabulary.lookup(table.words().to_pylist())[tokens.values]
+        ids = self._model.vocabulary.lookup(table.words())[tokens.values]
         is_known = ids >= 0
         before = np.concatenate([[0], np.cumsum(is_known)])
         offsets = before[tokens.offsets]
@@ -138,7 +138,7 @@ class PassageIndex:
         return int(self.postings.frequency(terms).max(initial=0))
 
     def _weighted_terms(self, words: Sequence[str], weights: Floats) -> tuple[NDArray[np.int32], Floats]:
-        terms = self.terms.of(words)
+        terms = self.terms.lookup(words)
         each = np.repeat(weights.astype(np.float32), terms.lengths)
         unique, place = np.unique(terms.values, return_inverse=True)
         largest = np.zeros(len(unique), np.float32)
@@ -227,7 +227,7 @@ def _write(
     def read_chunk() -> None:
         nonlocal terms, words
         tokens = table.ids(texts)
-        terms = terms.with_words(table.words()[words:].to_pylist(), more_terms=True)
+        terms = terms.with_words(table.words(words), more_terms=True)
         words = len(table)
         part = terms.counts(np.arange(len(texts)), tokens, len(texts))
         counts.append(replace(part, data=part.data.astype(np.uint16)))  # half the memory

@@ -83,15 +83,15 @@ class Network:
         None means those that all networks share."""
         self.open()
 
-        def one(number: int) -> T:
+        def run_one(number: int) -> T:
             return use(number, self.run(*inputs[number]))
 
         if len(inputs) == 1:
-            return [one(0)]
+            return [run_one(0)]
         # The longest first, so that no thread is left with a long one at the end.
         order = sorted(range(len(inputs)), key=lambda number: -len(inputs[number][0]))
         outputs: dict[int, T] = {}
-        for number, value in zip(order, _in_threads(one, order, pool or shared_pool()), strict=True):
+        for number, value in zip(order, _in_threads(run_one, order, pool or shared_pool()), strict=True):
             outputs[number] = value
             if advance is not None:
                 advance(1)

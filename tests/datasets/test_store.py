@@ -13,10 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from citerec.base.errors import InputError
-from citerec.datasets.columns import (
-    Ragged,
-)
+from citerec.base.errors import DamagedFile, InputError
+from citerec.datasets.columns import Column, Ragged, decode_text, write_texts
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.tokenize import TOKENIZERS
@@ -113,8 +111,8 @@ def check(corpus: Corpus, source: Source, tokenizer: str, candidates: str) -> No
     assert list(corpus.splits) == [split for split in SPLITS if split in source]
     for name, split in corpus.splits.items():
         assert [corpus.context_ids[row] for row in split.contexts] == [q["context_id"] for q in source[name]]
-        found = [[corpus.paper_ids[row] for row in rows] for rows in split.positives]
-        assert found == [query["positive_ids"] for query in source[name]]
+        result = [[corpus.paper_ids[row] for row in rows] for rows in split.positives]
+        assert result == [query["positive_ids"] for query in source[name]]
     seen = {paper for query in source.get("train", []) for paper in query["positive_ids"]}
     assert [corpus.paper_ids[row] for row in np.flatnonzero(corpus.seen)] == [p for p in papers if p in seen]
 
@@ -177,11 +175,11 @@ def test_the_error_for_an_unknown_split_lists_the_splits(tiny_corpus: Corpus) ->
 
 def test_a_split_has_two_halves_without_a_common_citing_paper(demo_corpus: Corpus) -> None:
     whole, halves = demo_corpus.split("train"), [demo_corpus.split(f"train/{half}") for half in (1, 2)]
-    one, other = (set(demo_corpus.citing[half.contexts].tolist()) for half in halves)
-    assert not one & other and 0 <= len(one) - len(other) <= 1
+    item, other = (set(demo_corpus.citing[half.contexts].tolist()) for half in halves)
+    assert not item & other and 0 <= len(item) - len(other) <= 1
     cited = {int(row): papers.tolist() for row, papers in zip(whole.contexts, whole.positives, strict=True)}
-    found = [zip(half.contexts.tolist(), half.positives, strict=True) for half in halves]
-    assert {row: papers.tolist() for half in found for row, papers in half} == cited
+    result = [zip(half.contexts.tolist(), half.positives, strict=True) for half in halves]
+    assert {row: papers.tolist() for half in result for row, papers in half} == cited
 
 
 def test_many_batches_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_source: Path) -> None:
@@ -192,6 +190,36 @@ def test_many_batches_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, t
     source |= {split: json.loads((tiny_source / f"{split}.json").read_text()) for split in corpus.splits}
     check(corpus, source, "default", "abstract")
     assert corpus.titles[5] == list(source["papers"].values())[5]["title"]
+
+
+@pytest.mark.parametrize(
+    ("file", "place", "byte", "problem"),
+    [
+        ("values", -1, b"\xff", "'utf-8' codec can't decode"),
+        ("offsets", -16, b"\x7f", "its rows begin elsewhere"),
+        ("offsets", -8, b"\x00", "its rows begin elsewhere"),
+        ("offsets", 128, b"\x01", "its rows begin elsewhere"),
+        ("offsets", 22, b"u", "is of another type"),
+        ("values", 22, b"i", "is of another type"),
+        ("values", 0, b"N", "."),
+        ("offsets", 20, b"\x00", "."),
+        ("values", None, b"", "."),
+        ("offsets", None, b"", "."),
+    ],
+)
+def test_damage_of_a_column_is_told(
+    tmp_path: Path, file: str, place: int | None, byte: bytes, problem: str
+) -> None:
+    texts = ["a", "", "caf\u00e9", "d" * 70]
+    write_texts(tmp_path, "titles", texts)
+    assert list(Column(tmp_path, "titles", decode_text)) == texts
+    path = tmp_path / f"titles.{file}.npy"
+    content = bytearray(path.read_bytes())
+    content[slice(-1, None) if place is None else slice(place, (place + 1) or None)] = byte
+    path.write_bytes(content)
+    for read in (list, lambda column: [column[row] for row in range(4)]):
+        with pytest.raises((DamagedFile, ValueError), match=problem):
+            read(Column(tmp_path, "titles", decode_text))
 
 
 @pytest.mark.parametrize("damage", ["missing file", "short file", "no manifest", "other version", "no JSON"])

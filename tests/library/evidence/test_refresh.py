@@ -23,7 +23,7 @@ from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.reading import READER, ReadText, read_here, unreadable
 from citerec.library.evidence.refresh import TextReport, read_cache, refresh_texts
 from citerec.library.evidence.store import TextStore
-from citerec.retrieval.lexical.postings import UNIT
+from citerec.retrieval.lexical.bm25_formula import UNIT
 from citerec.retrieval.lexical.terms import Tokenizer
 from citerec.tests.library.evidence.made import HashedWords, paper_made, write_papers
 
