@@ -49,8 +49,7 @@ def test_a_file_is_asked_without_building(run: Run, folder: Path) -> None:
     assert (cached / "library.json").stat().st_mtime_ns == made, "an unchanged file is not read again"
     Path("papers.bib").write_text(entries("Songs of birds"), encoding="utf-8")
     assert run("search", "papers.bib", "birds", "format=cite")[1] == "\\cite{Songsofbirds}\n"
-    assert run("search", "library=papers.bib", "graphs")[2] == "papers.bib: nothing has “graphs”
-"
+    assert run("search", "library=papers.bib", "graphs")[2] == "papers.bib: nothing has “graphs”\n"
     (Library.open(cached).folder / "records.values.npy").write_bytes(b"damage")
     assert run("search", "papers.bib", "birds", "format=cite")[1] == "\\cite{Songsofbirds}\n"
     Path("papers.bib").write_text("", encoding="utf-8")
