@@ -4,7 +4,7 @@ The softmax over a list with an outside option, "none of them" (McFadden 1974; r
 whose logit depends on how well the best candidates fit in absolute terms. So the probabilities of a list sum
 to less than 1. Fitted to lists of which some lack the cited papers, asked as in a draft that is being written
 and alone. As a passage may cite several papers, a logistic curve then maps these probabilities to how often
-the first papers of complete lists are right (Platt 1999); the order stays.
+the first papers of complete lists are cited (Platt 1999); the order stays.
 
 What a draft tells is added to the logits. A paper that it cites elsewhere is meant more often than its score
 tells: by how much depends on the number of the other papers, which share the chance of a first citation (as
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.rerank.ranker.linear import Lists, TrainingLists, centre, first_papers, minimise
+from citerec.rerank.ranker.linear import Lists, TrainingLists, centre, minimise
 from citerec.retrieval.arrays import Floats, Mask
 
 MISSING = 0.05
@@ -45,6 +45,8 @@ BEST = ("dense", "encoder")
 L2, LEAST_SCALE = 1e-4, 1e-3
 SLOPE, LEVEL, DRAFT_LEVEL = "slope", "level", "level, draft"
 """Parameters of the curve: of the logit, 1, and 1 where the draft cites papers elsewhere."""
+FIRST = 3
+"""Papers of a list to which the curve is fitted."""
 
 
 def list_inputs(lists: Lists) -> dict[str, Floats]:
@@ -141,17 +143,17 @@ def fit_confidence(lists: TrainingLists, scores: Floats) -> Confidence:
 
 
 def fit_curve(confidence: Confidence, lists: TrainingLists, logs: Floats) -> Confidence:
-    """Fit the curve of a confidence to how often the first papers of lists are right.
+    """Fit the curve of a confidence to how often the FIRST papers of lists are cited.
 
     logs: logarithms of the probabilities [n] that confidences gave which were not fitted to these lists.
     """
-    sure, right = first_papers(lists, logs)
-    # A softmax over two rows, the second of which is "wrong", is the logistic curve.
-    values = np.zeros((2 * len(lists), 3), np.float32)
-    values[::2] = np.stack([log_odds(sure), np.ones(len(lists)), cites_elsewhere(lists)], axis=1)
-    slope, level, draft = minimise(
-        values, np.arange(0, len(values) + 1, 2), np.stack([right, ~right], axis=1).ravel(), L2
-    ).tolist()
-    return Confidence(
-        {**confidence.parameters, SLOPE: max(slope, LEAST_SCALE), LEVEL: level, DRAFT_LEVEL: draft}
-    )
+    order = np.lexsort((-logs, lists.query))
+    first = order[np.arange(len(logs)) - lists.offsets[lists.query] < FIRST]
+    cited, drafts = lists.cited[first], cites_elsewhere(lists)[lists.query[first]]
+    # A softmax over two rows, the second of which is "not cited", is the logistic curve.
+    values = np.zeros((2 * len(first), 3), np.float32)
+    values[::2] = np.stack([log_odds(logs[first]), np.ones(len(first)), drafts], axis=1)
+    ends = np.arange(0, len(values) + 1, 2)
+    weights = minimise(values, ends, np.stack([cited, ~cited], axis=1).ravel(), L2).tolist()
+    curve = {SLOPE: max(weights[0], LEAST_SCALE), LEVEL: weights[1], DRAFT_LEVEL: weights[2]}
+    return Confidence({**confidence.parameters, **curve})

@@ -273,16 +273,10 @@ def measure(lists: TrainingLists, scores: Floats, sure: bool = False) -> dict[st
         sums = ranking_sums(part, values)
         measures[str(name)] = {key: value / len(part) for key, value in sums.items()}
         if sure:
-            highest, right = first_papers(part, values)
+            highest = np.maximum.reduceat(values, part.offsets[:-1])
+            right = np.logical_or.reduceat(part.cited & (values == highest[part.query]), part.offsets[:-1])
             measures[str(name)] |= certainty(np.exp(highest), right)
     return measures
-
-
-def first_papers(lists: TrainingLists, scores: Floats) -> tuple[Floats, Mask]:
-    """Return the highest score of each list, and whether its paper is cited, [Q] each."""
-    starts = lists.offsets[:-1]
-    highest = np.maximum.reduceat(scores, starts)
-    return highest, np.logical_or.reduceat(lists.cited & (scores == highest[lists.query]), starts)
 
 
 def certainty(sure: NDArray[np.floating], right: NDArray[Any]) -> dict[str, float]:
