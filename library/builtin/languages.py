@@ -40,7 +40,7 @@ from citerec.formats.names import surname
 from citerec.library.ask.question import mark_query
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
-from citerec.rerank.ranker.confidence import NONE, Confidence, list_inputs
+from citerec.rerank.ranker.confidence import LEVEL, NONE, SLOPE, Confidence, list_inputs
 from citerec.rerank.ranker.confidence import SCALE as CONFIDENCE
 from citerec.rerank.ranker.linear import TrainingLists
 from citerec.rerank.ranker.model import Ranker, RankingModel
@@ -284,7 +284,7 @@ def fit_ranking(networks: Networks, drafts: Mapping[str, Any]) -> RankingModel:
                 parts.append(replace(lists, citing=np.full(len(lists), number, np.int32)))
     lists = TrainingLists.concat(parts)
     fitted = fit_networks(RankerSettings(l2=L2), lists, np.ones(len(lists), np.bool_), 0)
-    absolute = (CONFIDENCE, NONE, *list_inputs(lists))
+    absolute = (CONFIDENCE, NONE, SLOPE, LEVEL, *list_inputs(lists))
     built_in = RankingModel.open(BUILT_IN / RankingModel.folder)
     assert built_in.networks is not None
 
