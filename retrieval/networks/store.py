@@ -192,12 +192,8 @@ class VectorStore:
             yield rows, self._parts[number].take(places)
 
     def _of(self, name: str, key: int) -> NDArray[Any]:
-        part, row = self._place(key)
-        return part.ragged(name, np.array([row]))
-
-    def _place(self, key: int) -> tuple[Encoded, int]:
         number, row = self._places[key]
-        return self._parts[number], row
+        return self._parts[number].ragged(name, np.array([row]))
 
     def _by_part(self, keys: Keys) -> Iterable[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
         """Yield number of a part, rows of `keys` that it has, and their places there."""
