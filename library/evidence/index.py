@@ -164,7 +164,7 @@ def _write(folder: Path, store: TextStore, advance: Callable[[int], None]) -> No
     def read_chunk() -> None:
         nonlocal terms, words
         tokens = table.ids(texts)
-        terms = terms.with_words(table.words()[words:].to_pylist(), more_terms=True)
+        terms = terms.with_words(table.words(words), more_terms=True)
         words = len(table)
         part = terms.counts(np.arange(len(texts)), tokens, len(texts))
         counts.append(replace(part, data=part.data.astype(np.uint16)))  # half the memory
