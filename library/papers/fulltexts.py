@@ -14,7 +14,6 @@ from citerec.base.files import expand_user
 from citerec.formats.bibliography.paper import SHORTEST_ABSTRACT, LibraryPaper
 from citerec.library.evidence import FOLDER
 from citerec.library.evidence.citations import LINKED, link_texts
-from citerec.library.evidence.evidence import text_encoder
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.refresh import TextReport, refresh_texts
 from citerec.library.evidence.store import TextStore
@@ -25,8 +24,6 @@ from citerec.library.papers.folder import (
     write_manifest,
 )
 from citerec.library.papers.library import CITED, Library
-from citerec.library.papers.models import open_model
-from citerec.library.papers.storage import MODEL
 from citerec.library.sources.zotero_database import read_annotations, zotero_database
 from citerec.library.sources.zotero_places import is_zotero
 
@@ -58,7 +55,6 @@ def update_full_texts(path: Path) -> TextReport | None:
     report = refresh_texts(
         path,
         library.papers,
-        text_encoder(open_model(library.folder / MODEL)),
         pdfs=library.manifest.pdfs,
         notes=_notes(library.manifest.named),
     )
