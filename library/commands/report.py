@@ -81,7 +81,7 @@ def describe(
     }
     told = [(problem.kind, problem.key, problem.message) for problem in find_problems(draft, library)]
     for _, answer in judged:
-        told += [(status.kind, answer.key, f"{status.text} ({status.where})") for status in answer.status]
+        told += [(status.kind, answer.key, status.said) for status in answer.status]
         told += [("contradicted", answer.key, answer.said)] * bool(answer.findings)
     lists: dict[str, dict[str, str]] = {name: {} for name in _LISTS}
     for kind, key, text in told:

@@ -58,8 +58,8 @@ class Comparison(NamedTuple):
     agrees: bool
 
 
-def compare(reference: Reference, record: Record, alone: bool = True) -> Comparison:
-    """Compare an entry with a record. alone: no other record has its title."""
+def compare(reference: Reference, record: Record) -> Comparison:
+    """Compare an entry with a record."""
     own, other, where = reference.paper, record.paper, record.where
     none = Comparison([], False, False)
     if not own.title or not other.title:
@@ -81,7 +81,7 @@ def compare(reference: Reference, record: Record, alone: bool = True) -> Compari
         return Comparison(title, True, False) if nearly and is_telling and not numbered else none
     if not record.by_id and any(finding.field == "author" for finding in authors):
         is_long = is_telling and len(normalise_title(own.title)) >= 1.5 * LONG_TITLE
-        if not (alone and is_long and (years <= 1 or venue)):
+        if not (is_long and (years <= 1 or venue)):
             return none
     if not record.by_id and change == "other":
         return none
@@ -129,8 +129,7 @@ def title_change(first: str, second: str) -> str:
     if all(_same_word("".join(words), "".join(others)) for words, others in changed):
         return "style"
     replaced = sum(max(map(len, pair)) for pair in changed)
-    few = replaced <= max(1, 0.34 * min(len(one), len(two)))
-    return "words" if few or len({*one} & {*two}) >= 0.6 * max(len(one), len(two)) else "other"
+    return "words" if replaced <= max(1, 0.34 * min(len(one), len(two))) else "other"
 
 
 def _same_word(one: str, two: str) -> bool:

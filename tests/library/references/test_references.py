@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterator, Sequence
 from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,7 +24,7 @@ from citerec.library.commands.references import references
 from citerec.library.commands.report import could_go, report
 from citerec.library.drafts.check import check
 from citerec.library.enrich.client import Client
-from citerec.library.references.answers import Answer, PaperSource, judge
+from citerec.library.references.answers import Answer, judge
 from citerec.library.references.compare import Record
 from citerec.library.references.table import Table, build
 from citerec.library.settings import CheckSettings, ReferencesSettings, ReportSettings
@@ -56,8 +57,18 @@ def fields_of(answer: Answer) -> list[str]:
     return [finding.field for finding in answer.findings]
 
 
-def by_table(*works: LibraryPaper) -> list[PaperSource]:
-    return [PaperSource.from_records([Record(work, "table") for work in works])]
+class Works:
+    """A source of some works, each by the DOI of a paper or another way."""
+
+    def __init__(self, works: Sequence[LibraryPaper]) -> None:
+        self._works = works
+
+    def records(self, paper: LibraryPaper) -> Iterator[Record]:
+        return (Record(work, "table", by_id=bool(work.doi) and work.doi == paper.doi) for work in self._works)
+
+
+def by_table(*works: LibraryPaper) -> list[Works]:
+    return [Works(works)]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +262,7 @@ def test_two_entries_with_one_doi_are_told_and_not_judged(
     )
     references(ReferencesSettings(file=str(bib)))
     out = capsys.readouterr().out
-    assert "moss unknown; doi:10.1000/7 is also that of 'Ferns of southern hills' (entry fern)" in out
+    assert "fern unknown; has the DOI of moss (refs.bib:1), but another title; one of them is wrong" in out
     assert "2 unknown" in out
 
 
