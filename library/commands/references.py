@@ -107,11 +107,10 @@ def judge_all(
     """Return the answers about entries that can be read, by a library, the settings' table and sources."""
     read = [(entry, entry.paper._replace(key=entry.key)) for entry in entries if entry.paper]
     first: list[Source] = [LibrarySource(library, [paper for _, paper in read])] if library else []
-    if settings.table:
-        bad: list[InputError] = []
-        first.append(Table.open(settings.table, bad.append))
-        if bad:
-            notes.append(f"{count_noun(len(bad), 'record')} of the table skipped: {bad[0]}")
+    bad: list[InputError] = []
+    first += [Table.open([name], bad.append) for name in settings.table]  # each told by its own name and date
+    if bad:
+        notes.append(f"{count_noun(len(bad), 'record')} of the table skipped: {bad[0]}")
     doubles: dict[str, list[Status]] = {}
     for finding in find_doubles(CheckedDraft(Path(), (), (), ("*",), entries, (), (), (), ())):
         doubles.setdefault(finding.key, []).append(Status(finding.kind, finding.message))
