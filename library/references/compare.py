@@ -72,19 +72,22 @@ def compare(reference: Reference, record: Record) -> Comparison:
     venue = same_venue(own.venue, other.venue)
     title = [Finding("title", own.title, other.title, where)]
     is_telling = len(_words(own.title)) >= TELLING
-    if record.by_id and change == "other":
+    if record.by_id:
         translated = bool(_FOREIGN.search(own.title)) != bool(_FOREIGN.search(other.title))
-        return none if translated or versions or not reference.is_article else none._replace(findings=title)
-    if not record.by_id and change == "words":
-        nearly = not authors and years == 0 and venue and own.authors and not versions
+        if change == "other":
+            return (
+                none if translated or versions or not reference.is_article else none._replace(findings=title)
+            )
+    elif change == "other":
+        return none
+    elif change == "words":
+        nearly = not authors and years == 0 and venue and own.authors and is_telling
         numbered = _NUMBERS.findall(own.title.lower()) != _NUMBERS.findall(other.title.lower())
-        return Comparison(title, True, False) if nearly and is_telling and not numbered else none
-    if not record.by_id and any(finding.field == "author" for finding in authors):
+        return Comparison(title, True, False) if nearly and not numbered else none
+    elif any(finding.field == "author" for finding in authors):
         is_long = is_telling and len(normalise_title(own.title)) >= 1.5 * LONG_TITLE
         if not (is_long and (years <= 1 or venue)):
             return none
-    if not record.by_id and change == "other":
-        return none
     if not reference.is_article:
         return Comparison([], not authors, change == "" and not authors and years <= 1)
     findings = title if change == "words" and not versions else []
