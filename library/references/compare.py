@@ -97,7 +97,9 @@ def compare(reference: Reference, record: Record) -> Comparison:
     revised = is_preprint(own) and is_preprint(other) and own.year > other.year
     if years > 1 and not versions and not revised and (venue or record.by_id):
         findings.append(Finding("year", str(own.year), str(other.year), where))
-    if venue is False:
+    # What was sent to ICLR, which shows all of it, may have appeared elsewhere, with pages.
+    sent = find_series(other.venue).name == "ICLR" and "pages" in reference.fields
+    if venue is False and not sent:
         findings.append(Finding("venue", own.venue, other.venue, where))
     if are_apart(own.doi, other.doi) and not versions and not findings and venue:
         findings.append(Finding("doi", own.doi, other.doi, where))
@@ -187,7 +189,6 @@ def _same_person(first: str, second: str) -> bool:
     words, others = ({*_words(name)} for name in (first, second))
     if not one or not two or one == two or one in others or two in words or len(words & others) > 1:
         return True
-    one, two = one.replace("-", ""), two.replace("-", "")
     alike = one.startswith(two) or two.startswith(one) or _ratio(one, two) >= SAME_NAME
     if alike and min(len(one), len(two)) > 3:
         return True
