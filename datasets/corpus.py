@@ -150,9 +150,9 @@ class Corpus:
 
     def __copy__(self) -> Self:
         """Return a corpus whose attributes can be replaced; copy.copy would open the store again."""
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        return made
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
 
     @cached_property
     def words(self) -> list[str]:
@@ -206,9 +206,9 @@ class Corpus:
         unknown = [field for field in fields if field not in names]
         if unknown:
             by_count = np.argsort(-np.bincount(self.fields.values, minlength=len(names)), kind="stable")
-            some = ", ".join(repr(names[code]) for code in by_count[:5])
+            shown = ", ".join(repr(names[code]) for code in by_count[:5])
             raise InputError(
-                f"corpus {self.name}: no paper has the field {unknown[0]!r}; choose from {some}"
+                f"corpus {self.name}: no paper has the field {unknown[0]!r}; choose from {shown}"
                 f"{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
             )
         return self.fields.rows_containing([names.index(field) for field in fields])

@@ -119,9 +119,9 @@ class CitingPassages:
         elsewhere &= np.arange(count) != place
         own = np.zeros(len(index.vocabulary), np.float32)
         stems = np.array(words.stems, np.int64)
-        there = np.searchsorted(index.vocabulary, stems).clip(max=max(len(own) - 1, 0))
-        seen = index.vocabulary[there] == stems if len(own) else np.zeros(len(stems), np.bool_)
-        own[there[seen]] = np.array(words.nearness, np.float32)[seen]
+        places = np.searchsorted(index.vocabulary, stems).clip(max=max(len(own) - 1, 0))
+        seen = index.vocabulary[places] == stems if len(own) else np.zeros(len(stems), np.bool_)
+        own[places[seen]] = np.array(words.nearness, np.float32)[seen]
         own *= index.idf
         own /= max(float(np.linalg.norm(own)), 1e-9)
         cosines = np.bincount(index.rows, own[index.stems] * index.weights, minlength=count)

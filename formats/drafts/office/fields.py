@@ -145,6 +145,6 @@ def field_code(cited: Sequence[Cited], shown: str, number: int) -> str:
             more["suffix"] = f", {item.suffix}"
         items.append({**item.item, **more})
     properties = {"formattedCitation": shown, "plainCitation": shown, "noteIndex": 0}
-    made: Mapping[str, Any] = {"properties": properties, "citationItems": items, "schema": _SCHEMA}
-    id = blake2b(f"{number} {json.dumps(made)}".encode(), digest_size=4).hexdigest()
-    return json.dumps({"citationID": id, **made})
+    citation: Mapping[str, Any] = {"properties": properties, "citationItems": items, "schema": _SCHEMA}
+    id = blake2b(f"{number} {json.dumps(citation)}".encode(), digest_size=4).hexdigest()
+    return json.dumps({"citationID": id, **citation})
