@@ -130,7 +130,7 @@ class Corpus:
     """statistics of the collection that the papers are some of, for their words"""
     places: NDArray[np.int64] | None = None
     """places of the papers in the order in which their owner has added them, [P]; None where it is not known,
-    as in data sets, whose order only tells how they were made"""
+    as in data sets, whose order only shows how they were made"""
 
     @property
     def total_papers(self) -> int:

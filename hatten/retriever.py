@@ -56,9 +56,9 @@ class WordsRetriever(DenseRetriever):
     def _index(self, corpus: Corpus) -> None:
         super()._index(corpus)
         if corpus.whole is None:
-            self.tell_unknown(self.known_share(corpus))
+            self.warn_of_unknown_words(self.known_share(corpus))
 
-    def tell_unknown(self, share: float) -> None:
+    def warn_of_unknown_words(self, share: float) -> None:
         """Warn if the `known_share` of a corpus is low."""
         if share < KNOWN_SHARE:
             log.warning(

@@ -1,4 +1,4 @@
-"""The passages of a paper being written that cite, and what they tell about a missing citation.
+"""The citing passages of a paper being written, as evidence for a missing citation.
 
 A paper that is cited in several places is often cited for the same reason, and close by.
 """

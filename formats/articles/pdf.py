@@ -54,7 +54,7 @@ class PdfText(NamedTuple):
 
     @property
     def abstract(self) -> str:
-        """The paragraphs of the section Abstract; "" if none is told apart."""
+        """The paragraphs of the section Abstract; "" if none is recognised."""
         own = (part.text for part in self.paragraphs if is_abstract(part.section))
         return " ".join(own)
 
@@ -161,7 +161,7 @@ def _page_angles(text_page: Any, text: str) -> list[float]:
 
 
 def _with_ligatures(text_page: Any, text: str) -> str:
-    """Return a text with ligatures for the codes that TeX's fonts have for them, if no Unicode is told."""
+    """Return a text with ligatures for their codes in TeX's fonts, if the PDF maps these to no Unicode."""
 
     def ligature(match: re.Match[str]) -> str:
         place = match.start()

@@ -293,7 +293,7 @@ def _included_around(text: str) -> Iterator[list[str]]:
     format; and files of LaTeX, which are named as not read."""
     front, fields = _FRONT_MATTER.match(text), dict[str, Any]()
     if front and "include-" in front[1]:
-        with suppress(InputError):  # told when it is split
+        with suppress(InputError):  # reported when it is split
             fields = _read_yaml(front[1], "")
     formats = fields.get("format")
     places = [fields, *(formats.values() if isinstance(formats, dict) else ())]

@@ -73,7 +73,7 @@ class NetworkRetriever(Retriever):
     # What has been encoded.
 
     def missing(self) -> Rows:
-        """Rows of the candidates of which no vector is kept."""
+        """Rows of the candidates without a stored vector."""
         kept = self.store.folder is not None
         return self._candidates[~self.store.known(self._keys, written=kept)]
 

@@ -131,11 +131,11 @@ class Networks:
         return self._network(CROSS_ENCODER)
 
     def _network(self, name: str) -> Network:
-        """Open a file once for all folders that have it, so that a library that was changed opens none."""
+        """Open a file once for all folders with the same content, so that a changed library reopens none."""
         return _opened.setdefault(self.hashes[name], Network(self.folder / name))
 
     def load(self) -> None:
-        """Open the files now, because others may take the place of their folder."""
+        """Open the files now, because their folder may be replaced."""
         self.encoder.open()
         if self.scores_pairs:
             self.cross_encoder.open()

@@ -42,7 +42,7 @@ def read_retraction_watch(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPa
 
 
 def is_retraction_watch(path: Path) -> bool:
-    """True for a table that tells retractions, plain or gzipped; others are tables of papers."""
+    """True for a table that lists retractions, plain or gzipped; others are tables of papers."""
     if not os.path.isfile(path) or not path.name.lower().endswith((".csv", ".csv.gz")):
         return False
     try:

@@ -113,7 +113,7 @@ def cite_keys(keys: Sequence[str]) -> str:
 def shown_text(cited: Sequence[Cited]) -> str:
     """Return a citation as text: authors and years, in parentheses.
 
-    It has single spaces: where a document shows another text than its field tells, Zotero asks what is right.
+    It has single spaces: where a document shows another text than its field has, Zotero asks what is right.
     """
     return _SPACES.sub(" ", f"({'; '.join(_shown(item) for item in cited)})")
 
