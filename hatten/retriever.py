@@ -63,7 +63,7 @@ class WordsRetriever(DenseRetriever):
         if share < KNOWN_SHARE:
             log.warning(
                 f"{1 - share:.0%} of the words of these papers are new to the model; they may be in another "
-                "language or field, and what is found for them less good"
+                "language or field, and results may be worse"
             )
 
     def known_share(self, corpus: Corpus) -> float:
