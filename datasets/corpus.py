@@ -130,7 +130,7 @@ class Corpus:
     """statistics of the collection that the papers are some of, for their words"""
     places: NDArray[np.int64] | None = None
     """places of the papers in the order in which their owner has added them, [P]; None where it is not known,
-    as in data sets, whose order only shows how they were made"""
+    as in data sets, whose order only tells how they were made"""
 
     @property
     def total_papers(self) -> int:
@@ -150,9 +150,9 @@ class Corpus:
 
     def __copy__(self) -> Self:
         """Return a corpus whose attributes can be replaced; copy.copy would open the store again."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        return other
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
 
     @cached_property
     def words(self) -> list[str]:
@@ -206,9 +206,9 @@ class Corpus:
         unknown = [field for field in fields if field not in names]
         if unknown:
             by_count = np.argsort(-np.bincount(self.fields.values, minlength=len(names)), kind="stable")
-            shown = ", ".join(repr(names[code]) for code in by_count[:5])
+            some = ", ".join(repr(names[code]) for code in by_count[:5])
             raise InputError(
-                f"corpus {self.name}: no paper has the field {unknown[0]!r}; choose from {shown}"
+                f"corpus {self.name}: no paper has the field {unknown[0]!r}; choose from {some}"
                 f"{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
             )
         return self.fields.rows_containing([names.index(field) for field in fields])
