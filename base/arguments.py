@@ -34,7 +34,7 @@ S = TypeVar("S", bound=Settings)
 
 WIDTH, COLUMN = 110, 34
 """Width of the help, and the column where the notes begin."""
-_KEY = re.compile(r"(?:--)?([a-zA-Z_]\w*)=(.*)", re.DOTALL)
+_KEY = re.compile(r"-{0,2}([a-zA-Z_]\w*)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--([a-zA-Z_][\w-]*)")
 _SHORT = re.compile(r"-([a-zA-Z]\w*)")
 _NULL = ("null", "none", "")

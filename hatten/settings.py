@@ -365,6 +365,9 @@ class BiEncoderSettings(FineTuningSettings, EncoderTraining):
     """number of rounds of mining, training and validation"""
     ema: float = setting(0.98, below=1)
     """decay of the moving average of the weights, used for validation, mining and saving; 0: no averaging"""
+    gradient_cache: bool = False
+    """compute the activations again in the backward pass, a chunk of texts at a time, for batches of any size
+    with the memory of a chunk, and the same gradients (GradCache, Gao et al. 2021)"""
     loss: dict[str, Any] = field(default_factory=loss_factory("InfoNCE", correct_rate=False))
     batch: BiEncoderBatchSettings = field(
         default_factory=lambda: BiEncoderBatchSettings(

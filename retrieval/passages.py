@@ -23,6 +23,8 @@ OVERLAP = 5
 BESIDE = 2
 """Passages at most so many places away that overlap are beside each other. Further away, it is the same text
 once more, which would tell what a masked citation was."""
+COPIES = 8
+"""Most passages with one text: an old version, a shorter one, a summary."""
 STEM = 6
 """Letters of a word that are compared."""
 REACH = 8.0
@@ -104,6 +106,31 @@ class CitingPassages:
     @cached_property
     def _index(self) -> _Index:
         return _Index.build(self.contexts)
+
+    @cached_property
+    def _copies(self) -> dict[int, set[int]]:
+        """The passages further away than BESIDE with OVERLAP consecutive words of a passage, by its place.
+        Words that more than COPIES passages have are a phrase."""
+        rows_with: dict[int, set[int]] = {}
+        for sequence, row in zip(
+            self._index.sequences.tolist(), self._index.sequence_rows.tolist(), strict=True
+        ):
+            rows_with.setdefault(sequence, set()).add(row)
+        copies: dict[int, set[int]] = {}
+        for rows in rows_with.values():
+            if max(rows) - min(rows) > BESIDE and len(rows) <= COPIES:
+                for row in rows:
+                    copies.setdefault(row, set()).update(other for other in rows if abs(other - row) > BESIDE)
+        return copies
+
+    def copied(self, place: int) -> set[str]:
+        """Return the papers that, but for a place itself, only second copies of its text cite."""
+        copies = self._copies.get(place, set())
+        others = (
+            (row for row in range(len(self.cited)) if row != place and row not in copies) if copies else ()
+        )
+        elsewhere = {paper for row in others for paper in self.cited[row]}
+        return {paper for row in copies for paper in self.cited[row]} - elsewhere
 
     def compare(self, context: str, place: int) -> tuple[NDArray[np.bool_], Floats]:
         """Compare a context, which is at `place` among the passages, with them.

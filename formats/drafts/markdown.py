@@ -510,7 +510,7 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
         if root and not real_path(folder).is_relative_to(real_path(root)):
             break
         bibs += _metadata([folder / "_metadata.yml"], beside, root)
-        for name in _PROJECTS if level < 2 else _PROJECTS[:1]:
+        for name in _PROJECTS:
             file = folder / name
             if not os.path.isfile(file) or (root and not real_path(file).is_relative_to(real_path(root))):
                 continue
@@ -523,6 +523,8 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
             index = next((file for file in inside if real_path(file).parent == real_path(folder)), None)
             is_book = isinstance(book, dict) or name == "_bookdown.yml"
             first, merged = _merged_files(folder, settings) if name == "_bookdown.yml" else (None, [])
+            if name == "_bookdown.yml" and level > 1 and relative_path(path, folder) not in merged:
+                continue
             if first and (index is None or real_path(path) == real_path(first)):
                 index = first
             if index and (is_book or real_path(path) == real_path(index)):

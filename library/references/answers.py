@@ -11,19 +11,23 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
+from citerec.base.files import file_stamp
 from citerec.formats.bibliography.paper import LibraryPaper, is_preprint, is_published
 from citerec.formats.identifiers import clean_doi
 from citerec.formats.letters import LONG_TITLE, fold, normalise_title
 from citerec.formats.names import surname
-from citerec.formats.same_work import MAX_SAME_KEY, Identity, identity
+from citerec.formats.same_work import Identity, identity
 from citerec.library.papers.library import Library
-from citerec.library.papers.merging import KeyIndex
+from citerec.library.papers.merging import Identities, KeyIndex
 from citerec.library.references.compare import Comparison, Record, compare
 from citerec.library.references.entry import Finding, Reference, are_apart, check_entry
 from citerec.library.settings import SERVICES
@@ -43,48 +47,47 @@ class Source(Protocol):
 class PaperSource:
     """Records by the hashed identifiers of their works (same_work.Identity)."""
 
-    def __init__(self, records: Iterable[Record]) -> None:
-        self._records: dict[tuple[str, int], list[Record]] = {}
-        for record in records:
-            for name in _names(record.paper):
-                self._records.setdefault(name, []).append(record)
+    def __init__(self, identities: NDArray[np.uint64], record_at: Callable[[int], Record]) -> None:
+        """identities [P, F]: of the works, by the rows that record_at takes."""
+        self._record_at = record_at
+        self._columns = {
+            name: KeyIndex(identities[:, Identity._fields.index(name)]) for name in ("doi", "arxiv", "title")
+        }
 
     @classmethod
-    def of_library(cls, library: Library, papers: Sequence[LibraryPaper]) -> PaperSource:
+    def from_records(cls, records: Sequence[Record]) -> PaperSource:
+        identities = Identities()
+        for record in records:
+            identities.add(record.paper)
+        return cls(identities.numbers(), records.__getitem__)
+
+    @classmethod
+    def from_library(cls, library: Library, papers: Sequence[LibraryPaper]) -> PaperSource:
         """Return a source of the records of a library that may be those of papers.
 
         A record confirms what a service has told of it; what its user wrote is compared only.
         """
-        storage, records = library.related(papers), list[Record]()
-        wanted = np.array([identity(paper) for paper in papers], np.uint64).reshape(-1, len(_FIELDS))
-        places = [(index, KeyIndex(storage.identities[:, index])) for index in map(_FIELDS.index, _BY)]
-        rows = {row for place, index in places for _, row in index.matches(wanted[:, place])}
-        for paper in map(storage.paper, sorted(rows)):
+        storage = library.related(papers)
+
+        def record_at(row: int) -> Record:
+            paper = storage.paper(row)
             told = sorted({mark.partition(":")[2] for mark in paper.filled} & {*SERVICES})
-            where = ", ".join((f"library {library.path.name}", *told))
-            records.append(Record(paper, where, confirms=bool(told)))
-        return cls(records)
+            return Record(paper, ", ".join((f"library {library.path.name}", *told)), confirms=bool(told))
+
+        return cls(storage.identities, record_at)
 
     def records(self, paper: LibraryPaper) -> Iterator[Record]:
-        seen = set[int]()
-        for name in _names(paper):
-            for record in self._records.get(name, [])[:MAX_SAME_KEY]:
-                if id(record) not in seen:
-                    yield record._replace(by_id=name[0] != "title")
-                seen.add(id(record))
-
-
-_FIELDS, _BY = Identity._fields, ("doi", "arxiv", "title")
-
-
-def _names(paper: LibraryPaper) -> list[tuple[str, int]]:
-    numbers = identity(paper)
-    return [(name, number) for name in _BY if (number := getattr(numbers, name))]
+        rows, numbers = dict[int, bool](), identity(paper)
+        for name, column in self._columns.items():
+            for _, row in column.matches(np.array([getattr(numbers, name)], np.uint64)):
+                rows.setdefault(row, name != "title")
+        for row, by_id in rows.items():
+            yield self._record_at(row)._replace(by_id=by_id)
 
 
 class Status(NamedTuple):
-    """What is to be known of a work. kind: retracted, published (a preprint that was), doi (it has one) or
-    shared (another entry has its identifier and another title: one of the two is wrong)."""
+    """What is to be known of a work. kind: retracted, preprint (that was published), missing_doi (it has
+    one) or shared (another entry has its identifier and another title: one of the two is wrong)."""
 
     kind: str
     text: str
@@ -137,14 +140,12 @@ def judge(
     reference = Reference(paper)
     findings = check_entry(reference, today or date.today())
     compared = [pair for source in sources for pair in _compared(reference, source)]
-    by_id = [finding for record, comparison in compared if record.by_id for finding in comparison.findings]
     same = [(record, comparison) for record, comparison in compared if comparison.same]
     agreeing = [record for record, comparison in same if comparison.agrees]
-    by_title = [comparison.findings for record, comparison in same if not record.by_id]
-    if not by_id and not agreeing and by_title:
-        by_id = min(by_title, key=len)
-    told = {finding.field for finding in findings}
-    findings += [finding for finding in by_id if finding.field not in told]
+    differing = [comparison.findings for record, comparison in compared if record.by_id]
+    if not any(differing) and not agreeing:
+        differing = sorted((comparison.findings for _, comparison in same), key=len)[:1]
+    findings += chain.from_iterable(differing)
     where = next((record.where for record in agreeing if record.confirms), "")
     for file in paper.files if not where else ():
         if os.path.isfile(file):  # False for names that cannot be, too
@@ -153,14 +154,14 @@ def judge(
                 findings, where = findings + more, where or confirmed
             except InputError as error:
                 on_note(f"{file}: {error}")
-    unique = {(finding.field, finding.source): finding for finding in reversed(findings)}
+    by_field = {finding.field: finding for finding in reversed(findings)}
     status = [*_status(paper, same), *(_shared(reference, others) if others else ())]
-    return Answer(paper.key, [*unique.values()][::-1], status, where)
+    return Answer(paper.key, [*by_field.values()][::-1], status, where)
 
 
 def judge_by_library(papers: Sequence[LibraryPaper], library: Library | None = None) -> list[Answer]:
     """Return what the entries of papers and the records of a library say of them."""
-    sources = [PaperSource.of_library(library, papers)] if library is not None and papers else []
+    sources = [PaperSource.from_library(library, papers)] if library is not None else []
     return [judge(paper, sources) for paper in papers]
 
 
@@ -183,12 +184,12 @@ def _status(paper: LibraryPaper, same: Sequence[tuple[Record, Comparison]]) -> I
     for record in sound if is_preprint(paper) else ():
         if is_published(work := record.paper) and not is_preprint(work):
             details = filter(None, (work.venue, str(work.year or ""), work.doi and f"doi:{work.doi}"))
-            yield Status("published", f"published since: {', '.join(details)}", record.where)
+            yield Status("preprint", f"published since: {', '.join(details)}", record.where)
             return
     dois = {record.paper.doi: record.where for record in sound if record.paper.doi}
     if not paper.doi and len(dois) == 1:
         [(doi, where)] = dois.items()
-        yield Status("doi", f"has doi:{doi}", where)
+        yield Status("missing_doi", f"has doi:{doi}", where)
 
 
 def _shared(reference: Reference, others: Source) -> Iterator[Status]:
@@ -206,9 +207,7 @@ def _compare_pdf(paper: LibraryPaper, file: Path) -> tuple[list[Finding], str]:
 
     A title that is not there says nothing: the page may be a cover, or its letters pictures.
     """
-    from citerec.formats.articles.pdf import read_first_page  # PDFium is loaded for those who have PDFs
-
-    page = read_first_page(file)
+    page = _first_page(file, *file_stamp(file))
     title, findings = normalise_title(paper.title), list[Finding]()
     if len(title) < LONG_TITLE or title not in normalise_title(page):
         return [], ""
@@ -220,3 +219,10 @@ def _compare_pdf(paper: LibraryPaper, file: Path) -> tuple[list[Finding], str]:
         findings.append(Finding("doi", paper.doi, doi, where))
     first = surname(paper.authors[0]).lower() if paper.authors else ""
     return findings, where if not findings and first and first in fold(page).lower() else ""
+
+
+@lru_cache(1 << 10)
+def _first_page(file: Path, *_stamp: int) -> str:
+    from citerec.formats.articles.pdf import read_first_page  # PDFium is loaded for those who have PDFs
+
+    return read_first_page(file)

@@ -192,6 +192,13 @@ class Claim(RequestBody):
     k: Count = Field(default=3, description="number of passages")
 
 
+class Entries(RequestBody):
+    """Papers whose entries are wanted."""
+
+    id: list[Name] = Field(min_length=1, max_length=limits.MAX_EXCLUDED, description="ids or keys")
+    format: EntryFormat = "bibtex"
+
+
 class FoundPassages(BaseModel):
     """Passages of a paper's full text that fit a claim best, best first."""
 
@@ -319,6 +326,7 @@ REQUESTS: dict[str, type[BaseModel]] = {
     "/recommend": Question,
     "/passages": Claim,
     "/search": Search,
+    "/papers": Entries,
 }
 """What each path is sent."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged, load_ragged, save_ragged
-from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
-from citerec.formats.letters import fold, with_pairs
-from citerec.retrieval.arrays import Counts, Rows
+from citerec.formats.letters import cognate, with_pairs
+from citerec.retrieval.arrays import Counts
 from citerec.retrieval.queries import Queries
 
 PAPERS_PER_BATCH = 1 << 16
@@ -27,7 +26,7 @@ KEPT_WORDS = 1 << 18
 """Words whose terms are kept for the next texts."""
 
 BEGINNINGS, LETTERS = "beginnings", 5
-"""The stemmer that keeps the first LETTERS letters of a word, without accents: "protéines" is "prote"."""
+"""The stemmer that keeps the first LETTERS letters of a word as `cognate` spells it: "спектры" is "spekt"."""
 
 
 STOP_WORDS = {
@@ -39,29 +38,24 @@ STOP_WORDS = {
 ENGLISH = STOP_WORDS["english_plus"]
 """NLTK's English stop words."""
 EUROPEAN = "european"
-"""The stop words of English, French, German, Spanish and Portuguese together."""
+"""The stop words of English, French, German, Spanish and Portuguese together, and those of other languages
+with letters beyond ASCII, which are no words of English."""
 FUNCTION_WORDS = frozenset(
-    word for language in ("english_plus", "fr", "de", "es", "pt") for word in STOP_WORDS[language]
+    word
+    for language, listed in STOP_WORDS.items()
+    for word in listed
+    if language in ("english_plus", "fr", "de", "es", "pt") or not word.isascii()
 ) - {"ai", "also", "era", "han", "man", "mir", "nas", "sea", "soy", "ti", "war"}
 """Those of EUROPEAN: without the ones that mean something else in English titles."""
 
 
 def _beginning(word: str) -> str:
-    return fold(word)[:LETTERS]
+    return cognate(word)[:LETTERS]
 
 
 def strip_markers(text: str) -> str:
     """Remove the citation markers from a context."""
     return text.replace(TARGET_MARKER, " ").replace(OTHER_MARKER, " ")
-
-
-def query_texts(corpus: Corpus, queries: Queries | Rows, fields: Sequence[str]) -> Iterator[str]:
-    """Yield the joined fields of each query [Q]; repeated fields are repeated.
-
-    queries: or rows of the corpus's contexts; fields: of QUERY_FIELDS.
-    """
-    queries = Queries.from_contexts(corpus, queries)
-    return (" ".join(map(strip_markers, parts)) for parts in zip(*map(queries.texts, fields), strict=True))
 
 
 _TOKEN = re.compile(r"\b\w\w+\b")
@@ -152,7 +146,7 @@ class Terms:
         return Counts.add_up(text, terms.values, (texts, self.size))
 
     def query_counts(self, queries: Queries, fields: Sequence[str]) -> Counts:
-        """Term counts of queries, float32 [Q, T]; fields as for `query_texts`."""
+        """Term counts of queries, float32 [Q, T]; fields: of QUERY_FIELDS, repeated ones count repeatedly."""
         rows, none = np.arange(len(queries)), np.empty(0, np.int64)
         total = Counts.add_up(none, none, (len(queries), self.size))
         for field in queries.fields:

@@ -106,7 +106,7 @@ def test_gzipped_files_and_papers_elsewhere(opened: Open, tiny_source: Path, tmp
 def test_a_damaged_store_is_rebuilt(opened: Open) -> None:
     corpus = opened()
     titles = list(corpus.titles)
-    (corpus.path / "papers.arrow").write_bytes(b"ARROW1")
+    (corpus.path / "titles.values.npy").write_bytes(b"NUMPY")
     assert list(opened().titles) == titles
 
 

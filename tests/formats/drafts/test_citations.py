@@ -317,6 +317,9 @@ def test_what_is_not_read_is_said(tmp_path: Path) -> None:
         "the bibliography gone is not read: there is no such file",
         f"the bibliography ../refs is not read: it is outside {tmp_path}/in",
     ]
+    long = "a" * 300
+    note, other = read(tmp_path / "long", {"a.tex": rf"\input{{{long}}}\bibliography{{{long}}}"}).notes
+    assert note.endswith("there is no such file") and other.endswith("there is no such file")
     many = "".join(rf"\input{{ch{number}}}" for number in range(12))
     (note,) = read(tmp_path / "many", {"a.tex": many}).notes
     assert note == (

@@ -220,6 +220,8 @@ def test_the_files_of_a_book_by_bookdown(settings: str, main: str, keys: str, tm
     write_files(tmp_path / "book", {"_bookdown.yml": settings} | texts)
     text = read(tmp_path / "book" / main)[1]
     assert sorted(map(str, cited(text))) == sorted(keys.split()) and text.references.keys() == {*keys.split()}
+    if "c/d/deep" in keys:  # a chapter alone
+        assert read(tmp_path / "book" / "c" / "d" / "deep.Rmd")[1].references.keys() == {"c/d/deep"}
     documents = {str(file.path.relative_to(tmp_path / "book")) for file in find_files(str(tmp_path / "book"))}
     assert main in documents and documents.isdisjoint(f"{key}.Rmd" for key in keys.split())
 

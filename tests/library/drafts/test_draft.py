@@ -662,6 +662,7 @@ def project(tmp_path: Path) -> Path:
     texts = {
         "paper.tex": r"""\documentclass{article}
             \usepackage{graphicx}\usepackage{mine}\graphicspath{{figs/}}
+            % \setmainfont{Body}[Path = fonts/, BoldFont=*-Bold]
             \begin{document}
             Models such as BERT~\cite{?} \ours{} are old \cite{vaswani2017}.
             \includegraphics[width=1cm]{plot} \input{sec/related}
@@ -672,6 +673,7 @@ def project(tmp_path: Path) -> Path:
         "sec/data.txt": "Data.",
         "mine.sty": r"\newcommand{\ours}{ParseNet}",
         "refs.bib": BIB,
+        "fonts/Body-Bold.otf": "",
         "unnamed.txt": "Not part of it.",
     }
     for name, text in texts.items():
@@ -689,6 +691,7 @@ def test_copies_are_complete(project: Path, recommender: Recommender, fill: str,
     run(recommender, tex=str(project), fill=str(target))
     folder = target.parent if target.suffix else target
     names = {"sec/related.tex", "sec/data.txt", "mine.sty", "figs/plot.png", "refs.bib", bib}
+    names.add("fonts/Body-Bold.otf")
     names.add("copy.tex" if target.suffix else "paper.tex")
     assert {str(file.relative_to(folder)) for file in folder.rglob("*.*")} == names
     if not all(map(shutil.which, ("latexmk", "pdflatex", "bibtex"))):

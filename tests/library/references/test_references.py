@@ -57,7 +57,7 @@ def fields_of(answer: Answer) -> list[str]:
 
 
 def by_table(*works: LibraryPaper) -> list[PaperSource]:
-    return [PaperSource([Record(work, "table") for work in works])]
+    return [PaperSource.from_records([Record(work, "table") for work in works])]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_status() -> None:
     kinds = {
         status.kind: status for status in judge(paper(ENTRY), by_table(WORK._replace(filled=(mark,)))).status
     }
-    assert kinds.keys() == {"retracted", "doi"} and "Crossref, 2022-01-02" in kinds["retracted"].where
+    assert kinds.keys() == {"retracted", "missing_doi"} and "Crossref, 2022-01-02" in kinds["retracted"].where
     preprint = entry(title=WORK.title, author="Lind, Ann and Moss, Bo and Fern, Cy", year="2020", eprint="2001.01234", archiveprefix="arXiv")  # fmt: skip
     answer = judge(preprint, by_table(WORK), today=TODAY)
     assert answer.status[0].text == f"published since: ICML, 2021, doi:{WORK.doi}" and not answer.findings
@@ -159,9 +159,10 @@ def test_an_index_finds_what_a_list_finds(
     ]  # fmt: skip
     file = tmp_path_factory.mktemp("table") / "works.jsonl"
     file.write_text("".join(f"{json.dumps(work)}\n" for work in works), "utf-8")
-    build(file.with_suffix(".sqlite"), [file], lambda _: None, "works")
-    table = Table(file.with_suffix(".sqlite"))
-    assert table.works == len(works)
+    folder = file.with_suffix("")
+    folder.mkdir()
+    build(folder, [file], lambda _: None)
+    table = Table(folder, "works")
     for work in works:
         own = LibraryPaper("", title=work["title"], authors=tuple(work["authors"]), doi=work["doi"])
         squeezed = work["title"].replace(" ", "")
@@ -173,7 +174,6 @@ def test_an_index_finds_what_a_list_finds(
         )
         other = [record.paper.title for record in table.records(own._replace(title="none", doi=""))]
         assert work["title"] in other
-    table.close()
 
 
 def test_the_index_of_crossref_is_made_once_and_near_titles_are_contradicted(
@@ -188,7 +188,6 @@ def test_the_index_of_crossref_is_made_once_and_near_titles_are_contradicted(
     file = tmp_path / "0.json.gz"
     file.write_bytes(gzip.compress(json.dumps({"items": works}).encode()))
     table = Table.open([str(file)], lambda _: None)
-    assert table.works == 2
     [(work, *_)] = table.records(LibraryPaper("", doi="10.1145/1.2"))
     assert (work.title, work.authors, work.venue, work.year) == (
         WORK.title,
@@ -203,13 +202,14 @@ def test_the_index_of_crossref_is_made_once_and_near_titles_are_contradicted(
     assert (finding.field, finding.source) == ("title", work.title) and finding.where.startswith(
         "0.json.gz, 20"
     )
-    table.close()
     [index] = (tmp_path / "cache" / "tables").iterdir()
-    before = index.stat().st_mtime_ns
-    Table.open([str(file)], lambda _: None).close()
-    assert index.stat().st_mtime_ns == before
-    index.write_bytes(b"x" * 5000)
-    with pytest.raises(InputError, match="cannot be used"):
+    before = index.stat().st_ino
+    assert [*Table.open([str(file)], lambda _: None).records(WORK)] and index.stat().st_ino == before
+    (index / "works").write_bytes(b"x" * 5000)
+    with pytest.raises(InputError, match="is damaged"):
+        [*Table.open([str(file)], lambda _: None).records(WORK)]
+    (index / "links").write_bytes(b"xx")
+    with pytest.raises(InputError, match="is damaged"):
         Table.open([str(file)], lambda _: None)
 
 
@@ -289,7 +289,8 @@ def test_report(draft: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert content["could_go"] == ["late"] and content["uncited"] == ["never"]
     assert len(content["contradicted"]) == 1
     report(ReportSettings(**settings))
-    assert "3 references in 3 citations; 2 own works (67%)" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "references: 3\n  citations: 3\n  own works: 2 (67%)" in out
     report(ReportSettings(**settings, format="html"))
     page = capsys.readouterr().out
     assert "<h2>never cited" not in page and "<li>never</li>" in page and "<script" not in page
