@@ -1,15 +1,15 @@
 """Why a paper is recommended: a name, the evidence sentence, a sentence that cites the paper.
 
 They are computed for the papers shown, from what the ranker compares: names (rerank.ranker.paper_names),
-words weighted by idf and nearness to the mark (rerank.ranker.texts), and training contexts
-(rerank.ranker.citing_contexts).
+words weighted by idf and nearness to the mark (rerank.ranker.texts), and contexts of full texts that cite
+the paper (rerank.ranker.citing_contexts).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ import numpy as np
 import Stemmer
 
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import IN_TEXTS, OTHER_MARKER, TARGET_MARKER, TRAIN
+from citerec.datasets.records import IN_TEXTS, OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import default_tokenize, sentence_starts
 from citerec.formats.letters import words as words_of
 from citerec.library import MARK
@@ -59,8 +59,8 @@ class Explanation:
     sentence: of the abstract, the nearest one for the model's networks, else the one that shares most words;
     or of the full text, at `place`. matched: spans of its words that are in the query. in_title: matching
     words of the title, if no sentence matches. name: name of the paper, or surname of an author, that stands
-    near the mark. cited_as: sentence in which another paper cites it, with [CITE] at the citation; cited_by:
-    which, if it has a full text, and its id, and there at the place `cited_at`.
+    near the mark. cited_as: sentence of another paper's full text that cites it, with [CITE] at the citation;
+    cited_by: which paper, and its id, and there at the place `cited_at`.
     """
 
     sentence: str = ""
@@ -90,8 +90,8 @@ class Explanation:
         if self.cited_as:
             mark = self.cited_as.find(MARK)
             where = ", ".join(filter(None, [self.cited_by, self.cited_at.label if self.cited_at else ""]))
-            how = f"cited for this in {where}: " if where else "cited as "
-            reasons.append(f"{how}“{excerpt(self.cited_as, ((mark, mark + len(MARK)),), MAX_EXCERPT)}”")
+            shown = excerpt(self.cited_as, ((mark, mark + len(MARK)),), MAX_EXCERPT)
+            reasons.append(f"cited for this in {where}: “{shown}”")
         return "; ".join(reasons) or NO_EVIDENCE
 
 
@@ -112,14 +112,13 @@ class Explainer:
         self._tokens = max(float(corpus.total_words), 2.0)
 
     @cached_property
-    def _citing_contexts(self) -> list[CitingContexts]:
-        """Training contexts and those of full texts, if there are any; read at the first explanation."""
-        splits = [name for name in (TRAIN, IN_TEXTS) if name in self._corpus.splits]
-        if not splits:
-            return []
+    def _citing_contexts(self) -> CitingContexts | None:
+        """The contexts of full texts, if there are any; read at the first explanation."""
+        if IN_TEXTS not in self._corpus.splits:
+            return None
         from citerec.rerank.ranker.citing_contexts import CitingContexts
 
-        return [CitingContexts(self._corpus, self._statistics, name) for name in splits]
+        return CitingContexts(self._corpus, self._statistics, IN_TEXTS)
 
     def explain(self, query: Queries, papers: Sequence[int]) -> list[Explanation]:
         """Explain papers (rows) as answers to one query [1]."""
@@ -131,9 +130,8 @@ class Explainer:
             self._networks.read(rows)
             vector = self._networks.query_vectors(query)[0]
         citing = np.full(len(rows), -1)
-        for contexts in self._citing_contexts if len(rows) else ():
-            similar = contexts.most_similar(query, np.zeros_like(rows), rows, 1)[:, 0]
-            citing = np.where(citing < 0, similar, citing)
+        if len(rows) and (contexts := self._citing_contexts) is not None:
+            citing = contexts.most_similar(query, np.zeros_like(rows), rows, 1)[:, 0]
         explanations, surnames = [], self._surnames(query)
         passages = self._full_texts.passages(context, papers, PASSAGES) if self._full_texts else {}
         for paper, cited_in in zip(papers, citing.tolist(), strict=True):
@@ -152,25 +150,27 @@ class Explainer:
                     score, sentence, matched, place = value, text, spans, passage.place_of(text)
             _, part, spans = (0, "", ()) if sentence else best_sentence(title, weights, least)
             in_title = tuple(dict.fromkeys(part[a:b] for a, b in spans))
-            cited_as = citing_sentence(self._corpus.context_texts[cited_in]) if cited_in >= 0 else ""
             name = self._name(context, words, title) or self._author(surnames, paper)
-            by, at, id = self._citing(cited_in)
-            explanations.append(Explanation(sentence, matched, in_title, name, cited_as, place, by, at, id))
+            explanation = Explanation(sentence, matched, in_title, name, place=place)
+            if cited_in >= 0:
+                explanation = self._with_citing(explanation, cited_in)
+            explanations.append(explanation)
         return explanations
 
-    def _citing(self, context: int) -> tuple[str, TextPlace | None, str]:
-        """Return authors and year of the paper whose full text has a context, where, and its id; none of
-        others, and for -1."""
-        text = _IN_TEXT.fullmatch(self._corpus.context_ids[context]) if context >= 0 else None
+    def _with_citing(self, explanation: Explanation, context: int) -> Explanation:
+        """Add a context of a full text, authors and year of the paper that it is of, where, and its id."""
+        text = _IN_TEXT.fullmatch(self._corpus.context_ids[context])
         if text is None or not self._corpus.has_paper(text[1]):
-            return "", None, ""
+            return explanation
         row = self._corpus.paper_row(text[1])
         names = [self._corpus.field_names[code] for code in self._corpus.fields[row].tolist()]
         shown = f"{names[0]} et al." if len(names) > 2 else " and ".join(names)
         file = self._full_texts.file(row) if self._full_texts and self._full_texts.has_text(row) else ""
         year = int(self._corpus.years[row]) or ""
         place = TextPlace(file, int(text[2])) if file else None
-        return f"{shown or text[1]} {year}".strip(), place, text[1]
+        sentence = citing_sentence(self._corpus.context_texts[context])
+        by = f"{shown or text[1]} {year}".strip()
+        return replace(explanation, cited_as=sentence, cited_by=by, cited_at=place, cited_id=text[1])
 
     def _surnames(self, query: Queries) -> list[tuple[int, int, str]]:
         """Return the words of the context that the ranker compares with authors (its author_names)."""
