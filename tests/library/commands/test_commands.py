@@ -308,7 +308,7 @@ def test_bad_input_creates_nothing(run: Run, tmp_path: Path, content: str, argum
         ("check a.md mine", "library=mine a.md"),
         ("check a.md", "a.md"),
         ("ask words mine", "library=mine words"),
-        ("draft a.tex", "library is required; found mine and a.bib; go on with: citerec draft mine a.tex"),
+        ("draft a.tex", "library is required; found mine, a.bib; go on with: citerec draft mine a.tex"),
         ("ask mine a.tex", "a.tex is a draft; its missing citations: citerec draft LIBRARY a.tex"),
         ("ask libary=mine words", "libary: there is no such option; did you mean library?"),
         ("draft a.lyx", "export it from LyX as LaTeX"),
