@@ -61,22 +61,6 @@ def test_rare_words_near_the_mark_weigh_more_and_stop_words_numbers_and_marks_no
     assert nothing == {} and best_sentence(ABSTRACT, nothing) == (0, "", ())
 
 
-@pytest.mark.parametrize(
-    ("context", "title", "name"),
-    [
-        ("as captions TARGETCIT show", "Captions: a study of pictures", "Captions"),
-        ("dependency trees TARGETCIT", "Dependency trees: a study", "Dependency trees"),
-        ("we use the DTC (TARGETCIT)", "Dependency Trees of Captions", ""),
-        ("no mark but captions", "Captions: a study", "Captions"),
-        (f"captions {'of old ' * 10} TARGETCIT", "Captions: a study", ""),
-        ("unknownwords TARGETCIT", "Unknownwords: a study", ""),
-        ("the TARGETCIT", "The: a study", ""),
-    ],
-)  # fmt: skip
-def test_names_in_contexts(tiny_corpus: Corpus, context: str, title: str, name: str) -> None:
-    assert Explainer(tiny_corpus)._name(context, default_tokenize(context), title) == name
-
-
 @pytest.mark.parametrize("ranked", [False, True])
 def test_explanations_over_a_corpus(tiny_corpus: Corpus, ranked: bool) -> None:
     statistics = CorpusStatistics.build(tiny_corpus) if ranked else None

@@ -236,19 +236,6 @@ def test_folders_and_patterns_are_searched_again(run: Run, tmp_path: Path) -> No
     assert Library.open("mine").manifest.named == [str(tmp_path / "x*.bib")]
 
 
-def test_an_updated_library_equals_a_new_one(bib: Path, run: Run) -> None:
-    more = bib.with_name("more.bib")
-    more.write_text(entry("two", "Speech", doi="10.1000/two", abstract="Sound.") + entry("four", "Poems"))
-    run("add", "source=more.bib")
-    bib.write_text(
-        entry("three", "Graphs!", year=2004) + entry("two", "Speech", doi="10.1000/two"), encoding="utf-8"
-    )
-    run("update", "force=true")
-    updated = sorted(papers_of(Library.open("mine")))
-    run("build", "source=[a.bib,more.bib]", "model=bm25", "overwrite=true")
-    assert sorted(papers_of(Library.open("mine"))) == updated
-
-
 def test_broken_entries_are_skipped_and_reported(
     run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
