@@ -94,17 +94,17 @@ FOUND = "error: library is required; found {}; go on with: {}\n"
         (
             ["a.bib", "b.bib"],
             ["ask", "x"],
-            FOUND.format("a.bib and b.bib", "citerec ask a.bib ..."),
+            FOUND.format("a.bib, b.bib", "citerec ask a.bib ..."),
         ),
         (
             ["a.bib", "c/b.bib"],
             ["serve"],
-            FOUND.format("a.bib and c/b.bib", "citerec serve a.bib ..."),
+            FOUND.format("a.bib, c/b.bib", "citerec serve a.bib ..."),
         ),
         (
             ["a.bib", "mine/library.json"],
             ["ask", "x"],
-            FOUND.format("mine and a.bib", "citerec ask mine ..."),
+            FOUND.format("mine, a.bib", "citerec ask mine ..."),
         ),
         (
             ["a.bib", "mine/library.json"],
@@ -150,7 +150,7 @@ def test_the_command_alone_says_how_to_go_on(folder: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     found, _, command, _, last = done.stdout.splitlines()
-    assert found == "Found a.bib and zotero. Go on with:"
+    assert found == "Found a.bib, zotero. Go on with:"
     assert command == '    citerec ask a.bib "A sentence that lacks a citation [CITE]."'
     assert last == "citerec --help lists all commands."
 
