@@ -171,14 +171,13 @@ class Citations:
         if not (links := {row: cited for _, row, cited in self._store.links(file=self.files[paper])}):
             return
         passages, read, marked = self._text(paper)
-        beside: dict[int, list[Mark]] = {}
-        for mark in read.marks:
-            beside.setdefault(mark.text, []).append(mark)
+        beside = {number: [*marks] for number, marks in groupby(read.marks, lambda mark: mark.text)}
         for mark, _ in marked:
             if cited := list(dict.fromkeys(links[row] for row in mark.entries if row in links)):
-                passage, own = passages[mark.text], beside[mark.text]
+                passage = passages[mark.text]
                 edits = [
-                    (*other[1:3], f" {TARGET_MARKER if other is mark else OTHER_MARKER} ") for other in own
+                    (*other[1:3], f" {TARGET_MARKER if other is mark else OTHER_MARKER} ")
+                    for other in beside[mark.text]
                 ]
                 text = _LOOSE.sub("", " ".join(replaced(passage.text, edits).split()))
                 yield passage.page(mark.start), cut_around_mark(text, WINDOW), cited
