@@ -260,8 +260,6 @@ def text_contexts(library: Path, papers: Mapping[str, str]) -> tuple[list[Contex
     papers: ids that may occur, and their titles. Papers of one title are versions of one work: all their
     contexts are those of the first of them, each once.
     """
-    if not (library / FOLDER / DATABASE).is_file():
-        return [], []
     first: dict[str, str] = {}
     leaders = {
         paper: first.setdefault(normalise_title(title) or paper, paper) for paper, title in papers.items()
