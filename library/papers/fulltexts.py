@@ -61,22 +61,11 @@ def update_full_texts(path: Path) -> TextReport | None:
     with closing(TextStore(path / FOLDER, create=True)) as store:
         report.changed |= link_texts(store, library.papers)
         linked = int(store.get(LINKED)[:15], 16) if store.links() else 0
-    report.abstracts = fill_abstracts(path)
-    is_new = rank_citations(path, linked)
-    if report.changed and not (report.abstracts or is_new):
+    report.abstracts, is_new = _change(path, linked)
+    if report.changed and not is_new:
         with lock_folder(path):  # so that open libraries read the texts
             write_manifest(path, msgspec.structs.replace(read_manifest(path), changed=now()))
     return report
-
-
-def rank_citations(path: Path, linked: int) -> bool:
-    """Let a library in memory rank by the sentences in which its full texts cite its papers. Returns whether
-    it did not, or by others. linked: a hash of the links that there are; 0 if there are none."""
-    with Library.edit(path) as library:
-        if library.manifest.lance or library.manifest.counts.get(CITED, 0) == linked:
-            return False
-        library.change([], (), linked)
-        return True
 
 
 def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
@@ -89,8 +78,10 @@ def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
     return notes
 
 
-def fill_abstracts(path: Path) -> int:
-    """Give papers without an abstract that of their PDF, marked as filled in. Returns how many got one."""
+def _change(path: Path, linked: int) -> tuple[int, bool]:
+    """Give papers without an abstract that of their PDF, marked as filled in, and let a library in memory
+    rank by the sentences in which its full texts cite its papers. Returns how many abstracts were filled in,
+    and whether anything changed. linked: a hash of the links that there are; 0 if there are none."""
     filled: dict[int, LibraryPaper] = {}
     with Library.edit(path) as library, closing(TextStore(path / FOLDER)) as store:
         for id, file in {stored.paper: stored.file for stored in store.papers()}.items():
@@ -99,6 +90,7 @@ def fill_abstracts(path: Path) -> int:
             read = store.about(file)
             if read is not None and len(read.abstract) >= SHORTEST_ABSTRACT:
                 filled[row] = paper._replace(abstract=read.abstract, filled=(*paper.filled, FILLED))
-        if filled:
-            library.change([*filled], [filled[row] for row in sorted(filled)])
-    return len(filled)
+        is_ranked = bool(library.manifest.lance) or library.manifest.counts.get(CITED, 0) == linked
+        if filled or not is_ranked:
+            library.change([*filled], [filled[row] for row in sorted(filled)], linked)
+    return len(filled), bool(filled) or not is_ranked
