@@ -34,9 +34,9 @@ def test_a_loss_mining_a_retriever_and_a_benchmark_of_another_folder(tmp_path: P
     for line in commands.replace("\\\n", "").splitlines()[1:]:
         trains = " train " in line
         small = SMALL if trains else SMALL.partition(" model.")[0]
-        given = [*shlex.split(line)[1:], *small.split(), f"output_dir=out/{trains}"]
+        options = [*shlex.split(line)[1:], *small.split(), f"output_dir=out/{trains}"]
         done = subprocess.run(
-            [sys.executable, "-m", "citerec", *given],
+            [sys.executable, "-m", "citerec", *options],
             cwd=tmp_path,
             env=environment,
             capture_output=True,

@@ -307,7 +307,8 @@ _WORKS = tuple(
 )
 """Authors and title, as they are tried: Lee, “Title”; Lee, A. (2001). Title; Lee A, Kim B. Title;
 Lee, A., Kim, B. Title; A. Lee, B. Kim, Title, Journal; anybody. Title. Journal."""
-_INITIAL = re.compile(rf"\b[{UPPER}]\.")
+_SHORT = re.compile(rf"\b[{UPPER}]\w{{0,3}}\. [{UPPER}]|^\W*{NAME}, [{UPPER}]\.")
+"""Short words of names and journals, which no title has: of an entry without one."""
 _WORDY = re.compile(r"[^\W\d_]{3,}")
 
 
@@ -331,7 +332,7 @@ def read_work(text: str) -> Work | None:
     authors, title = next(fits, ("", ""))
     authors, title = authors.strip(" ,;:("), title.strip(" .,;:")
     years = _PRINTED_YEAR.findall(text) or _BARE_YEAR.findall(text)
-    is_list = len(_INITIAL.findall(title)) > 1  # of names, before a journal
-    if len(_WORDY.findall(title)) < 2 or len(title) > 300 or is_list or not _AUTHOR.match(authors):
+    is_title = len(_WORDY.findall(title)) > 1 and len(title) <= 300 and not _SHORT.search(title)
+    if not (is_title and _AUTHOR.match(authors)):
         return None
     return Work(authors, title, int(years[0][:4]) if years else 0)

@@ -346,11 +346,10 @@ class Ranked:
     @cached_property
     def _texts(self) -> list[str]:
         """Words of key, authors, year, title and venue of each ranked paper, in a form to compare."""
-        corpus, texts = self.papers.corpus, []
-        fields = self.papers.select(self._rows, ["key", "authors", "venue"])
-        for row, paper in zip(self._rows.tolist(), fields, strict=True):
-            authors, year, title = " ".join(paper["authors"]), corpus.years[row], corpus.titles[row]
-            texts.append(plain_words(f"{paper['key']} {authors} {year} {title} {paper['venue']}"))
+        texts = []
+        for paper in map(self.papers.paper, self._rows.tolist()):
+            authors = " ".join(paper.authors)
+            texts.append(plain_words(f"{paper.key} {authors} {paper.year} {paper.title} {paper.venue}"))
         return texts
 
     @property

@@ -41,10 +41,8 @@ from citerec.library.sources.readers import read_source
 def references(settings: ReferencesSettings) -> None:
     """Print what is known of each reference; exit with 1 if `strict` and one is contradicted or retracted."""
     notes: list[str] = []
-    library, name = (
-        Library.open(settings.library) if settings.library else None,
-        settings.file or settings.library,
-    )
+    library = Library.open(settings.library) if settings.library else None
+    name = settings.file or settings.library
     entries = _entries(settings, library, notes)
     sources: list[Source] = []
     with ExitStack() as stack:

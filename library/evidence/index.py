@@ -63,7 +63,7 @@ class WordsEncoder:
     def _encode(self, texts: Sequence[str], kind: int) -> Floats:
         table = WordTable(default_tokenize)
         tokens = table.ids(texts)
-        ids = self._model.vocabulary.lookup(table.words().to_pylist())[tokens.values]
+        ids = self._model.vocabulary.lookup(table.words())[tokens.values]
         is_known = ids >= 0
         before = np.concatenate([[0], np.cumsum(is_known)])
         offsets = before[tokens.offsets]
@@ -227,7 +227,7 @@ def _write(
     def read_chunk() -> None:
         nonlocal terms, words
         tokens = table.ids(texts)
-        terms = terms.with_words(table.words()[words:].to_pylist(), more_terms=True)
+        terms = terms.with_words(table.words(words), more_terms=True)
         words = len(table)
         part = terms.counts(np.arange(len(texts)), tokens, len(texts))
         counts.append(replace(part, data=part.data.astype(np.uint16)))  # half the memory

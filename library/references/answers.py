@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -139,14 +140,12 @@ def judge(
     reference = Reference(paper)
     findings = check_entry(reference, today or date.today())
     compared = [pair for source in sources for pair in _compared(reference, source)]
-    by_id = [finding for record, comparison in compared if record.by_id for finding in comparison.findings]
     same = [(record, comparison) for record, comparison in compared if comparison.same]
     agreeing = [record for record, comparison in same if comparison.agrees]
-    by_title = [comparison.findings for record, comparison in same if not record.by_id]
-    if not by_id and not agreeing and by_title:
-        by_id = min(by_title, key=len)
-    told = {finding.field for finding in findings}
-    findings += [finding for finding in by_id if finding.field not in told]
+    differing = [comparison.findings for record, comparison in compared if record.by_id]
+    if not any(differing) and not agreeing:
+        differing = sorted((comparison.findings for _, comparison in same), key=len)[:1]
+    findings += chain.from_iterable(differing)
     where = next((record.where for record in agreeing if record.confirms), "")
     for file in paper.files if not where else ():
         if os.path.isfile(file):  # False for names that cannot be, too
@@ -155,9 +154,9 @@ def judge(
                 findings, where = findings + more, where or confirmed
             except InputError as error:
                 on_note(f"{file}: {error}")
-    unique = {(finding.field, finding.source): finding for finding in reversed(findings)}
+    by_field = {finding.field: finding for finding in reversed(findings)}
     status = [*_status(paper, same), *(_shared(reference, others) if others else ())]
-    return Answer(paper.key, [*unique.values()][::-1], status, where)
+    return Answer(paper.key, [*by_field.values()][::-1], status, where)
 
 
 def judge_by_library(papers: Sequence[LibraryPaper], library: Library | None = None) -> list[Answer]:

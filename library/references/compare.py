@@ -14,7 +14,7 @@ from typing import NamedTuple
 from citerec.formats.bibliography.paper import PREPRINT_VENUE, LibraryPaper, is_preprint
 from citerec.formats.letters import LONG_TITLE, fold, normalise_title
 from citerec.formats.names import surname
-from citerec.library.references.entry import OLD_PAPERS, Finding, Reference, are_apart
+from citerec.library.references.entry import Finding, Reference, are_apart
 from citerec.library.references.venues import find_series, same_venue
 
 SAME_NAME, SAME_WORD, SAME_WHOLE_NAME = 0.75, 0.75, 0.88
@@ -70,16 +70,13 @@ def compare(reference: Reference, record: Record, alone: bool = True) -> Compari
     authors = [finding._replace(where=where) for finding in _authors(reference, other)]
     years = abs(own.year - other.year) if own.year and other.year else 0
     venue = same_venue(own.venue, other.venue)
-    findings: list[Finding] = []
     title = [Finding("title", own.title, other.title, where)]
     is_telling = len(_words(own.title)) >= TELLING
     if record.by_id and change == "other":
         translated = bool(_FOREIGN.search(own.title)) != bool(_FOREIGN.search(other.title))
         return none if translated or versions or not reference.is_article else none._replace(findings=title)
-    if record.by_id and change == "words" and not versions:
-        findings += title
     if not record.by_id and change == "words":
-        nearly = not authors and years == 0 and venue and alone and own.authors and not versions
+        nearly = not authors and years == 0 and venue and own.authors and not versions
         numbered = _NUMBERS.findall(own.title.lower()) != _NUMBERS.findall(other.title.lower())
         return Comparison(title, True, False) if nearly and is_telling and not numbered else none
     if not record.by_id and any(finding.field == "author" for finding in authors):
@@ -90,17 +87,16 @@ def compare(reference: Reference, record: Record, alone: bool = True) -> Compari
         return none
     if not reference.is_article:
         return Comparison([], not authors, change == "" and not authors and years <= 1)
-    certain = {"author"} if versions else {"author", "authors", *(("order",) if record.by_id else ())}
+    findings = title if change == "words" and not versions else []
+    # Other versions may have other authors, and the work of an editor another year.
+    certain = {"author"} if versions or years > 1 else {"author", "authors", "order" if record.by_id else ""}
     findings += [finding for finding in authors if finding.field in certain]
-    preprints = is_preprint(own) and is_preprint(other)
-    revised = preprints and (own.year > other.year or OLD_PAPERS.match(own.arxiv))
-    dated = other.venue or other.doi  # else it may be the preprint's year
-    if years > 1 and not versions and dated and not revised:
+    revised = is_preprint(own) and is_preprint(other) and own.year > other.year
+    if years > 1 and not versions and not revised and (venue or record.by_id):
         findings.append(Finding("year", str(own.year), str(other.year), where))
     if venue is False:
         findings.append(Finding("venue", own.venue, other.venue, where))
-    same_registrant = own.doi.split("/")[0] == other.doi.split("/")[0]
-    if are_apart(own.doi, other.doi) and not versions and not findings and (venue or not same_registrant):
+    if are_apart(own.doi, other.doi) and not versions and not findings and venue:
         findings.append(Finding("doi", own.doi, other.doi, where))
     sure = own.doi in ("", other.doi) or (own.arxiv and own.arxiv == other.arxiv)
     sure = sure or any(facts.series.name and facts.series == reference.series for facts in reference.facts)
@@ -160,7 +156,8 @@ def _authors(reference: Reference, other: LibraryPaper) -> Iterator[Finding]:
         yield Finding("author", own[0], names[0], "")
         return
     matched = [place for place in places if place is not None]
-    strange, left = len(own) - len(matched), len(names) - len(matched)
+    strange = len(own) - len(matched)
+    left = any(" " in name and place not in places for place, name in enumerate(names))
     distinct = len({surname(name) for name in names}) == len(names)
     if matched != sorted(matched) and not strange and not left and distinct:
         yield Finding("order", _listed(own), _listed(names), "")

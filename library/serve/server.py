@@ -41,6 +41,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from citerec.base.errors import InputError, count_noun
+from citerec.formats.bibliography.attachments import XML
 from citerec.library import limits
 from citerec.library.ask.relations import Relations
 from citerec.library.papers.storage import UnknownPaper
@@ -314,7 +315,8 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
         file = await answer(request, lambda: recommender.text_file(id))
         if not os.path.isfile(Path(file)):
             raise HTTPException(404, "the PDF is not on this machine")
-        return FileResponse(file, media_type="application/pdf", content_disposition_type="inline")
+        kind = "text/plain" if file.lower().endswith(XML) else "application/pdf"
+        return FileResponse(file, media_type=kind, content_disposition_type="inline")
 
     @app.get("/search", response_model_exclude_unset=True)
     async def search(wanted: Annotated[messages.Search, Query()], request: Request) -> messages.Found:

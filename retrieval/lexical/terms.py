@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged, load_ragged, save_ragged
-from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
 from citerec.formats.letters import cognate, with_pairs
-from citerec.retrieval.arrays import Counts, Rows
+from citerec.retrieval.arrays import Counts
 from citerec.retrieval.queries import Queries
 
 PAPERS_PER_BATCH = 1 << 16
@@ -57,15 +56,6 @@ def _beginning(word: str) -> str:
 def strip_markers(text: str) -> str:
     """Remove the citation markers from a context."""
     return text.replace(TARGET_MARKER, " ").replace(OTHER_MARKER, " ")
-
-
-def query_texts(corpus: Corpus, queries: Queries | Rows, fields: Sequence[str]) -> Iterator[str]:
-    """Yield the joined fields of each query [Q]; repeated fields are repeated.
-
-    queries: or rows of the corpus's contexts; fields: of QUERY_FIELDS.
-    """
-    queries = Queries.from_contexts(corpus, queries)
-    return (" ".join(map(strip_markers, parts)) for parts in zip(*map(queries.texts, fields), strict=True))
 
 
 _TOKEN = re.compile(r"\b\w\w+\b")
@@ -156,7 +146,7 @@ class Terms:
         return Counts.add_up(text, terms.values, (texts, self.size))
 
     def query_counts(self, queries: Queries, fields: Sequence[str]) -> Counts:
-        """Term counts of queries, float32 [Q, T]; fields as for `query_texts`."""
+        """Term counts of queries, float32 [Q, T]; fields: of QUERY_FIELDS, repeated ones count repeatedly."""
         rows, none = np.arange(len(queries)), np.empty(0, np.int64)
         total = Counts.add_up(none, none, (len(queries), self.size))
         for field in queries.fields:

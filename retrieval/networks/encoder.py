@@ -156,11 +156,7 @@ class NetworkRetriever(Retriever):
 
     def query_vectors(self, queries: Queries) -> Floats:
         """[Q, D]"""
-        return self.text_vectors(self.networks.reader.queries(queries))
-
-    def text_vectors(self, queries: Sequence[Subwords]) -> Floats:
-        """Vectors [Q, D] of queries as subwords."""
-        read = self._read_queries(queries)
+        read = self._read_queries(self.networks.reader.queries(queries))
         return np.array([vector for vector, _ in read], np.float32).reshape(-1, self.networks.dim)
 
     def _read_queries(self, queries: Sequence[Subwords]) -> list[tuple[Floats, Floats]]:

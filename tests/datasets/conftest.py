@@ -38,7 +38,9 @@ def write_corpus(folder: Path, papers: Mapping[str, Mapping[str, Any]], contexts
     (folder / "contexts.json").write_text(json.dumps(texts))
     for split in dict.fromkeys(split for split, *_ in contexts.values() if split):
         queries = [
-            {"context_id": id, "positive_ids": cited[id]} for id, (of, *_) in contexts.items() if of == split
+            {"context_id": id, "positive_ids": cited[id]}
+            for id, (its_split, *_) in contexts.items()
+            if its_split == split
         ]
         (folder / f"{split}.json").write_text(json.dumps(queries))
     return folder

@@ -13,10 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from citerec.base.errors import InputError
-from citerec.datasets.columns import (
-    Ragged,
-)
+from citerec.base.errors import DamagedFile, InputError
+from citerec.datasets.columns import Column, Ragged, decode_text, write_texts
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.tokenize import TOKENIZERS
@@ -192,6 +190,36 @@ def test_many_batches_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, t
     source |= {split: json.loads((tiny_source / f"{split}.json").read_text()) for split in corpus.splits}
     check(corpus, source, "default", "abstract")
     assert corpus.titles[5] == list(source["papers"].values())[5]["title"]
+
+
+@pytest.mark.parametrize(
+    ("file", "place", "byte", "problem"),
+    [
+        ("values", -1, b"\xff", "'utf-8' codec can't decode"),
+        ("offsets", -16, b"\x7f", "its rows begin elsewhere"),
+        ("offsets", -8, b"\x00", "its rows begin elsewhere"),
+        ("offsets", 128, b"\x01", "its rows begin elsewhere"),
+        ("offsets", 22, b"u", "is of another type"),
+        ("values", 22, b"i", "is of another type"),
+        ("values", 0, b"N", "."),
+        ("offsets", 20, b"\x00", "."),
+        ("values", None, b"", "."),
+        ("offsets", None, b"", "."),
+    ],
+)
+def test_damage_of_a_column_is_told(
+    tmp_path: Path, file: str, place: int | None, byte: bytes, problem: str
+) -> None:
+    texts = ["a", "", "caf\u00e9", "d" * 70]
+    write_texts(tmp_path, "titles", texts)
+    assert list(Column(tmp_path, "titles", decode_text)) == texts
+    path = tmp_path / f"titles.{file}.npy"
+    content = bytearray(path.read_bytes())
+    content[slice(-1, None) if place is None else slice(place, (place + 1) or None)] = byte
+    path.write_bytes(content)
+    for read in (list, lambda column: [column[row] for row in range(4)]):
+        with pytest.raises((DamagedFile, ValueError), match=problem):
+            read(Column(tmp_path, "titles", decode_text))
 
 
 @pytest.mark.parametrize("damage", ["missing file", "short file", "no manifest", "other version", "no JSON"])

@@ -64,8 +64,8 @@ def test_it_learns_and_the_saved_folder_retrieves(
     rows = history(best.parent)
     assert rows[2]["train/loss"] < 0.7 * rows[1]["train/loss"]
     assert {row["val/papers"] for row in rows} == {5}  # size of the validation pool
-    about = json.loads((best / "about.json").read_text())
-    assert about["encoder"] == "tiny" and about["val/mrr"] == max(row["val/mrr"] for row in rows[1:])
+    record = json.loads((best / "about.json").read_text())
+    assert record["encoder"] == "tiny" and record["val/mrr"] == max(row["val/mrr"] for row in rows[1:])
     before, after = (load_file(folder / "model.safetensors") for folder in (tiny_bert, best))
     name = "encoder.layer.0.attention.self.query.weight"
     assert before.keys() == after.keys() and not torch.equal(before[name], after[name])

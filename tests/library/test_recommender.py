@@ -417,14 +417,6 @@ def test_ranked_papers_are_recommended_later(library: Path) -> None:
         assert sorted(ranked.matching(query)) == sorted(found.intersection(expected))
 
 
-def test_fields_of_many_rows(library: Path) -> None:
-    opened = Library.open(library)
-    rows = np.array([3, 0, 5], np.int64)
-    expected = [(paper.venue, list(paper.collections)) for paper in map(opened.paper, rows.tolist())]
-    found = opened.mapped.select(rows, ["venue", "collections"])
-    assert [(one["venue"], one["collections"]) for one in found] == expected
-
-
 @pytest.mark.parametrize(("k", "cited"), [(1, 3), (10, 3), (20, 6), (100, 30)])
 def test_more_papers_cited_elsewhere_beside_more_others(k: int, cited: int) -> None:
     rows = np.arange(200, dtype=np.int32)

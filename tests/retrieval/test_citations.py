@@ -67,8 +67,8 @@ def corpus(opened: Callable[[list[Paper]], Corpus]) -> Corpus:
 
 
 def indexed(corpus: Corpus, **options: Any) -> Citations:
-    given: dict[str, Any] = {"similar": 5, "depth": 10, "weights": WEIGHTS}
-    retriever = Citations(BM25(), **(given | options))
+    defaults: dict[str, Any] = {"similar": 5, "depth": 10, "weights": WEIGHTS}
+    retriever = Citations(BM25(), **(defaults | options))
     retriever.index(corpus)
     return retriever
 
@@ -195,8 +195,8 @@ def test_later_papers_come_last_also_with_filters(corpus: Corpus) -> None:
     )
     assert field[half.papers[half.papers >= 0]].all()
     early = retriever.search(contexts, n, Filters(year="citing"))
-    known = (early.papers >= 0) & (corpus.years[corpus.citing] > 0)[:, None]
-    assert not (corpus.years[early.papers] > corpus.years[corpus.citing][:, None])[known].any()
+    dated = (early.papers >= 0) & (corpus.years[corpus.citing] > 0)[:, None]
+    assert not (corpus.years[early.papers] > corpus.years[corpus.citing][:, None])[dated].any()
 
 
 def test_without_the_graph_only_later_papers_move(corpus: Corpus) -> None:

@@ -68,12 +68,12 @@ def test_a_draft_without_passages() -> None:
 def test_papers_of_passages_elsewhere(tiny_corpus: Corpus) -> None:
     ids, texts = tiny_corpus.paper_ids, ["Optimisers step TARGETCIT.", "Here TARGETCIT.", "Graphs TARGETCIT."]
     passages = CitingPassages(texts, [[ids[2], ids[1]], [ids[0]], [ids[2], "not in the library"]])
-    about = CitedElsewhere(Ragged.from_rows([[], []]), [passages, None], np.array([1, 0]))
-    papers, cosines, distances = about.cited(tiny_corpus, 0, "Graphs TARGETCIT of steps.")
+    elsewhere = CitedElsewhere(Ragged.from_rows([[], []]), [passages, None], np.array([1, 0]))
+    papers, cosines, distances = elsewhere.cited(tiny_corpus, 0, "Graphs TARGETCIT of steps.")
     assert papers.tolist() == [2, 1, 2] and distances.tolist() == [1, 1, 1]
     assert cosines[2] > cosines[0] == cosines[1]
-    assert len(about.cited(tiny_corpus, 1, "Graphs TARGETCIT")[0]) == 0
-    assert about.take(np.array([1, 0])).cited(tiny_corpus, 1, texts[0])[0].tolist() == [2]
+    assert len(elsewhere.cited(tiny_corpus, 1, "Graphs TARGETCIT")[0]) == 0
+    assert elsewhere.take(np.array([1, 0])).cited(tiny_corpus, 1, texts[0])[0].tolist() == [2]
 
 
 def test_papers_of_passages_beside_overlap_and_are_near(tiny_corpus: Corpus) -> None:

@@ -1,4 +1,4 @@
-"""Texts and terms of queries against bm25s's tokeniser."""
+"""Terms of queries against bm25s's tokeniser."""
 
 from __future__ import annotations
 
@@ -15,27 +15,9 @@ from hypothesis import strategies as st
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
-from citerec.retrieval.lexical.terms import Terms, Tokenizer, _WordTerms, query_texts
+from citerec.retrieval.lexical.terms import Terms, Tokenizer, _WordTerms, strip_markers
 from citerec.retrieval.queries import Queries
 from citerec.tests.retrieval.made import matrix
-
-CONTEXT = "Early transition systems   built trees greedily  ."
-
-
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        (["context"], CONTEXT),
-        (["title"], "Trees for everyone"),
-        (["title", "abstract"], "Trees for everyone We parse many languages into trees."),
-        (["context", "title", "title"], f"{CONTEXT} Trees for everyone Trees for everyone"),
-    ],
-)
-def test_fields_are_joined_in_order_with_repetitions(
-    tiny_corpus: Corpus, fields: list[str], text: str
-) -> None:
-    assert next(query_texts(tiny_corpus, np.array([0, 1]), fields)) == text
-
 
 WORDS = [
     "trees",
@@ -83,7 +65,8 @@ def test_stored_words_give_the_terms_of_bm25s(
     assert Terms.from_words(corpus.words, stemmer, None) is not terms
     fields = ("context", "title", "abstract", "context")
     counts = terms.query_counts(Queries.from_contexts(corpus, ALL), fields)
-    texts = list(query_texts(corpus, ALL, fields))
+    queries = Queries.from_contexts(corpus, ALL)
+    texts = [" ".join(map(strip_markers, parts)) for parts in zip(*map(queries.texts, fields), strict=True)]
     stem = Stemmer.Stemmer(stemmer) if stemmer else None
     expected = bm25s.tokenize(texts, stopwords="en", stemmer=stem, return_ids=False, show_progress=False)
     for row, of_text in enumerate(expected):

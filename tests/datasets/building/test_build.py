@@ -219,7 +219,7 @@ def test_splits_by_year(tmp_path: Path) -> None:
 def test_splits_by_month_of_arxiv_identifiers(tmp_path: Path) -> None:
     months = ["1912.00001", "2001.00001", "2003.00001", "2005.00001"]
     ids = [{"identifiers": {"arxiv": month}, "year": 2000 + int(month[:2])} for month in months]
-    records = [citing(f"p{n}", [(CITES, "cited")], **known) for n, known in enumerate(ids)]
+    records = [citing(f"p{n}", [(CITES, "cited")], **fields) for n, fields in enumerate(ids)]
     records += [paper("cited"), citing("p4", [(CITES, "cited")], year=2020)]
     files = [f"source={write(tmp_path / 'a.jsonl', records)}", f"output={tmp_path / 'out'}"]
     years = ["train_years=[1991,2019]", "val_years=[2020-01,2020-02]", "test_years=[2020-03,2020-04]"]

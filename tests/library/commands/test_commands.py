@@ -261,7 +261,7 @@ def test_a_library_is_built_again_from_what_it_knows(bib: Path, run: Run) -> Non
     assert papers() == everything
     assert run("build", "overwrite=true")[0] == 0 and papers() == everything
     library = Library.open("mine")
-    (library.folder / "metadata.arrow").write_bytes(b"")
+    (library.folder / "records.values.npy").write_bytes(b"")
     code, _, err = run("info")
     assert code == 2 and err.endswith("build it again: citerec build library=mine overwrite=true\n")
     assert run("build", "overwrite=true")[0] == 0 and papers() == everything

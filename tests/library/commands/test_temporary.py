@@ -50,7 +50,7 @@ def test_a_file_is_asked_without_building(run: Run, folder: Path) -> None:
     Path("papers.bib").write_text(entries("Songs of birds"), encoding="utf-8")
     assert run("search", "papers.bib", "birds", "format=cite")[1] == "\\cite{Songsofbirds}\n"
     assert run("search", "library=papers.bib", "graphs")[2] == "papers.bib: nothing has “graphs”\n"
-    (Library.open(cached).folder / "metadata.arrow").write_bytes(b"damage")
+    (Library.open(cached).folder / "records.values.npy").write_bytes(b"damage")
     assert run("search", "papers.bib", "birds", "format=cite")[1] == "\\cite{Songsofbirds}\n"
     Path("papers.bib").write_text("", encoding="utf-8")
     code, out, err = run("search", "papers.bib", "birds")
