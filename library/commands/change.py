@@ -112,7 +112,7 @@ def info(settings: InfoSettings) -> None:
     """Show what a library contains."""
     library = Library.open(settings.library)
     if settings.merged:
-        for paper in map(library.paper, library.storage.merged):
+        for paper in library.papers():
             if others := ", ".join(paper.merged_names):
                 print(terminal_text(f"{short_name(paper)}: {paper.title}: also {others}"))
         return

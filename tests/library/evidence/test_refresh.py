@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from citerec.base.errors import InputError, StorageError
 from citerec.datasets.tokenize import default_tokenize
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.library.evidence import FOLDER
+from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence import index as index_module
 from citerec.library.evidence import refresh as refresh_module
 from citerec.library.evidence import store as store_module
@@ -334,6 +336,16 @@ def test_an_index_without_texts_is_none(tmp_path: Path) -> None:
     assert (report.papers, report.passages) == (0, 0)
     store = TextStore(tmp_path / "library" / FOLDER, create=True)
     assert update_index(tmp_path / "library" / FOLDER, store) is None
+
+
+def test_texts_of_another_version_are_read_again(tmp_path: Path) -> None:
+    report = refresh(tmp_path, [LibraryPaper("key:a")])
+    with closing(sqlite3.connect(tmp_path / FOLDER / DATABASE)) as database:
+        database.executescript("INSERT INTO links VALUES ('a', 1, 'b'); PRAGMA user_version = 2")
+    with pytest.raises(InputError, match="of another version; remove it and build with fulltext=true"):
+        TextStore(tmp_path / FOLDER)
+    assert refresh(tmp_path, [LibraryPaper("key:a")]) == report
+    assert TextStore(tmp_path / FOLDER).links() == []
 
 
 def test_a_text_of_zotero_that_is_no_file_of_its_folder_is_not_read(tmp_path: Path) -> None:
