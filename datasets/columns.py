@@ -1,4 +1,4 @@
-"""Columns of a store: Ragged rows in two flat arrays, and writers for the store's files.
+"""Columns of a store: rows of numbers or texts in two flat arrays, and writers for the store's files.
 
 Files are written with plain writes, not through memory maps: a full disk is then an OSError, not a bus error.
 """
@@ -9,16 +9,18 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import Any, BinaryIO, TypeVar, overload
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from citerec.base.errors import DamagedFile, error_text
+
 Ints = NDArray[np.integer]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -133,70 +135,94 @@ def chunks(lengths: NDArray[np.integer], tokens: int) -> Iterator[slice]:
 
 
 BATCH_ROWS = 8192
-BATCH_CHARACTERS = 1 << 23
 CHUNK = 1 << 20
-"""Characters or numbers processed at a time."""
+"""Bytes, characters or numbers processed at a time."""
 
 
-class TableWriter:
-    """Appends rows to an Arrow IPC file in batches."""
+def decode_text(encoded: memoryview) -> str:
+    return str(encoded, "utf-8")
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._schema = schema
-        self._file = path.open("wb")
-        self._writer = pa.ipc.new_file(self._file, self._schema)
-        self._rows: list[tuple[Any, ...]] = []
-        self._characters = 0
 
-    def append(self, *row: Any) -> None:
-        self._rows.append(row)
-        self._characters += sum(len(value) for value in row if isinstance(value, str))
-        if len(self._rows) >= BATCH_ROWS or self._characters >= BATCH_CHARACTERS:
-            self._flush()
+class Column(Sequence[Item]):
+    """Rows that `ColumnWriter` has written, mapped: row i is decoded from offsets[i] to offsets[i + 1]."""
 
-    def extend(self, columns: Sequence[pa.Array]) -> None:
-        """Append a batch of rows, column by column."""
-        self._flush()
-        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+    def __init__(self, folder: Path, stem: str, decode: Callable[[memoryview], Item]) -> None:
+        """decode: raises ValueError for damage. Raises DamagedFile if lengths or offsets do not agree."""
+        self._path, self._decode = folder / f"{stem}.values.npy", decode
+        values, self._offsets = load_array(folder, f"{stem}.values"), load_array(folder, f"{stem}.offsets")
+        if (values.dtype, values.ndim, self._offsets.dtype, self._offsets.ndim) != (np.uint8, 1, np.int64, 1):
+            raise self._damaged("is of another type")
+        ends = self._offsets[[0, -1]].tolist() if len(self._offsets) else []
+        if ends != [0, len(values)] or (self._offsets[1:] < self._offsets[:-1]).any():
+            raise self._damaged("its rows begin elsewhere")
+        self._bytes = memoryview(values)
 
-    def _flush(self) -> None:
-        if self._rows:
-            columns = zip(self._schema, zip(*self._rows, strict=True), strict=True)
-            arrays = [pa.array(column, field.type) for field, column in columns]
-            self._rows, self._characters = [], 0
-            self.extend(arrays)
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    @overload
+    def __getitem__(self, row: int | np.integer[Any]) -> Item: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Item]: ...
+    def __getitem__(self, row: int | np.integer[Any] | slice) -> Item | list[Item]:
+        if isinstance(row, slice):
+            return [self[i] for i in range(*row.indices(len(self)))]
+        try:
+            return self._decode(self.encoded(row))
+        except ValueError as error:
+            raise self._damaged(error_text(error)) from None
+
+    def __iter__(self) -> Iterator[Item]:
+        try:
+            for first in range(0, len(self), BATCH_ROWS):
+                for start, end in pairwise(self._offsets[first : first + BATCH_ROWS + 1].tolist()):
+                    yield self._decode(self._bytes[start:end])
+        except ValueError as error:
+            raise self._damaged(error_text(error)) from None
+
+    def encoded(self, row: int | np.integer[Any]) -> memoryview:
+        """Return the bytes of a row."""
+        if row < 0:
+            row += len(self)
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        return self._bytes[self._offsets[row] : self._offsets[row + 1]]
+
+    def _damaged(self, reason: str) -> DamagedFile:
+        return DamagedFile(f"{self._path}: damaged ({reason})")
+
+
+class ColumnWriter:
+    """Writes a Column, row after row: STEM.values.npy [bytes] uint8 and STEM.offsets.npy [rows + 1] int64."""
+
+    def __init__(self, folder: Path, stem: str) -> None:
+        self._folder, self._stem, self._offsets = folder, stem, array("q", [0])
+        self._file = (folder / f"{stem}.values.npy").open("wb", buffering=CHUNK)
+        _write_header(self._file, np.dtype(np.uint8), 0)
+
+    def append(self, row: str | bytes | memoryview) -> None:
+        encoded = row.encode() if isinstance(row, str) else row
+        self._file.write(encoded)
+        self._offsets.append(self._offsets[-1] + len(encoded))
 
     def close(self) -> None:
-        """Flush and close the file; further calls do nothing."""
+        """Complete the files; further calls do nothing."""
         if self._file.closed:
             return
         with self._file:
-            self._flush()
-            self._writer.close()
+            self._file.seek(0)
+            _write_header(self._file, np.dtype(np.uint8), self._offsets[-1])  # as long as that for 0
+        save_arrays(self._folder, **{f"{self._stem}.offsets": np.frombuffer(self._offsets, np.int64)})
 
 
-class TextWriter(TableWriter):
-    """A TableWriter whose columns are strings."""
-
-    def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
-        super().__init__(path, pa.schema([pa.field(name, pa.string(), nullable=False) for name in columns]))
-
-
-def table_batches(path: Path) -> tuple[pa.Schema, list[pa.RecordBatch]]:
-    """Return the schema and the memory-mapped batches of an Arrow IPC file."""
-    with pa.memory_map(str(path)) as file:
-        reader = pa.ipc.open_file(file)
-        return reader.schema, [reader.get_batch(i) for i in range(reader.num_record_batches)]
-
-
-def write_strings(path: Path, column: str, values: Iterable[str]) -> None:
-    with closing(TextWriter(path, (column,))) as writer:
-        for value in values:
-            writer.append(value)
+def write_texts(folder: Path, stem: str, texts: Iterable[str]) -> None:
+    with closing(ColumnWriter(folder, stem)) as writer:
+        for text in texts:
+            writer.append(text)
 
 
 class NameWriter:
-    """Writes rows of names from a small set: distinct names to STEM.arrow, their codes to a Ragged."""
+    """Writes rows of names from a small set: distinct ones to a Column STEM_names, codes to a Ragged STEM."""
 
     def __init__(self, folder: Path, stem: str) -> None:
         self._folder, self._stem = folder, stem
@@ -212,7 +238,7 @@ class NameWriter:
         return len(self._codes)
 
     def finish(self) -> None:
-        write_strings(self._folder / f"{self._stem}.arrow", "name", self._codes)
+        write_texts(self._folder, f"{self._stem}_names", self._codes)
         offsets = offsets_of(np.frombuffer(self._lengths, np.int32))
         save_ragged(self._folder, self._stem, Ragged(np.frombuffer(self._values, np.int32), offsets))
 
@@ -270,21 +296,23 @@ class TokenWriter:
         """Write values and offsets; `final` maps the ids of the word table to those of the store."""
         offsets = self._offsets()
         with (self._folder / f"{self._stem}.values.npy").open("wb") as file:
-            header = {"descr": "<i4", "fortran_order": False, "shape": (int(offsets[-1]),)}
-            np.lib.format.write_array_header_1_0(file, header)
+            _write_header(file, np.dtype("<i4"), int(offsets[-1]))
             for chunk in self.chunks():
                 file.write(final[chunk].astype("<i4", copy=False).data)
         save_arrays(self._folder, **{f"{self._stem}.offsets": offsets})
         self._raw.unlink()
 
 
+def _write_header(file: BinaryIO, kind: np.dtype[Any], *shape: int) -> None:
+    header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+
+
 def save_arrays(folder: Path, **arrays: NDArray[Any]) -> None:
     """Write each array to NAME.npy."""
     for name, values in arrays.items():
         with (folder / f"{name}.npy").open("wb") as file:
-            descr = np.lib.format.dtype_to_descr(values.dtype)
-            header = {"descr": descr, "fortran_order": False, "shape": values.shape}
-            np.lib.format.write_array_header_1_0(file, header)
+            _write_header(file, values.dtype, *values.shape)
             # ndarray.tofile hides why a write failed.
             file.write(np.ascontiguousarray(values).data)
 
@@ -294,7 +322,7 @@ def load_array(folder: Path, stem: str) -> NDArray[Any]:
     path = folder / f"{stem}.npy"
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except TokenError as error:  # NumPy's, for some damaged headers; ValueError for the others
+    except (EOFError, TokenError) as error:  # NumPy's, for some damaged headers; ValueError for the others
         raise ValueError(f"{path}: {error.args[0]}") from None
     return np.asarray(array)  # slicing an np.memmap is slow
 
@@ -312,7 +340,7 @@ def load_ragged(folder: Path, stem: str) -> Ragged:
 
 def write_words(
     folder: Path,
-    words: pa.LargeStringArray,
+    words: Sequence[str],
     tokens: Sequence[tuple[TokenWriter, NDArray[np.bool_] | None]],
 ) -> None:
     """Write the words and their counts, and finish the token writers with the final word ids.
@@ -320,19 +348,15 @@ def write_words(
     words: by id. tokens: each writer with a mask [rows] of the rows to count, None for all. Words are sorted
     by descending count.
     """
-    import pyarrow.compute as pc  # what is written is read without
-
     counts = np.zeros(len(words), np.int64)
     for writer, counted in tokens:
         for ids in writer.chunks(counted):
             counts += np.bincount(ids, minlength=len(words))
-    keys = [("count", "descending"), ("word", "ascending")]
-    order = pc.sort_indices(pa.table({"count": counts, "word": words}), keys).to_numpy()
+    order = np.array(sorted(range(len(words)), key=words.__getitem__), np.int64)
+    order = order[np.argsort(-counts[order], kind="stable")]
     final = np.empty(len(words), np.int32)
     final[order] = np.arange(len(words), dtype=np.int32)
     for writer, _ in tokens:
         writer.finish(final)
-    with closing(TextWriter(folder / "words.arrow", ("word",))) as texts:
-        for first in range(0, len(order), BATCH_ROWS):
-            texts.extend([words.take(pa.array(order[first : first + BATCH_ROWS])).cast(pa.string())])
+    write_texts(folder, "words", map(words.__getitem__, order.tolist()))
     save_arrays(folder, word_counts=counts[order])

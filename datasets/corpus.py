@@ -1,70 +1,30 @@
 """The prepared store: a corpus as memory-mapped columns, opened in milliseconds and shared by processes.
 
-A store is a folder written by `datasets.prepare`. Texts are in Arrow IPC files, numbers in .npy files.
+A store is a folder written by `datasets.prepare`, of .npy files.
 `store.json`, written last, lists every file with its size, so that an incomplete store is never opened.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, overload
+from typing import Any, Self
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
-from citerec.datasets.columns import Ragged, load_array, load_ragged, table_batches
+from citerec.datasets.columns import Column, Ragged, decode_text, load_array, load_ragged
 from citerec.datasets.records import default_citing_id
 from citerec.datasets.word_statistics import WordStatistics
 
-STORE_VERSION = 3
+STORE_VERSION = 4
 """Part of a store's fingerprint: raise it when its files or a tokeniser change."""
 
 MANIFEST = "store.json"
-
-
-class TextColumn(Sequence[str]):
-    """A column of strings in an Arrow IPC file, with random access and without loading the file."""
-
-    def __init__(self, batches: list[pa.StringArray]) -> None:
-        self._batches = batches
-        self._starts = np.cumsum([0] + [len(batch) for batch in batches])
-
-    def __len__(self) -> int:
-        return int(self._starts[-1])
-
-    @overload
-    def __getitem__(self, row: int | np.integer[Any]) -> str: ...
-    @overload
-    def __getitem__(self, row: slice) -> list[str]: ...
-    def __getitem__(self, row: int | np.integer[Any] | slice) -> str | list[str]:
-        if isinstance(row, slice):
-            return [self[i] for i in range(*row.indices(len(self)))]
-        if row < 0:
-            row += len(self)
-        if not 0 <= row < len(self):
-            raise IndexError(f"row {row} of {len(self)}")
-        batch = int(np.searchsorted(self._starts, row, side="right")) - 1
-        return str(self._batches[batch][int(row - self._starts[batch])].as_py())
-
-    def __iter__(self) -> Iterator[str]:
-        for batch in self._batches:
-            yield from batch.to_pylist()
-
-    def rows_of(self, values: Sequence[str]) -> NDArray[np.int64]:
-        """Return the rows of distinct values [n], -1 for those it lacks; the column is not kept in memory."""
-        import pyarrow.compute as pc  # questions are asked without
-
-        wanted, rows = pa.array(values, pa.string()), np.full(len(values), -1, np.int64)
-        for start, batch in zip(self._starts[:-1].tolist(), self._batches, strict=True):
-            place = pc.index_in(batch, value_set=wanted)
-            rows[place.drop_null().to_numpy()] = start + pc.indices_nonzero(place.is_valid()).to_numpy()
-        return rows
 
 
 @dataclass(frozen=True)
@@ -102,16 +62,16 @@ class Corpus:
         self.name: str = name or manifest["name"]
         self.fingerprint: str = manifest["fingerprint"]
         self.settings: dict[str, Any] = manifest["settings"]
-        papers = self._texts("papers")
-        self.paper_ids, self.titles = papers["id"], papers["title"]
-        self.abstracts: Sequence[str] = papers["abstract"]
-        contexts = self._texts("contexts")
-        self.context_ids, self.context_texts = contexts["id"], contexts["text"]
+        self.paper_ids: Sequence[str] = self._texts("paper_ids")
+        self.titles: Sequence[str] = self._texts("titles")
+        self.abstracts: Sequence[str] = self._texts("abstracts")
+        self.context_ids: Sequence[str] = self._texts("context_ids")
+        self.context_texts: Sequence[str] = self._texts("context_texts")
         self.years: NDArray[np.int32] = load_array(self.path, "years")
         self.is_candidate: NDArray[np.bool_] = load_array(self.path, "is_candidate")
         self.seen: NDArray[np.bool_] = load_array(self.path, "seen")
         self.citing: NDArray[np.int32] = load_array(self.path, "citing")
-        self.field_names = self._texts("fields")["name"]
+        self.field_names: Sequence[str] = self._texts("fields_names")
         self.fields = load_ragged(self.path, "fields")
         self.word_counts: NDArray[np.int64] = load_array(self.path, "word_counts")
         self.title_tokens = load_ragged(self.path, "title_tokens")
@@ -157,12 +117,7 @@ class Corpus:
     @cached_property
     def words(self) -> list[str]:
         """Words [V] by descending `word_counts`, then alphabetically; words added later follow."""
-        return list(self.word_column)
-
-    @cached_property
-    def word_column(self) -> TextColumn:
-        """`words`, not in memory."""
-        return self._texts("words")["word"]
+        return list(self._texts("words"))
 
     @cached_property
     def word_ids(self) -> dict[str, int]:
@@ -228,9 +183,8 @@ class Corpus:
         rows = np.flatnonzero(number % 2 == int(half) - 1)
         return Split(name, split.contexts[rows], split.positives.take(rows))
 
-    def _texts(self, stem: str) -> dict[str, TextColumn]:
-        schema, batches = table_batches(self.path / f"{stem}.arrow")
-        return {name: TextColumn([batch.column(name) for batch in batches]) for name in schema.names}
+    def _texts(self, stem: str) -> Column[str]:
+        return Column(self.path, stem, decode_text)
 
 
 def read_manifest(path: Path) -> dict[str, Any] | None:

@@ -36,9 +36,9 @@ from citerec.base.files import (
 )
 from citerec.base.settings import Settings, setting
 from citerec.datasets.columns import (
+    ColumnWriter,
     NameWriter,
     Ragged,
-    TextWriter,
     TokenWriter,
     offsets_of,
     save_arrays,
@@ -85,12 +85,13 @@ class StoreBuilder:
         self._folder, self._terms = folder, terms or {}
         self._words = WordTable(TOKENIZERS[tokenizer])
         self._fields = NameWriter(folder, "fields")
-        self._papers = TextWriter(folder / "papers.arrow", ("id", "title", "abstract"))
-        self._contexts = TextWriter(folder / "contexts.arrow", ("id", "text"))
+        names = ("paper_ids", "titles", "abstracts", "context_ids", "context_texts")
+        self._columns = {name: ColumnWriter(folder, name) for name in names}
         self._titles = TokenWriter(folder, "title_tokens", self._words.ids)
         self._abstracts = TokenWriter(folder, "abstract_tokens", self._words.ids)
         self._context_tokens = TokenWriter(folder, "context_tokens", self._words.ids)
-        self._writers = (self._papers, self._contexts, self._titles, self._abstracts, self._context_tokens)
+        tokens = (self._titles, self._abstracts, self._context_tokens)
+        self._writers = (*self._columns.values(), *tokens)
         self._paper_rows: dict[str, int] = {}
         self._context_rows: dict[str, int] = {}
         self._years, self._citing = array("i"), array("i")
@@ -119,7 +120,9 @@ class StoreBuilder:
             check_paper(paper, origin)
             if rows.setdefault(paper.id, row := len(rows)) != row:
                 raise BadRecord(origin, paper.id, "a paper with this id already exists")
-            self._papers.append(paper.id, paper.title, paper.abstract)
+            self._columns["paper_ids"].append(paper.id)
+            self._columns["titles"].append(paper.title)
+            self._columns["abstracts"].append(paper.abstract)
             self._titles.append(paper.title)
             self._abstracts.append(paper.abstract)
             self._years.append(paper.year)
@@ -149,7 +152,8 @@ class StoreBuilder:
             if context.cited_id is not None:
                 self._paper_row(context.cited_id, origin, context.id, "refid")
             rows[context.id] = len(rows)
-            self._contexts.append(context.id, context.text)
+            self._columns["context_ids"].append(context.id)
+            self._columns["context_texts"].append(context.text)
             self._context_tokens.append(context.text)
             self._citing.append(citing)
         self._split_of_context = [None] * len(rows)

@@ -7,10 +7,9 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from citerec.datasets.columns import Ragged
-from citerec.datasets.corpus import Corpus, TextColumn
+from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import PaperRecord
 from citerec.datasets.tokenize import TOKENIZER, TOKENIZERS, WordTable
 from citerec.datasets.word_statistics import WORD, WordStatistics
@@ -28,10 +27,10 @@ class SomePapers(Corpus):
         self.path, self.name, self.whole = Path(name), name, whole
         self.fingerprint = ""
         self.settings = {"tokenizer": TOKENIZER, "candidates": "all", "field": "authors"}
-        self.paper_ids = TextColumn([pa.array([paper.id for paper in papers], pa.string())])
-        self.titles = [paper.title for paper in papers]  # type: ignore[assignment]
+        self.paper_ids = [paper.id for paper in papers]
+        self.titles = [paper.title for paper in papers]
         self.abstracts = [paper.abstract for paper in papers]
-        self.context_ids = self.context_texts = TextColumn([])
+        self.context_ids = self.context_texts = []
         self.years = np.array([paper.year for paper in papers], np.int32)
         self.is_candidate, self.seen = np.ones(len(papers), np.bool_), np.zeros(len(papers), np.bool_)
         self.citing, self.context_tokens, self.splits = np.empty(0, np.int32), EMPTY, {}
@@ -39,10 +38,10 @@ class SomePapers(Corpus):
         self.fields = Ragged.from_rows(
             [[codes.setdefault(name, len(codes)) for name in paper.fields] for paper in papers]
         )
-        self.field_names = list(codes)  # type: ignore[assignment]
+        self.field_names = list(codes)
         table = WordTable(TOKENIZERS[TOKENIZER])
         self.title_tokens, self.abstract_tokens = table.ids(self.titles), table.ids(self.abstracts)
-        self.words = table.words().to_pylist()
+        self.words = table.words()
 
     @cached_property
     def word_counts(self) -> np.ndarray:  # type: ignore[override]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
@@ -13,7 +13,6 @@ from citerec.formats.letters import with_pairs
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from citerec.datasets.columns import Ragged
@@ -127,18 +126,15 @@ class WordTable:
 
     def ids(self, texts: Sequence[str]) -> Ragged:
         """Tokenise texts: the word ids of each text [rows]."""
-        # NumPy and Arrow, without which texts are split
-        from citerec.datasets.columns import Ragged, offsets_of
+        from citerec.datasets.columns import Ragged, offsets_of  # NumPy, without which texts are split
 
         rows = [*map(self._tokenize, texts)]
         lengths = [*map(len, rows)]
         return Ragged(self._ids(chain.from_iterable(rows), sum(lengths)), offsets_of(lengths))
 
-    def words(self, start: int = 0) -> pa.LargeStringArray:
+    def words(self, start: int = 0) -> list[str]:
         """Return all words by id, from `start` on."""
-        import pyarrow as pa
-
-        return pa.array([*self._numbers][start:], pa.large_string())
+        return [*islice(self._numbers, start, None)]
 
     def _ids(self, words: Iterable[str], count: int) -> NDArray[np.int32]:
         import numpy as np

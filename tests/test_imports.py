@@ -268,8 +268,8 @@ def test_a_command_loads_few_of_our_modules(
     assert len(files) <= MOST[program], (len(files), files)
 
 
-ARRAYS = {"numpy", "pyarrow", "scipy", "faiss", "onnxruntime"}
-OTHERS = {"scipy", "faiss", "numba", "torch", "bm25s", "fastapi", "mcp", "pygls", "huggingface_hub"}
+ARRAYS = {"numpy", "onnxruntime"}
+OTHERS = {"pyarrow", "scipy", "faiss", "torch", "fastapi", "mcp", "pygls", "huggingface_hub"}
 
 
 @pytest.mark.parametrize(

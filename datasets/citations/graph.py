@@ -10,32 +10,30 @@ from __future__ import annotations
 import hashlib
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder, cache_folder, content_hash, disk_errors, expand_user
 from citerec.base.progress import OnBytes, read_progress
 from citerec.datasets.columns import (
+    Column,
+    ColumnWriter,
     NameWriter,
     Ragged,
-    TextWriter,
+    decode_text,
     load_array,
     load_ragged,
     offsets_of,
     save_arrays,
     save_ragged,
-    table_batches,
 )
-from citerec.datasets.corpus import TextColumn
 from citerec.datasets.files.source_files import read_paper_objects
 from citerec.formats.articles.layouts import read_s2orc, read_s2orc_2020
 from citerec.formats.documents import Metadata
@@ -132,9 +130,9 @@ def _to_paper_line(paper: Any) -> PaperLine:
 
 COUNTS = "graph.json"
 """Written last: it marks a graph as complete."""
-BATCHES = 128
-"""Number of reference batches (8,192 each) that are looked up together."""
-VERSION = 2
+SPOOL = "references"
+"""Column of all references, while a graph is built."""
+VERSION = 3
 """Part of the fingerprint: increment it when the file format changes."""
 
 
@@ -149,8 +147,8 @@ class CitationGraph:
 
     def __init__(self, folder: Path, files: Sequence[Path]) -> None:
         self.path, self.files, self.fingerprint = folder, list(files), folder.name
-        self.ids = TextColumn(_chunks(folder / "ids.arrow"))
-        self.field_names = list(TextColumn(_chunks(folder / "fields.arrow")))
+        self.ids = Column(folder, "ids", decode_text)
+        self.field_names = list(Column(folder, "fields_names", decode_text))
         self.years: NDArray[np.int32] = load_array(folder, "years")
         self.titled: NDArray[np.bool_] = load_array(folder, "titled")
         self.abstract_lengths: NDArray[np.int32] = load_array(folder, "abstract_lengths")
@@ -228,7 +226,7 @@ def _build(folder: Path, files: Sequence[Path], distractors: Sequence[Path]) -> 
     years, abstracts, references = array("i"), array("i"), array("i")
     titled, distracting = bytearray(), bytearray()
     fields = NameWriter(folder, "fields")
-    ids, spool = TextWriter(folder / "ids.arrow", ("id",)), TextWriter(folder / "spool.arrow", ("id",))
+    ids, spool = ColumnWriter(folder, "ids"), ColumnWriter(folder, SPOOL)
     try:
         for path in [*files, *distractors]:
             with read_progress(path, path.name) as on_bytes:
@@ -247,12 +245,11 @@ def _build(folder: Path, files: Sequence[Path], distractors: Sequence[Path]) -> 
         spool.close()
     if not years:
         raise InputError(f"{files[0]}: no papers")
-    all_ids = pa.chunked_array(_chunks(folder / "ids.arrow")).combine_chunks()
-    _check_unique(all_ids, [*files, *distractors])
+    rows = _unique_rows(Column(folder, "ids", decode_text), [*files, *distractors])
     citing = np.repeat(np.arange(len(years), dtype=np.int64), np.frombuffer(references, np.int32))
-    spooled = _chunks(folder / "spool.arrow")
-    batches = (spooled[first : first + BATCHES] for first in range(0, len(spooled), BATCHES))
-    cited = np.concatenate([np.empty(0, np.int64), *_look_up(batches, all_ids)])
+    cited = np.fromiter(
+        (rows.get(id, -1) for id in Column(folder, SPOOL, decode_text)), np.int64, len(citing)
+    )
     is_known = cited >= 0
     unknown = int(np.count_nonzero(~is_known))
     pairs = is_known & (citing != cited)
@@ -267,26 +264,17 @@ def _build(folder: Path, files: Sequence[Path], distractors: Sequence[Path]) -> 
         is_distractor=np.frombuffer(distracting, np.bool_),
     )
     fields.finish()
-    (folder / "spool.arrow").unlink()
+    for part in folder.glob(f"{SPOOL}.*"):
+        part.unlink()
     (folder / COUNTS).write_text(json.dumps({"papers": len(years), "unknown": unknown}) + "\n", "utf-8")
 
 
-def _chunks(path: Path) -> list[pa.Array]:
-    """The chunks of the only column of an Arrow file, memory-mapped."""
-    return [batch.column(0) for batch in table_batches(path)[1]]
-
-
-def _look_up(batches: Iterable[list[pa.Array]], ids: pa.Array) -> Iterator[NDArray[np.int64]]:
-    """Look up the rows of ids; -1 for unknown ids."""
-    for batch in batches:
-        rows = pc.index_in(pa.chunked_array(batch).combine_chunks(), value_set=ids)
-        yield pc.fill_null(rows, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def _check_unique(ids: pa.Array, files: Sequence[Path]) -> None:
-    first = pc.index_in(ids, value_set=ids).to_numpy(zero_copy_only=False)
-    repeated = np.flatnonzero(first != np.arange(len(ids)))
-    if len(repeated):
+def _unique_rows(ids: Sequence[str], files: Sequence[Path]) -> dict[str, int]:
+    """Return the row of each id. Raises InputError for ids that appear twice."""
+    rows: dict[str, int] = {}
+    repeated = [id for row, id in enumerate(ids) if rows.setdefault(id, row) != row]
+    if repeated:
         names = ", ".join(map(str, files))
         more = f" (and {len(repeated) - 1:,} more)" if len(repeated) > 1 else ""
-        raise InputError(f"{names}: the paper {ids[int(repeated[0])].as_py()!r} appears twice{more}")
+        raise InputError(f"{names}: the paper {repeated[0]!r} appears twice{more}")
+    return rows

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.settings import NNSelectSettings
@@ -80,18 +81,28 @@ class NNSelectRetriever(StaticRetriever):
 
 
 class AverageRetriever(StaticRetriever):
-    """Nearest-neighbour search with averages of pretrained word vectors, weighted by idf."""
+    """Nearest-neighbour search with averages of pretrained word vectors."""
 
     name = "average"
 
-    def __init__(self, embeddings: Embeddings, index: IndexConfig | None = None) -> None:
+    def __init__(
+        self,
+        embeddings: Embeddings,
+        weighting: str = "idf",
+        index: IndexConfig | None = None,
+    ) -> None:
+        """weighting: mean or idf."""
+        if weighting not in ("mean", "idf"):
+            raise InputError(f"retriever.weighting={weighting}: choose mean or idf")
         super(StaticRetriever, self).__init__(index)  # the model is made for a corpus
-        self._embeddings, self._prepared = embeddings, ""
+        self._embeddings, self._weighting = embeddings, weighting
+        self._prepared = ""
 
     def prepare(self, corpus: Corpus) -> None:
         if self._prepared != corpus.fingerprint:
             vocabulary, table = words_and_vectors(self._embeddings.load(corpus))
-            table = table * inverse_document_frequency(corpus, vocabulary)[:, None]
+            if self._weighting == "idf":
+                table = table * inverse_document_frequency(corpus, vocabulary)[:, None]
             self.use(StaticModel(average_encoder(table, vocabulary).to_numpy(), vocabulary, 512, {}))
             self._prepared = corpus.fingerprint
         super().prepare(corpus)

@@ -42,7 +42,7 @@ from citerec.library.ask.question import mark_query
 from citerec.library.benchmark.collection import quiet
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
-from citerec.rerank.ranker.confidence import NONE, Confidence, list_inputs
+from citerec.rerank.ranker.confidence import LEVEL, NONE, SLOPE, Confidence, list_inputs
 from citerec.rerank.ranker.confidence import SCALE as CONFIDENCE
 from citerec.rerank.ranker.linear import LinearModel, TrainingLists, fit_ranker, measure
 from citerec.rerank.ranker.model import Ranker, RankingModel
@@ -267,14 +267,16 @@ def language_means(networks: Networks, drafts: Mapping[str, Any], words: str) ->
 def fit_ranking(lists: TrainingLists) -> RankingModel:
     """Fit a ranker to lists: its weights are the mean of those that fit them and the built-in model's, which
     know more, such as full texts; what only a draft tells weighs as in that model's confidence."""
-    fitted = fit_ranker(RankerSettings(l2=L2), lists)
+    settings = RankerSettings(l2=L2)
+    fitted = fit_ranker(settings, lists)
     built_in = RankingModel.open(BUILT_IN / RankingModel.folder)
     assert built_in.networks is not None
     english, confidences = built_in.networks.read, built_in.networks.confidences
     names = sorted(fitted.weights.keys() | english.weights.keys())
     weights = {name: (fitted.weights.get(name, 0.0) + english.weights.get(name, 0.0)) / 2 for name in names}
     read = LinearModel(weights, {**english.deviations, **fitted.deviations})
-    sure, absolute = calibrate(lists, read.scores(lists), 0), (CONFIDENCE, NONE, *list_inputs(lists))
+    sure = calibrate(settings, lists, read.scores(lists), 0)
+    absolute = (CONFIDENCE, NONE, SLOPE, LEVEL, *list_inputs(lists))
     both = {**confidences[READ].parameters, **{name: sure.parameters[name] for name in absolute}}
     probabilities = Confidence(both).log_probabilities(lists, read.scores(lists))
     [measured] = measure(lists, probabilities, sure=True).values()

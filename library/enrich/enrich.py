@@ -23,7 +23,6 @@ from urllib.parse import quote, urlsplit
 
 import httpx2
 import numpy as np
-import pyarrow.compute as pc
 
 from citerec.base.errors import InputError, count_noun
 from citerec.base.progress import count_progress
@@ -131,10 +130,10 @@ def make_services(settings: ServiceSettings) -> list[Service]:
 
 def lacking_rows(library: Library) -> Rows:
     """Return the rows of the papers that lack one of FIELDS, ascending."""
-    corpus, metadata = library.corpus, library.mapped.metadata
+    corpus = library.corpus
     lacks = (corpus.abstract_tokens.lengths == 0) | (corpus.years <= 0) | (library.identities[:, 1] == 0)
-    for column in (pc.binary_length(metadata["venue"]), pc.list_value_length(metadata["authors"])):
-        lacks |= column.to_numpy() == 0
+    records = library.mapped.records
+    lacks |= np.fromiter((not (paper.venue and paper.authors) for paper in records), np.bool_, len(records))
     return np.flatnonzero(lacks)
 
 

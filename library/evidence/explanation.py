@@ -18,12 +18,13 @@ import numpy as np
 import Stemmer
 
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import IN_TEXTS, OTHER_MARKER, TARGET_MARKER, TRAIN
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import default_tokenize, sentence_starts
 from citerec.formats.letters import words as words_of
 from citerec.library import MARK
 from citerec.library.evidence.passages import TextPlace
 from citerec.rerank.ranker.author_names import HALF, has_authors, surnames_near
+from citerec.rerank.ranker.citing_contexts import CitingContexts
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.paper_names import initials, title_names
 from citerec.rerank.ranker.texts import K1, NEAR, B, idf, nearness
@@ -34,7 +35,6 @@ from citerec.retrieval.queries import Queries
 
 if TYPE_CHECKING:
     from citerec.library.evidence.evidence import FoundPassage, FullTexts
-    from citerec.rerank.ranker.citing_contexts import CitingContexts
 
 Spans = tuple[tuple[int, int], ...]
 """Parts of a text as (start, end)."""
@@ -112,14 +112,8 @@ class Explainer:
         self._tokens = max(float(corpus.total_words), 2.0)
 
     @cached_property
-    def _citing_contexts(self) -> list[CitingContexts]:
-        """Training contexts and those of full texts, if there are any; read at the first explanation."""
-        splits = [name for name in (TRAIN, IN_TEXTS) if name in self._corpus.splits]
-        if not splits:
-            return []
-        from citerec.rerank.ranker.citing_contexts import CitingContexts
-
-        return [CitingContexts(self._corpus, self._statistics, name) for name in splits]
+    def _citing_contexts(self) -> CitingContexts:
+        return CitingContexts(self._corpus, self._statistics)
 
     def explain(self, query: Queries, papers: Sequence[int]) -> list[Explanation]:
         """Explain papers (rows) as answers to one query [1]."""
@@ -130,10 +124,7 @@ class Explainer:
         if self._networks is not None:
             self._networks.read(rows)
             vector = self._networks.query_vectors(query)[0]
-        citing = np.full(len(rows), -1)
-        for contexts in self._citing_contexts if len(rows) else ():
-            similar = contexts.most_similar(query, np.zeros_like(rows), rows, 1)[:, 0]
-            citing = np.where(citing < 0, similar, citing)
+        citing = self._citing_contexts.most_similar(query, np.zeros_like(rows), rows, 1)[:, 0]
         explanations, surnames = [], self._surnames(query)
         passages = self._full_texts.passages(context, papers, PASSAGES) if self._full_texts else {}
         for paper, cited_in in zip(papers, citing.tolist(), strict=True):

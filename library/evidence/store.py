@@ -8,6 +8,7 @@ it is read again.
 from __future__ import annotations
 
 import sqlite3
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,6 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import msgspec
-import pyarrow as pa
 import xxhash
 
 from citerec.base.errors import DamagedFile, InputError, error_text
@@ -26,19 +26,22 @@ from citerec.library.evidence import DATABASE
 from citerec.library.evidence.passages import Passage, cut
 from citerec.library.evidence.reading import READER, ReadText
 
-FORMAT = 2
+FORMAT = 3
 _TABLES = """
-CREATE TABLE IF NOT EXISTS files (file TEXT PRIMARY KEY, size INTEGER, changed INTEGER, problem TEXT,
+DROP TABLE IF EXISTS files;
+DROP TABLE IF EXISTS papers;
+DROP TABLE IF EXISTS links;
+DROP TABLE IF EXISTS state;
+CREATE TABLE files (file TEXT PRIMARY KEY, size INTEGER, changed INTEGER, problem TEXT,
     about BLOB, count INTEGER, hash INTEGER, text BLOB);
-CREATE TABLE IF NOT EXISTS papers (paper TEXT PRIMARY KEY, file TEXT, count INTEGER, hash INTEGER,
+CREATE TABLE papers (paper TEXT PRIMARY KEY, file TEXT, count INTEGER, hash INTEGER,
     notes BLOB);
-CREATE TABLE IF NOT EXISTS links (file TEXT, entry INTEGER, paper TEXT, PRIMARY KEY (file, entry))
+CREATE TABLE links (file TEXT, entry INTEGER, paper TEXT, PRIMARY KEY (file, entry))
     WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS linked ON links (paper);
-CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE INDEX linked ON links (paper);
+CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 """
 _DROP = "UPDATE files SET text = NULL WHERE count > 0 AND file NOT IN (SELECT file FROM papers)"
-_CODEC = pa.Codec("zstd", compression_level=12)
 _HASH = 8
 """Bytes of a hash before what is said about a file."""
 _AGAIN = "remove it and run citerec update, which reads the PDFs again"
@@ -65,14 +68,14 @@ class TextStore:
         with self._errors():
             place = f"file:{quote(str(self.path.absolute()))}?mode={'rwc' if create else 'ro'}"
             self._database = sqlite3.connect(place, uri=True, check_same_thread=False, isolation_level=None)
+            [(version,)] = self._database.execute("PRAGMA user_version")
             if create:
                 self._database.execute("PRAGMA secure_delete = ON")
                 self._database.execute("PRAGMA auto_vacuum = FULL")
-                self._database.executescript(_TABLES)
-                self._database.execute(f"PRAGMA user_version = {FORMAT}")
+                if version != FORMAT:  # new, or what another version has read, which is read again
+                    self._database.executescript(f"{_TABLES}PRAGMA user_version = {FORMAT}")
                 self._forget_other_readers()
-            [(version,)] = self._database.execute("PRAGMA user_version")
-        if version != FORMAT:
+        if not create and version != FORMAT:
             raise InputError(f"{self.path}: of another version; remove it and build with fulltext=true")
 
     def close(self) -> None:
@@ -96,9 +99,9 @@ class TextStore:
         """Keep what was read of files: their names, sizes, times of change and texts."""
         rows = []
         for name, size, changed, text in files:
-            passages = cut(text.parts)
+            passages = cut(text.parts) if not text.marks else [Passage(*part) for part in text.parts]
             packed_passages = _pack(passages)
-            marks = find_marks([passage.text for passage in passages], text.entries)
+            marks = text.marks or find_marks([passage.text for passage in passages], text.entries)
             packed_rest = _compress(msgspec.structs.replace(text, parts=[], marks=marks))
             described = (name, size, changed, text.problem, _digest(packed_rest) + packed_rest)
             rows.append((*described, len(passages), _hash(packed_passages), packed_passages))
@@ -250,13 +253,11 @@ def _both(hashed: int, notes: bytes) -> int:
 
 
 def _compress(value: Any) -> bytes:
-    content = msgspec.msgpack.encode(value)
-    return len(content).to_bytes(4, "little") + _CODEC.compress(content, asbytes=True)
+    return zlib.compress(msgspec.msgpack.encode(value))
 
 
 def _decompress(packed: bytes, kind: type[_Kind]) -> _Kind:
-    size = int.from_bytes(packed[:4], "little")
-    return msgspec.msgpack.decode(_CODEC.decompress(packed[4:], size, asbytes=True), type=kind)
+    return msgspec.msgpack.decode(zlib.decompress(packed), type=kind)
 
 
 def _pack(passages: Sequence[Passage]) -> bytes:

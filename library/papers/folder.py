@@ -27,7 +27,7 @@ from citerec.base.files import digest_file, disk_errors, file_lock, write_text
 from citerec.library import MANIFEST
 from citerec.library.sources.zotero_places import is_zotero
 
-VERSION = 5
+VERSION = 6
 """Version of the folder layout: increment it when the files change."""
 LOCK, GENERATIONS = "library.lock", "generations"
 _UNFINISHED = f".{MANIFEST}."

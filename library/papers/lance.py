@@ -22,11 +22,10 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 import xxhash
 from numpy.typing import NDArray
 
@@ -40,12 +39,12 @@ from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.letters import fold, with_pairs
 from citerec.formats.names import surname
 from citerec.formats.same_work import identity
-from citerec.library.evidence.evidence import FullTexts, text_encoder
+from citerec.library.evidence.evidence import FullTexts
 from citerec.library.papers.folder import damaged
 from citerec.library.papers.merging import Identities
 from citerec.library.papers.models import ENCODED, PLAIN, install_model, model_files, open_model
 from citerec.library.papers.search import IN_PART, SearchIndex, query_words, spellings
-from citerec.library.papers.storage import MODEL, SCHEMA, Papers, Storage
+from citerec.library.papers.storage import MODEL, Papers, Storage
 from citerec.library.papers.writer import record_of
 from citerec.rerank.ranker.author_names import AUTHOR, hash_authors, longest_part, names_beside
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
@@ -58,6 +57,9 @@ from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.lexical.terms import Terms, strip_markers
 from citerec.retrieval.queries import Queries, Query
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LANCE, STATISTICS, TABLE = "lance", "statistics", "papers"
 BATCH = 1 << 13
@@ -222,6 +224,8 @@ class Counting:
 
 
 def _schema(dim: int) -> pa.Schema:
+    import pyarrow as pa  # LanceDB brings it
+
     fields = {
         "row": pa.int64(),
         "year": pa.int32(),
@@ -239,6 +243,8 @@ def _batches(
     papers: Iterable[LibraryPaper], dense: DenseRetriever, first: int, counting: Counting | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield papers as rows of the table, from row `first` on; counting: is given their words."""
+    import pyarrow as pa
+
     papers = iter(papers)
     while batch := list(islice(papers, BATCH)):
         corpus = SomePapers([record_of(paper) for paper in batch], None, "papers")
@@ -342,10 +348,7 @@ class FoundPapers(Storage):
         papers = [papers_by_row[row] for row in self.places.tolist()]
         self.corpus = SomePapers([record_of(paper) for paper in papers], storage.words, self.library.name)
         self.corpus.places = self.places  # the order of the sources, which tells equal scores apart
-        columns = [[getattr(paper, name) for paper in papers] for name in SCHEMA.names]
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-        self._batches = [pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)]
-        self.metadata, self._starts = pa.Table.from_batches(self._batches, SCHEMA), np.array([0, len(papers)])
+        self.records = papers
         identities = Identities()
         for paper in papers:
             identities.add(paper)
@@ -369,7 +372,7 @@ class FoundPapers(Storage):
 
     @cached_property
     def search_index(self) -> SearchIndex:
-        return SearchIndex.make(self.corpus, self._batches)
+        return SearchIndex.make(self.records)
 
 
 class LanceStorage(Papers):
@@ -412,7 +415,7 @@ class LanceStorage(Papers):
     def full_texts(self) -> FullTexts | None:
         """The full texts of the papers, if there are any."""
         empty = SomePapers([], self.words, self.library.name)
-        return FullTexts.open(self.library, empty, text_encoder(self.retriever))
+        return FullTexts.open(self.library, empty)
 
     # Papers.
 
@@ -543,7 +546,7 @@ class LanceStorage(Papers):
                 listed = ", ".join(map(str, removed[start : start + 1000].tolist()))
                 table.delete(f"row IN ({listed})")
             for batch in _batches(papers, self.dense, rows):
-                table.add(pa.Table.from_batches([batch]))
+                table.add(batch)
                 rows += len(batch)
             unindexed = table.index_stats("words_idx").num_unindexed_rows
             if unindexed > UNINDEXED:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from citerec.base.errors import DamagedFile, InputError
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Maximum number of collections to list."""
-CITED = "cited"
+CITED = "citing"
 """Count of the manifest: a hash of what full texts cite, if the generation ranks by it, else 0."""
 Stamp = tuple[int, int] | None
 """What is different after any change of library.json; None if there is none."""
@@ -87,7 +86,7 @@ class Library:
             manifest = read_manifest(path)
             try:
                 return cls(path, manifest, stamp)
-            except (InputError, OSError, ValueError, pa.ArrowException) as error:
+            except (InputError, OSError, ValueError) as error:
                 if read_manifest(path) == manifest:  # otherwise it changed during the read: try again
                     raise damaged(path, error) from None
 

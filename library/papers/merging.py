@@ -194,7 +194,7 @@ class Deduplicator:
         taken: Callable[[str], bool] = lambda _: False  # noqa: E731
         if self._library:
             corpus, ids = self._library.corpus, {self._read(row).id for row in rows}
-            if len(ids) < len(rows) or (corpus.paper_ids.rows_of(list(ids)) >= 0).any():
+            if len(ids) < len(rows) or any(id in ids for id in corpus.paper_ids):
                 taken = corpus.has_paper
         seen: set[str] = set()
         for _, paper in self._completed():

@@ -15,11 +15,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from citerec.base.errors import DamagedFile
 from citerec.base.files import database_disk_error
-from citerec.datasets.corpus import Corpus
 from citerec.formats.letters import fold, latin_names, with_pairs, words
 from citerec.formats.names import surname
 
@@ -62,19 +59,19 @@ class SearchIndex:
         return cls(connection)
 
     @classmethod
-    def make(cls, corpus: Corpus, metadata: Iterable[pa.RecordBatch]) -> SearchIndex:
-        """Make an index in memory."""
+    def make(cls, papers: Iterable[LibraryPaper]) -> SearchIndex:
+        """Make an index of papers, by their rows, in memory."""
         connection = sqlite3.connect(":memory:", check_same_thread=False)
-        _insert(connection, corpus, metadata)
+        _insert(connection, papers)
         return cls(connection)
 
     @staticmethod
-    def write(folder: Path, corpus: Corpus, metadata: Iterable[pa.RecordBatch]) -> None:
-        """Write the index of a new generation to its folder."""
+    def write(folder: Path, papers: Iterable[LibraryPaper]) -> None:
+        """Write the index of the papers of a new generation to its folder."""
         with _disk_errors(folder), closing(sqlite3.connect(folder / INDEX)) as connection:
             connection.execute("PRAGMA journal_mode = OFF")  # an unfinished generation is thrown away
             connection.execute("PRAGMA synchronous = OFF")
-            _insert(connection, corpus, metadata)
+            _insert(connection, papers)
             connection.commit()
 
     def search(self, query: str, k: int) -> tuple[list[int], bool]:
@@ -161,24 +158,20 @@ def _phrase(text: str) -> str:
     return '"' + " ".join(_words(unicodedata.normalize("NFC", text))) + '"'
 
 
-def _insert(connection: sqlite3.Connection, corpus: Corpus, batches: Iterable[pa.RecordBatch]) -> None:
+def _insert(connection: sqlite3.Connection, papers: Iterable[LibraryPaper]) -> None:
     """Create the table, and add the papers by their rows."""
     columns = ", ".join(COLUMNS)
     tokenizer = "unicode61 remove_diacritics 2"  # Muller finds Müller
     connection.execute(f"CREATE VIRTUAL TABLE papers USING fts5({columns}, tokenize='{tokenizer}')")
 
-    def papers() -> Iterator[tuple[int | str, ...]]:
-        row = 0
-        for batch in batches:
-            for paper in batch.select(["key", "authors", "venue"]).to_pylist():
-                authors, year = paper["authors"], int(corpus.years[row])
-                first = surname(authors[0]) if authors else ""
-                title, names = _indexed(corpus.titles[row]), _indexed("; ".join(authors))
-                yield row, paper["key"], first, names, year or "", title, _indexed(paper["venue"])
-                row += 1
+    def rows() -> Iterator[tuple[int | str, ...]]:
+        for row, paper in enumerate(papers):
+            first = surname(paper.authors[0]) if paper.authors else ""
+            names, title, venue = map(_indexed, ("; ".join(paper.authors), paper.title, paper.venue))
+            yield row, paper.key, first, names, paper.year or "", title, venue
 
     marks = ", ".join("?" * (len(COLUMNS) + 1))
-    connection.executemany(f"INSERT INTO papers(rowid, {columns}) VALUES ({marks})", papers())
+    connection.executemany(f"INSERT INTO papers(rowid, {columns}) VALUES ({marks})", rows())
 
 
 def _indexed(text: str) -> str:

@@ -2,7 +2,7 @@
 
 checksums.json  of all files below; those of an index are in its own folder
 corpus/         the prepared store of the papers (datasets.corpus), surnames as fields
-metadata.arrow  the other fields of each paper, in the order of the store
+records.*.npy   the other fields of each paper, in the order of the store, in MessagePack
 identities.npy  hashed identifiers for deduplication (formats.same_work)
 model/  index/  the ranking model and its index
 search.sqlite   the index of library.papers.search
@@ -14,15 +14,15 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
-import pyarrow as pa
 
 from citerec.base.checksums import CHECKSUMS, check_checksums
 from citerec.base.errors import InputError, quoted
 from citerec.base.files import real_path
-from citerec.datasets.columns import load_array, table_batches
+from citerec.datasets.columns import Column, load_array
 from citerec.datasets.corpus import Corpus
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.letters import normalise_title, title_key
@@ -40,14 +40,24 @@ if TYPE_CHECKING:
     from citerec.library.evidence.evidence import FullTexts
     from citerec.retrieval.queries import Query
 
-CORPUS, METADATA, IDENTITIES = "corpus", "metadata.arrow", "identities"
+CORPUS, RECORDS, IDENTITIES = "corpus", "records", "identities"
 MODEL, RANKING = "model", "index/ranking"
-_IN_CORPUS = ("id", "title", "abstract", "year")
-_LISTS = ("authors", "collections", "tags", "aliases", "filled", "files", "names")
-_COLUMNS = {name: pa.string() for name in LibraryPaper._fields if name not in _IN_CORPUS}
-_COLUMNS |= dict.fromkeys(_LISTS, pa.list_(pa.string()))
-SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
-"""The fields of LibraryPaper that are not in the corpus."""
+_DECODER = msgspec.msgpack.Decoder(LibraryPaper)
+
+
+def encode_record(paper: LibraryPaper) -> bytes:
+    """Encode a paper for the column RECORDS: without title and abstract, which the corpus has."""
+    return msgspec.msgpack.encode(paper._replace(title="", abstract=""))
+
+
+def open_records(folder: Path) -> Column[LibraryPaper]:
+    """Map the papers of a generation, without title and abstract. Raises OSError or ValueError for damage."""
+    return Column(folder, RECORDS, _DECODER.decode)
+
+
+def paper_at(row: int, records: Sequence[LibraryPaper], corpus: Corpus) -> LibraryPaper:
+    """Return a paper with its title and abstract."""
+    return records[row]._replace(title=corpus.titles[row], abstract=corpus.abstracts[row])
 
 
 class UnknownPaper(InputError):
@@ -90,8 +100,9 @@ class Papers:
 class Storage(Papers):
     """The papers [P] of a generation, one per row of `corpus`, and what ranks them.
 
-    identities: formats.same_work.Identity of each paper [P, F]. metadata: a table of SCHEMA. lock: to be held
-    while `retriever` or `text_search` searches, search_lock while `search_index` does.
+    identities: formats.same_work.Identity of each paper [P, F]. records: the papers, maybe without title and
+    abstract. lock: to be held while `retriever` or `text_search` searches, search_lock while `search_index`
+    does.
     """
 
     def __init__(self, library: Path, folder: Path) -> None:
@@ -99,16 +110,12 @@ class Storage(Papers):
         damage."""
         self.library, self.folder = library, folder
         self.check()
-        schema, self._batches = table_batches(folder / METADATA)
-        if schema.names != SCHEMA.names:
-            raise InputError(f"{METADATA} has other columns")
+        self.records: Sequence[LibraryPaper] = open_records(folder)
         self.corpus = Corpus(folder / CORPUS, real_path(library).name)
         self.corpus.places = np.arange(len(self.corpus.paper_ids))  # rows in the library
         self.identities = load_array(folder, IDENTITIES)
-        self.metadata = pa.Table.from_batches(self._batches, SCHEMA)
-        if len(self.metadata) != len(self.corpus.paper_ids):
-            raise InputError("corpus and metadata differ in their number of papers")
-        self._starts = np.cumsum([0, *map(len, self._batches)])
+        if len(self.records) != len(self.corpus.paper_ids):
+            raise InputError("corpus and records differ in their number of papers")
         self.places = self.corpus.places
         self.lock, self.search_lock = threading.Lock(), threading.Lock()
 
@@ -122,27 +129,12 @@ class Storage(Papers):
     # Papers.
 
     def __len__(self) -> int:
-        return len(self.metadata)
+        return len(self.records)
 
     def paper(self, row: int) -> LibraryPaper:
         if not 0 <= row < len(self):
             raise IndexError(f"row {row} of {len(self)}")
-        batch = int(np.searchsorted(self._starts, row, side="right")) - 1
-        [fields] = self._batches[batch].slice(row - int(self._starts[batch]), 1).to_pylist()
-        fields |= {name: tuple(fields[name]) for name in _LISTS}
-        corpus = self.corpus
-        fields |= {"id": corpus.paper_ids[row], "title": corpus.titles[row]}
-        return LibraryPaper(**fields, abstract=corpus.abstracts[row], year=int(corpus.years[row]))
-
-    def select(self, rows: Rows, names: Sequence[str]) -> list[dict[str, Any]]:
-        """Return these fields of the papers of rows; faster than `paper` for many."""
-        batches = np.searchsorted(self._starts, rows, side="right") - 1
-        fields: dict[int, dict[str, Any]] = {}
-        for batch in np.unique(batches).tolist():
-            inside = rows[batches == batch]
-            part = self._batches[batch].select(names).take(pa.array(inside - self._starts[batch]))
-            fields.update(zip(inside.tolist(), part.to_pylist(), strict=True))
-        return [fields[row] for row in rows.tolist()]
+        return paper_at(row, self.records, self.corpus)
 
     def row(self, name: str) -> int | None:
         return self.corpus.paper_row(name) if self.corpus.has_paper(name) else self._row_by_name.get(name)
@@ -173,10 +165,13 @@ class Storage(Papers):
     @cached_property
     def _row_by_name(self) -> dict[str, int]:
         """Rows by key and alias. Keys take precedence over aliases, earlier rows over later ones."""
-        keys, aliases = (self.metadata[name].to_pylist() for name in ("key", "aliases"))
-        rows = {name: row for row in range(len(keys) - 1, -1, -1) for name in reversed(aliases[row])}
-        rows |= {key: row for row, key in reversed([*enumerate(keys)]) if key}
-        return rows
+        keys, aliases = dict[str, int](), dict[str, int]()
+        for row, paper in enumerate(self.records):
+            keys.setdefault(paper.key, row)
+            for name in paper.aliases:
+                aliases.setdefault(name, row)
+        keys.pop("", None)
+        return aliases | keys
 
     def titled(self, title: str) -> list[int]:
         """Return the rows of the papers with a title, letter by letter: a work, and versions of it."""
@@ -189,15 +184,29 @@ class Storage(Papers):
         rows = np.flatnonzero(column == np.uint64(title_key(letters))).tolist()
         return [row for row in rows if normalise_title(self.corpus.titles[row]) == letters]
 
+    @cached_property
+    def venues(self) -> list[str]:
+        """The venue of each paper, case-folded."""
+        return [paper.venue.casefold() for paper in self.records]
+
+    @cached_property
+    def members(self) -> dict[str, list[int]]:
+        """The rows of the papers of each collection."""
+        members: dict[str, list[int]] = {}
+        for row, paper in enumerate(self.records):
+            for name in dict.fromkeys(paper.collections):
+                members.setdefault(name, []).append(row)
+        return members
+
     @property
     def collections(self) -> list[str]:
         """Names of all collections, sorted."""
-        return sorted(self.metadata["collections"].combine_chunks().flatten().unique().to_pylist())
+        return sorted(self.members)
 
     @cached_property
     def has_filled(self) -> bool:
         """True if `citerec enrich` has filled in anything."""
-        return any(len(batch["filled"].flatten()) for batch in self._batches)
+        return any(paper.filled for paper in self.records)
 
     @property
     def without_abstract(self) -> int:
@@ -207,8 +216,7 @@ class Storage(Papers):
     @property
     def merged(self) -> list[int]:
         """Rows of the papers that other records may have been merged into."""
-        lengths = self.metadata["aliases"].combine_chunks().value_lengths().to_numpy()
-        return np.flatnonzero(lengths).tolist()
+        return [row for row, paper in enumerate(self.records) if paper.aliases]
 
     # What finds and explains them. Each raises InputError if its files are damaged or of another version.
 
@@ -224,9 +232,9 @@ class Storage(Papers):
             raise damaged(self.library, error) from None
         self._full_texts = None
         if (self.library / FOLDER / DATABASE).is_file():
-            from citerec.library.evidence.evidence import FullTexts, text_encoder
+            from citerec.library.evidence.evidence import FullTexts
 
-            self._full_texts = FullTexts.open(self.library, self.corpus, text_encoder(retriever))
+            self._full_texts = FullTexts.open(self.library, self.corpus)
         if isinstance(retriever, Ranker):
             retriever.passages = self._full_texts
         return retriever

@@ -11,24 +11,33 @@ from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
 
-import pyarrow as pa
-
 from citerec.base.checksums import write_checksums
 from citerec.base.files import link_or_copy
 from citerec.base.progress import spinner
-from citerec.datasets.columns import BATCH_ROWS, TableWriter, save_arrays, table_batches
+from citerec.datasets.columns import ColumnWriter, save_arrays
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import prepare_store
-from citerec.datasets.records import IN_TEXTS, PaperRecord, Source
+from citerec.datasets.records import IN_TEXTS, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.datasets.tokenize import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.names import surname
+from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.citations import text_contexts
 from citerec.library.papers.folder import outdated
 from citerec.library.papers.merging import Identities
 from citerec.library.papers.models import install_model, open_model
 from citerec.library.papers.search import SearchIndex
-from citerec.library.papers.storage import CORPUS, IDENTITIES, METADATA, MODEL, RANKING, SCHEMA, Storage
+from citerec.library.papers.storage import (
+    CORPUS,
+    IDENTITIES,
+    MODEL,
+    RANKING,
+    RECORDS,
+    Storage,
+    encode_record,
+    open_records,
+    paper_at,
+)
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import OtherIndex
 
@@ -67,28 +76,32 @@ def write_generation(
             open_model(folder / MODEL).index(corpus).save(folder / RANKING)
         except OtherIndex:
             raise outdated(folder.parents[1]) from None
-    _, batches = table_batches(folder / METADATA)
-    SearchIndex.write(folder, corpus, batches)
+    stored = open_records(folder)
+    SearchIndex.write(folder, (paper_at(row, stored, corpus) for row in range(len(stored))))
     write_checksums(folder)
     return {"papers": len(corpus.paper_ids)}
 
 
 def _write_papers(folder: Path, old: Storage | None, kept: Rows, papers: Iterable[LibraryPaper]) -> None:
-    """Write the corpus, metadata and identities."""
-    library, table = folder.parents[1], TableWriter(folder / METADATA, SCHEMA)
+    """Write the corpus, records and identities."""
+    library, stored = folder.parents[1], ColumnWriter(folder, RECORDS)
     identities = Identities(old.identities[kept] if old else None)
-    titles = {old.corpus.paper_ids[row]: old.corpus.titles[row] for row in kept.tolist()} if old else {}
-    contexts, queries = text_contexts(library, titles)
+    contexts, queries = list[ContextRecord](), list[QueryRecord]()
+    if old and (library / FOLDER / DATABASE).is_file():
+        papers = list(papers)
+        titles = {old.corpus.paper_ids[row]: old.corpus.titles[row] for row in kept.tolist()}
+        contexts, queries = text_contexts(library, titles | {paper.id: paper.title for paper in papers})
     digest, content = blake2b(digest_size=16), dict[str, str]()
 
     def records() -> Iterator[PaperRecord]:
         if old:
             digest.update(old.corpus.fingerprint.encode() + kept.tobytes())
-            for batch in old.metadata.take(pa.array(kept)).combine_chunks().to_batches(BATCH_ROWS):
-                table.extend(batch.columns)
+            before = open_records(old.folder)
+            for row in kept.tolist():
+                stored.append(before.encoded(row))
             yield from _kept_papers(old.corpus, kept)
         for paper in papers:
-            table.append(*(getattr(paper, name) for name in SCHEMA.names))
+            stored.append(encode_record(paper))
             identities.add(paper)
             record = record_of(paper)
             digest.update(repr(record).encode())
@@ -99,7 +112,7 @@ def _write_papers(folder: Path, old: Storage | None, kept: Rows, papers: Iterabl
     splits = {IN_TEXTS: lambda: queries} if queries else {}
     source = Source(library.name, content, records, lambda: contexts, splits)
     settings = {"tokenizer": TOKENIZER, "candidates": "all", "field": "authors"}
-    with closing(table):
+    with closing(stored):
         prepare_store(source, folder / CORPUS, settings)
     save_arrays(folder, **{IDENTITIES: identities.numbers()})
 

@@ -16,6 +16,7 @@ from hashlib import blake2b
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -45,9 +46,8 @@ MAX_BLOCKS = 20
 _WORKS, _ENDS, _LINKS = "works", "ends", "links"
 _LOW = (1 << 32) - 1
 """A link is a number: its upper half is of the hash of a name, the lower one a block that may have it."""
-_COLUMNS = msgspec.msgpack.Decoder(
-    tuple[list[str], list[tuple[str, ...]], list[int], list[str], list[str], list[str], list[tuple[str, ...]]]
-)
+_KEPT = ("title", "authors", "year", "venue", "doi", "arxiv", "filled")
+_COLUMNS = msgspec.msgpack.Decoder(list[list[str | int | tuple[str, ...]]])
 
 
 class Table:
@@ -93,19 +93,14 @@ class Table:
     def _read(self, block: int) -> list[LibraryPaper]:
         try:
             start, end = self._ends[block : block + 2].tolist()
-            columns = _COLUMNS.decode(zlib.decompress(self._works[start:end]))
-            return [_paper(*row) for row in zip(*columns, strict=True)]
+            columns: Any = _COLUMNS.decode(zlib.decompress(self._works[start:end]))
+            rows = zip(*columns, strict=True)
+            return [LibraryPaper("", **dict(zip(_KEPT, row, strict=True))) for row in rows]
         except (zlib.error, msgspec.DecodeError, ValueError) as error:
             raise self._damaged(error) from None
 
     def _damaged(self, error: Exception) -> InputError:
         return InputError(f"{self._folder}: is damaged ({error_text(error)}); remove it, and it is made anew")
-
-
-def _paper(
-    title: str, authors: tuple[str, ...], year: int, venue: str, doi: str, arxiv: str, marks: tuple[str, ...]
-) -> LibraryPaper:
-    return LibraryPaper("", "", title, "", authors, year, venue, doi, arxiv, filled=marks)
 
 
 def _first_authors(work: LibraryPaper) -> str:
@@ -124,12 +119,11 @@ _NAMES: dict[str, Callable[[LibraryPaper], str]] = {
 
 def build(folder: Path, files: Sequence[Path], on_bad: OnBadRecord) -> None:
     """Write an index of the works of files into a folder. Raises InputError if there are none."""
-    read = (work for file in files for work in read_works(file, on_bad))
-    works = (work for work in read if normalise_title(work.title))
+    works = (work for file in files for work in _read_works(file, on_bad))
     ends = array("Q", [0])
     with (folder / _WORKS).open("wb") as blocks, (folder / _LINKS).open("wb") as links:
         for number, block in enumerate(iter(lambda: [*islice(works, BLOCK)], [])):
-            columns = msgspec.msgpack.encode([*zip(*map(_row, block), strict=True)])
+            columns = msgspec.msgpack.encode([[getattr(work, name) for work in block] for name in _KEPT])
             blocks.write(zlib.compress(columns, 9))
             ends.append(blocks.tell())
             names = {
@@ -142,12 +136,10 @@ def build(folder: Path, files: Sequence[Path], on_bad: OnBadRecord) -> None:
     np.memmap(folder / _LINKS, np.uint64, "r+").sort()  # in the file: links of all of Crossref take 4 GB
 
 
-def _row(work: LibraryPaper) -> tuple[object, ...]:
-    """Return what is kept of a work."""
-    mark, texts = work.retraction_mark, (work.venue, work.doi, work.arxiv)
-    return (work.title, work.authors[:MAX_AUTHORS], work.year, *texts, (mark,) if mark else ())
-
-
-def read_works(file: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the works of a file: Retraction Watch's CSV, or any file of papers."""
-    return read_retraction_watch(file, on_bad) if is_retraction_watch(file) else read_source(file, on_bad)
+def _read_works(file: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
+    """Yield the works with a title of a file: Retraction Watch's CSV, or any file of papers."""
+    read = read_retraction_watch if is_retraction_watch(file) else read_source
+    for work in read(file, on_bad):
+        if normalise_title(work.title):
+            mark = work.retraction_mark
+            yield work._replace(authors=work.authors[:MAX_AUTHORS], filled=(mark,) if mark else ())

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged, offsets_of
+from citerec.datasets.records import TRAIN
 from citerec.rerank.ranker.author_names import HALF, capitalised_words, years_near
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.paper_names import MAX_NAME_WORDS, Names, nearest_names, ngram_hashes, word_hashes
@@ -381,6 +382,8 @@ def citing_words(x: Candidates) -> Floats:
 
     The nearer to the mark, the more they weigh, in both. [Q, K]
     """
+    if TRAIN not in x.corpus.splits:  # those of full texts are no input (rerank.ranker.model)
+        return x.unknown
     text, term, distance = x.locate_terms("context")
     terms = TermRows(x.offsets(text), term, nearness_before(distance))
     citing = CitingTexts(x.statistics.citing.offsets, x.statistics.citing.values, x.statistics.source)

@@ -136,7 +136,7 @@ def hash_texts(
     while batch := list(islice(rest, PAPERS_PER_BATCH)):
         numbers += [len(names) for names in batch]
         parts.append(table.ids([name for names in batch for name in names]))
-    read, words = Ragged.concat(parts), table.words().to_pylist()
+    read, words = Ragged.concat(parts), table.words()
     of_words = word_hashes(words)[read.values] if len(words) else np.empty(0, np.uint64)
     hashes = np.zeros(len(read), np.uint64)
     for length in range(1, MAX_NAME_WORDS + 1):

@@ -150,7 +150,7 @@ def test_a_command_calls_its_function_or_prints_help(capsys: pytest.CaptureFixtu
     assert printed.startswith("citerec data fetch: Fetch.") and printed.endswith("\n\narxiv  large\n")
     run_command("data fetch", Fetch, called.append, ["arxiv"])
     assert called == [Fetch(names=("arxiv",))] and not capsys.readouterr().out
-    run_command("data fetch", Fetch, lambda given: f"{given.cache}: done", ["arxiv"])
+    run_command("data fetch", Fetch, lambda settings: f"{settings.cache}: done", ["arxiv"])
     assert capsys.readouterr().out == ".cache: done\n"
 
 
@@ -188,7 +188,7 @@ def test_options_are_parsed_before_slow_imports() -> None:
     code = (
         "import sys\nfrom citerec import recommend\nsys.argv = ['recommend.py', 'build', 'library=x']\n"
         "try: recommend.main()\n"
-        "except SystemExit: print(sorted({'torch', 'faiss', 'numpy', 'pyarrow'} & set(sys.modules)))"
+        "except SystemExit: print(sorted({'torch', 'faiss', 'numpy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.stdout == "[]\n" and done.stderr.startswith(

@@ -91,7 +91,7 @@ def test_a_web_folder_gives_its_files(server: Any, tiny_source: Path, tmp_path: 
     assert len(server.requests) == 4
 
 
-@pytest.mark.parametrize("name", [name for name, of in RELEASES.items() if not of.repositories])
+@pytest.mark.parametrize("name", [name for name, release in RELEASES.items() if not release.repositories])
 def test_failed_downloads_say_which_files_to_put_where(server: Any, at: Any, cache: Path, name: str) -> None:
     address = f"{server.url}/gone"
     at(name, address)
@@ -323,8 +323,8 @@ def test_processes_that_start_at_once_download_once(server: Any, tiny_source: Pa
     folder = cache / "published" / "acl200"
     folder.mkdir(parents=True)
     begin = get_context("fork").Event()  # a fork that is made later would hold the lock, too
-    given = f"cache_dir={cache}", f"address={address}"
-    processes = [started(*given, first=begin.wait) for _ in range(2)]
+    options = f"cache_dir={cache}", f"address={address}"
+    processes = [started(*options, first=begin.wait) for _ in range(2)]
     with file_lock(folder / ".acl200.lock", "tests"):
         begin.set()
         for _, said in processes:

@@ -13,10 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from citerec.base.errors import InputError
-from citerec.datasets.columns import (
-    Ragged,
-)
+from citerec.base.errors import DamagedFile, InputError
+from citerec.datasets.columns import Column, Ragged, decode_text, write_texts
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.tokenize import TOKENIZERS
@@ -192,6 +190,24 @@ def test_many_batches_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, t
     source |= {split: json.loads((tiny_source / f"{split}.json").read_text()) for split in corpus.splits}
     check(corpus, source, "default", "abstract")
     assert corpus.titles[5] == list(source["papers"].values())[5]["title"]
+
+
+@pytest.mark.parametrize("file", ["values", "offsets"])
+def test_damage_of_a_column_is_told(tmp_path: Path, file: str) -> None:
+    texts = ["a", "", "caf\u00e9", "d" * 70]
+    write_texts(tmp_path, "titles", texts)
+    path = tmp_path / f"titles.{file}.npy"
+    whole = path.read_bytes()
+    cut = [whole[:end] for end in range(len(whole))]
+    places = [(place, byte) for place in range(len(whole)) for byte in (9, 255)]
+    other = [bytes([*whole[:place], byte, *whole[place + 1 :]]) for place, byte in places]
+    for content in [*cut, *other]:
+        path.write_bytes(content)
+        try:
+            column = Column(tmp_path, "titles", decode_text)
+            assert [*column] == column[:] and len(column) == len(texts) and content not in cut
+        except (DamagedFile, ValueError) as error:
+            assert "\n" not in str(error).strip()
 
 
 @pytest.mark.parametrize("damage", ["missing file", "short file", "no manifest", "other version", "no JSON"])

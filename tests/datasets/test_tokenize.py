@@ -51,7 +51,7 @@ TEXTS = st.lists(SIGNS, max_size=25).map("".join) | st.text(st.characters(codec=
 
 def tokens_of(table: WordTable, texts: list[str]) -> list[list[str]]:
     rows = table.ids(texts)
-    words = table.words().to_pylist()
+    words = table.words()
     return [[words[word] for word in row] for row in rows]
 
 
@@ -64,7 +64,7 @@ def test_the_table_matches_the_tokeniser(name: str, texts: list[str], more: list
     assert tokens_of(table, more) == [tokenize(text) for text in more]
     # Words are numbered in order of first occurrence.
     first = dict.fromkeys(word for text in [*texts, *more] for word in tokenize(text))
-    assert table.words().to_pylist() == list(first) and len(table) == len(first)
+    assert table.words() == list(first) and len(table) == len(first)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,9 @@ def test_inductive_targets_and_candidates_are_unseen_in_training(tiny_corpus: Co
     result = make_protocols((TRANSDUCTIVE, INDUCTIVE), tiny_corpus, tiny_corpus.split(split), Filters())
     assert result[0].name == TRANSDUCTIVE and result[0].candidates == 11
     assert len(result[0].queries) == len(tiny_corpus.split(split))
-    wanted = {key for key, (of, _, cited, _) in CONTEXTS.items() if of == split and cited not in SEEN}
+    wanted = {
+        key for key, (its_split, _, cited, _) in CONTEXTS.items() if its_split == split and cited not in SEEN
+    }
     if split == "train":
         assert not wanted and len(result) == 1
         return
@@ -105,8 +107,8 @@ def test_a_draft_knows_the_other_citations_of_its_paper(tiny_corpus: Corpus) -> 
     split = tiny_corpus.split("train")
     result = make_protocols([DRAFT], tiny_corpus, split, Filters())[0]
     queries = result.retriever_queries(tiny_corpus)
-    for query, known in enumerate(queries.known):
+    for query, known_rows in enumerate(queries.known):
         context = tiny_corpus.context_ids[int(split.contexts[query])]
         citing = CONTEXTS[context][1]
         others = {cited for key, (_, own, cited, _) in CONTEXTS.items() if own == citing and key != context}
-        assert {tiny_corpus.paper_ids[row] for row in known} == others
+        assert {tiny_corpus.paper_ids[row] for row in known_rows} == others

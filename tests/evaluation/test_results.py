@@ -298,9 +298,7 @@ def test_only_missing_or_outdated_jobs_run(
         assert ran == ["evaluate fewer"]
 
 
-def test_an_interrupted_training_resumes(
-    plan: Plan, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_training_resumes(plan: Plan, ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     run_script = jobs._run_script
 
     def interrupted(script: str, overrides: list[str], folder: Path) -> None:
@@ -405,9 +403,9 @@ def test_a_plan_goes_on_after_its_runner_was_stopped_or_killed(tmp_path: Path) -
         retrievers={"static": ["retriever=static", "checkpoint={static}"]},
         compare=[],
     )
-    given = train_config(dict(option.split("=") for option in [*data, *options]), {"output_dir": "whole"})
-    given.output_dir = str(tmp_path / "whole")
-    whole = train(given)
+    config = train_config(dict(option.split("=") for option in [*data, *options]), {"output_dir": "whole"})
+    config.output_dir = str(tmp_path / "whole")
+    whole = train(config)
     step = read_plan(path).jobs[0].needs[0]
     command = [sys.executable, "-m", "citerec", "results", str(path)]
     for number, code in ((signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)):

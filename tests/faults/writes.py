@@ -345,7 +345,7 @@ def run_all(places: int, names: Sequence[str] = ()) -> dict[str, dict[str, Any]]
         shim = Path(folder) / "shim.so"
         subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", shim, SHIM, "-ldl"], check=True)
         environment = {**os.environ, "LD_PRELOAD": str(shim), "OMP_NUM_THREADS": "1"}
-        given = [
+        arguments = [
             sys.executable,
             "-m",
             __spec__.name if __name__ == "__main__" else __name__,
@@ -353,7 +353,7 @@ def run_all(places: int, names: Sequence[str] = ()) -> dict[str, dict[str, Any]]
             str(places),
         ]
         done = subprocess.run(
-            [*given, *names], env=environment, stdout=subprocess.PIPE, text=True, check=True
+            [*arguments, *names], env=environment, stdout=subprocess.PIPE, text=True, check=True
         )
     return dict(json.loads(done.stdout))
 

@@ -74,9 +74,9 @@ def batches(
     return Batches(reader, reader.corpus.split("train"), pool, config, **{"seed": 1, "round": 0, **options})
 
 
-def same(one: Batch, other: Batch) -> bool:
+def same(batch: Batch, other: Batch) -> bool:
     """True if all arrays are equal."""
-    return pickle.dumps(vars(one)) == pickle.dumps(vars(other))
+    return pickle.dumps(vars(batch)) == pickle.dumps(vars(other))
 
 
 def test_levels_describe_the_relation_of_paper_and_query(reader: RecordingReader, pool: Pool) -> None:

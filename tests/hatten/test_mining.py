@@ -30,11 +30,11 @@ DEPTH = 15
 @pytest.fixture(scope="module")
 def split(demo_corpus: Corpus) -> Split:
     """The training contexts; every second one also has the positive of the next one."""
-    of = demo_corpus.split("train")
-    cited = of.positives.values.tolist()
+    train = demo_corpus.split("train")
+    cited = train.positives.values.tolist()
     following = zip(cited, cited[1:] + cited[:1], strict=True)
     rows = [list(dict.fromkeys(some[: 1 + i % 2])) for i, some in enumerate(following)]
-    return Split("train", of.contexts, Ragged.from_rows(rows))
+    return Split("train", train.contexts, Ragged.from_rows(rows))
 
 
 def filled(ranked: list[int]) -> list[int]:
@@ -172,9 +172,9 @@ def test_drawn_papers_are_distinct_and_from_the_pool_of_the_query(size: int, see
     drawn, relevant = pool.draw(np.array([0, 1, 2, 3, 0]), size, np.random.default_rng(seed))
     assert drawn.shape == relevant.shape == (5, min(size, 6))
     assert (drawn[1] == -1).all() and not relevant[1].any()
-    for row, of in ((0, 2), (2, 0), (3, 1), (4, 2)):
+    for row, place in ((0, 2), (2, 0), (3, 1), (4, 2)):
         there = drawn[row][drawn[row] >= 0].tolist()
-        assert len(set(there)) == len(there) and set(there) <= set(papers[of].tolist())
+        assert len(set(there)) == len(there) and set(there) <= set(papers[place].tolist())
         assert relevant[row].tolist() == [paper >= 0 and paper % 2 == 0 for paper in drawn[row]]
     again, _ = pool.draw(np.array([0, 1, 2, 3, 0]), size, np.random.default_rng(seed))
     assert np.array_equal(again, drawn)

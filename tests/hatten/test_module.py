@@ -58,9 +58,9 @@ def module(corpus: Corpus, ema: float = 0.9, loss: str = "InfoNCE", **schedule: 
     return made
 
 
-def encoder(of: EncoderModule) -> ResidualEncoder:
-    assert isinstance(of.encoder, ResidualEncoder)
-    return of.encoder
+def encoder(module: EncoderModule) -> ResidualEncoder:
+    assert isinstance(module.encoder, ResidualEncoder)
+    return module.encoder
 
 
 def batches(corpus: Corpus) -> Batches:
@@ -69,15 +69,15 @@ def batches(corpus: Corpus) -> Batches:
     return Batches(reader, corpus.split("train"), None, config, seed=0, round=0)
 
 
-def step(of: EncoderModule, optimizer: torch.optim.Optimizer, batch: Batch) -> None:
+def step(module: EncoderModule, optimizer: torch.optim.Optimizer, batch: Batch) -> None:
     optimizer.zero_grad()
-    of.training_step(batch, 0).backward()
+    module.training_step(batch, 0).backward()
     optimizer.step()
-    of.average_weights()
+    module.average_weights()
 
 
-def weights(of: EncoderModule) -> dict[str, Tensor]:
-    return {name: weight.detach().clone() for name, weight in of.encoder.named_parameters()}
+def weights(module: EncoderModule) -> dict[str, Tensor]:
+    return {name: weight.detach().clone() for name, weight in module.encoder.named_parameters()}
 
 
 def test_the_saved_weights_are_a_moving_average(demo_corpus: Corpus) -> None:
@@ -184,7 +184,7 @@ def test_processes_share_a_batch_and_have_the_gradients_of_one(
     assert all(gradient.any() for gradient in whole.values())
     shared = in_processes(processes, gradients)
     for name, gradient in whole.items():
-        mean = torch.stack([of[name] for of in shared]).mean(0)
+        mean = torch.stack([own[name] for own in shared]).mean(0)
         torch.testing.assert_close(mean, gradient, rtol=1e-4, atol=2e-6, msg=name)
     torch.testing.assert_close(torch.stack(losses), losses[0].expand(processes + 1))
 

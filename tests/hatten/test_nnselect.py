@@ -62,18 +62,20 @@ class Made(Embeddings):
         return self.vectors
 
 
-def test_ranks_by_the_cosine_of_averages(demo_corpus: Corpus) -> None:
+@pytest.mark.parametrize("weighting", ["mean", "idf"])
+def test_ranks_by_the_cosine_of_averages(demo_corpus: Corpus, weighting: str) -> None:
     made = vectors(demo_corpus)
-    retriever = AverageRetriever(Made(made))
+    retriever = AverageRetriever(Made(made), weighting)
     retriever.index(demo_corpus)
     contexts = np.array([5, 0, 17])
     ranking = retriever.search(contexts, 4)
     words = [any(map(str.isalnum, word)) for word in made.words]
     table = made.matrix * np.array(words)[:, None]  # punctuation counts for nothing
     titles, abstracts = demo_corpus.title_tokens, demo_corpus.abstract_tokens
-    texts = [{*titles[i].tolist(), *abstracts[i].tolist()} for i in range(len(titles))]
-    n = np.array([sum(word in text for text in texts) for word in range(len(table))])
-    table = table * np.log(1 + (len(texts) - n + 0.5) / (n + 0.5))[:, None]
+    if weighting == "idf":
+        texts = [{*titles[i].tolist(), *abstracts[i].tolist()} for i in range(len(titles))]
+        n = np.array([sum(word in text for text in texts) for word in range(len(table))])
+        table = table * np.log(1 + (len(texts) - n + 0.5) / (n + 0.5))[:, None]
 
     def mean(shares: list[float], *fields: np.ndarray) -> np.ndarray:
         """Return the weighted sum of the normalised sums of word vectors of each field, normalised."""
@@ -106,8 +108,9 @@ def test_an_index_is_tied_to_its_word_vectors(tiny_corpus: Corpus, tmp_path: Pat
     assert calls == [0, 0]  # once each
     ours, theirs = (retriever.search(np.arange(12), 5) for retriever in (first, second))
     assert (ours.papers == theirs.papers).all() and (ours.scores == theirs.scores).all()
-    with pytest.raises(InputError, match="the index was built with weights="):
-        AverageRetriever(Seeded(1)).open(tiny_corpus, tmp_path / "index")
+    for other in (AverageRetriever(Seeded(1)), AverageRetriever(Seeded(0), "mean")):
+        with pytest.raises(InputError, match="the index was built with weights="):
+            other.open(tiny_corpus, tmp_path / "index")
 
 
 def test_the_configured_word_vectors_are_made_for_the_corpus(demo: dict[str, Any]) -> None:
@@ -117,6 +120,25 @@ def test_the_configured_word_vectors_are_made_for_the_corpus(demo: dict[str, Any
     retriever.index(instantiate(composed.data))
     assert retriever.encoder.dim == 16
     assert (retriever.search(np.arange(5), 10).papers >= 0).all()
+    with pytest.raises(InputError, match=r"retriever\.weighting=tfidf: choose mean or idf"):
+        AverageRetriever(retriever._embeddings, "tfidf")
+
+
+def test_sent2vec_averages_the_vectors_of_a_file(demo: dict[str, Any], tmp_path: Path) -> None:
+    data = [override for override in overrides(demo) if override.startswith("data")]
+    corpus = instantiate(compose_config("evaluate", data).data)
+    made = vectors(corpus)
+    lines = [f"{word} {' '.join(map(str, row))}" for word, row in zip(made.words, made.matrix, strict=True)]
+    (tmp_path / "unigrams.txt").write_text("\n".join(lines) + "\n")
+    source = f"embeddings.source={tmp_path / 'unigrams.txt'}"
+    options = ["retriever=sent2vec", "embeddings=glove", source, f"embeddings.dim={made.matrix.shape[1]}"]
+    ours = instantiate(compose_config("evaluate", [*data, *options]).retriever)
+    result, expected = (
+        retriever.index(corpus).search(np.arange(5), 10)
+        for retriever in (ours, AverageRetriever(Made(made), "mean"))
+    )
+    np.testing.assert_allclose(result.scores, expected.scores, atol=1e-5)
+    assert (result.papers == expected.papers).all()
 
 
 @pytest.fixture(scope="module")
@@ -129,9 +151,9 @@ def test_it_learns_and_is_saved_with_its_recall(best: Path, demo: dict[str, Any]
     assert best.name == "nnselect"
     measured = [row["val/recall@10"] for row in history(best.parent)]
     assert len(measured) == 4 and max(measured[1:]) > measured[0]
-    about = NNSelect.open(best).about
-    assert about["val/recall@10"] == max(measured[1:]) and about["vectors"] == "word2vec of demo"
-    assert measured_recall(NNSelectRetriever(best), demo) == pytest.approx(about["val/recall@10"])
+    record = NNSelect.open(best).about
+    assert record["val/recall@10"] == max(measured[1:]) and record["vectors"] == "word2vec of demo"
+    assert measured_recall(NNSelectRetriever(best), demo) == pytest.approx(record["val/recall@10"])
 
 
 def test_directions_do_not_change(best: Path) -> None:
@@ -145,5 +167,5 @@ def test_directions_do_not_change(best: Path) -> None:
 
 @pytest.mark.slow
 def test_it_trains_with_the_recipe_of_the_paper(demo: dict[str, Any], tmp_path: Path) -> None:
-    given = train_config(demo, SMALL, {"experiment": "paper", "output_dir": tmp_path})
-    assert given.model.loss._target_.endswith("Triplet") and train(given).is_dir()
+    config = train_config(demo, SMALL, {"experiment": "paper", "output_dir": tmp_path})
+    assert config.model.loss._target_.endswith("Triplet") and train(config).is_dir()

@@ -58,17 +58,6 @@ def test_ranks_by_the_cosine_of_its_vectors(tiny_corpus: Corpus, tmp_path: Path,
         assert (result.papers[:, 10:] == -1).all()
 
 
-def test_indexing_another_corpus_replaces_the_first(
-    tiny_corpus: Corpus, demo_corpus: Corpus, tmp_path: Path
-) -> None:
-    model(tiny_corpus).save(tmp_path / "hatten")
-    retriever = HAttenRetriever(tmp_path / "hatten", arithmetic="float32")
-    retriever.index(demo_corpus)
-    assert retriever.search(np.arange(4), 100).papers.max() >= 12
-    retriever.index(tiny_corpus)
-    assert retriever.search(np.arange(4), 100).papers.max() < 12
-
-
 def test_reads_a_published_checkpoint_with_its_words(tiny_source: Path, tmp_path: Path) -> None:
     golden = Path(__file__).parents[3] / "shared" / "golden" / "hatten_reference.pt"
     if not golden.is_file():

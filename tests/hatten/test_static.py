@@ -113,11 +113,11 @@ def test_a_model_is_compressed_into_a_new_folder(tmp_path: Path) -> None:
 
 
 def test_texts_that_share_unknown_words_are_closer(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    known = [word for word in tiny_corpus.words if word not in ("parsing", "trees", "graph")]
-    model = replace(random_static(known), unknown_weight=1.5)
+    names = [word for word in tiny_corpus.words if word not in ("parsing", "trees", "graph")]
+    model = replace(random_static(names), unknown_weight=1.5)
     encoder, vocabulary = model.with_unknown_words
-    ids = vocabulary.lookup(["parsing", *known[:5], "trees", "graph", "parsing", "?!", ""])
-    assert ids[1:6].tolist() == model.vocabulary.lookup(known[:5]).tolist()
+    ids = vocabulary.lookup(["parsing", *names[:5], "trees", "graph", "parsing", "?!", ""])
+    assert ids[1:6].tolist() == model.vocabulary.lookup(names[:5]).tolist()
     assert len({*ids[[0, 6, 7]]}) == 3 and ids[0] == ids[8] and ids[[0, 6, 7]].min() >= len(vocabulary)
     assert (ids[9:] == -1).all()
     rows = documents([[[1, 2, ids[0]]], [[3, ids[0]]], [[3]], [[1, 2]]])

@@ -18,8 +18,8 @@ from citerec.hatten.words.word2vec import TrainingTexts, Word2Vec, default_epoch
 
 
 def arguments(folder: Path, **changes: Any) -> dict[str, Any]:
-    known = {"dim": 8, "epochs": 1, "window": 3, "min_count": 2, "seed": 0, "workers": 1}
-    return {**known, "cache_dir": str(folder), **changes}
+    options = {"dim": 8, "epochs": 1, "window": 3, "min_count": 2, "seed": 0, "workers": 1}
+    return {**options, "cache_dir": str(folder), **changes}
 
 
 def test_training_reads_only_titles_abstracts_and_training_contexts(tiny_corpus: Corpus) -> None:

@@ -58,7 +58,7 @@ def test_papers_survive_a_round_trip(path: Path) -> None:
     assert (library.manifest.generation, library.manifest.model, len(library)) == (1, "bm25", 9)
     corpus = library.corpus
     assert corpus.is_candidate.all() and list(corpus.titles) == [paper.title for paper in SHELF]
-    assert library.mapped.metadata["venue"].to_pylist() == ["ICML"] * 9
+    assert library.mapped.venues == ["icml"] * 9
     assert [library.row(name) for name in ("doi:10.1/3", "key3", "old3", "nothing")] == [3, 3, 3, None]
     assert library.rows(["key5", "old1", "key5"]).tolist() == [1, 5]
     with pytest.raises(InputError, match=r"id=nothing: no paper of .*mine has this id or key"):
@@ -232,7 +232,7 @@ WITHOUT = "a library without a version"
         (
             "library.json",
             {"version": 1},
-            "a library of version 1, but this program reads version 5",
+            "a library of version 1, but this program reads version 6",
         ),
         ("library.json", {"version": None}, WITHOUT),
         ("library.json", b"[]", WITHOUT),
@@ -283,14 +283,14 @@ def test_verify_reads_files_again_that_have_been_compared(
     verify(settings)
     assert capsys.readouterr().out == f"{path}: no damage; 9 papers, 0.0 MB\n"
     folder = Library.open(path).folder
-    content = bytearray((folder / "metadata.arrow").read_bytes())
+    content = bytearray((folder / "records.values.npy").read_bytes())
     content[len(content) // 2] ^= 1
-    (folder / "metadata.arrow").write_bytes(content)
+    (folder / "records.values.npy").write_bytes(content)
     stamps = json.loads((folder / CHECKED).read_text())
-    stat = (folder / "metadata.arrow").stat()  # a disk fails without a trace
-    stamps["metadata.arrow"][1:] = [stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev]
+    stat = (folder / "records.values.npy").stat()  # a disk fails without a trace
+    stamps["records.values.npy"][1:] = [stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev]
     (folder / CHECKED).write_text(json.dumps(stamps))
-    line = f"{path}: damaged library (generations/1/metadata.arrow: damaged (its content has changed))"
+    line = f"{path}: damaged library (generations/1/records.values.npy: damaged (its content has changed))"
     with pytest.raises(InputError, match=f"^{re.escape(line)}; build it again: citerec build"):
         verify(settings)
     (folder / CHECKSUMS).unlink()

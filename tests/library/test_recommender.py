@@ -254,6 +254,7 @@ def test_filters_restrict_the_papers(library: Path, filters: dict[str, Any], pas
         ({"filters": Filters(only=["nobody"])}, "only=nobody: no paper"),
         ({"filters": Filters(years="2020-2010")}, "the first year comes after the last"),
         ({"filters": Filters(years="soon")}, "must look like 2015-2020"),
+        ({"years": 20155}, "years=20155: must look like 2015-2020"),
         ({"filters": Filters(collection="none")}, "collection=none: no paper"),
         ({"rerank": True}, "there is no cross-encoder"),
     ],
@@ -414,14 +415,6 @@ def test_ranked_papers_are_recommended_later(library: Path) -> None:
             )
         ]
         assert sorted(ranked.matching(query)) == sorted(found.intersection(expected))
-
-
-def test_fields_of_many_rows(library: Path) -> None:
-    opened = Library.open(library)
-    rows = np.array([3, 0, 5], np.int64)
-    expected = [(paper.venue, list(paper.collections)) for paper in map(opened.paper, rows.tolist())]
-    found = opened.mapped.select(rows, ["venue", "collections"])
-    assert [(one["venue"], one["collections"]) for one in found] == expected
 
 
 @pytest.mark.parametrize(("k", "cited"), [(1, 3), (10, 3), (20, 6), (100, 30)])

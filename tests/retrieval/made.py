@@ -18,10 +18,10 @@ DEPTH = 20
 Made = TypeVar("Made", bound=Retriever)
 
 
-def assert_same(found: Ranking, expected: Ranking) -> None:
+def assert_same(ranking: Ranking, expected: Ranking) -> None:
     """Assert identical papers and scores, bit for bit."""
-    np.testing.assert_array_equal(found.papers, expected.papers)
-    np.testing.assert_array_equal(found.scores, expected.scores)
+    np.testing.assert_array_equal(ranking.papers, expected.papers)
+    np.testing.assert_array_equal(ranking.scores, expected.scores)
 
 
 def indexed(retriever: Made, corpus: Corpus) -> Made:

@@ -60,14 +60,14 @@ def as_dictionary(ranking: Ranking, query: int) -> dict[int, float]:
     return {paper: score for paper, score in pairs if paper >= 0}
 
 
-def z_scores(found: Mapping[int, float]) -> dict[int, float]:
+def z_scores(ranked: Mapping[int, float]) -> dict[int, float]:
     """z-scores minus that of the last paper, by the textbook formula."""
-    scores = list(found.values())
+    scores = list(ranked.values())
     if len(set(scores)) <= 1:
-        return dict.fromkeys(found, 1.0)
+        return dict.fromkeys(ranked, 1.0)
     mean, deviation = float(np.mean(scores)), float(np.std(scores))
     least = (min(scores) - mean) / deviation
-    return {paper: (score - mean) / deviation - least for paper, score in found.items()}
+    return {paper: (score - mean) / deviation - least for paper, score in ranked.items()}
 
 
 def check(fused: Ranking, query: int, parts: list[dict[int, float]], weights: list[float], k: int) -> None:
@@ -194,18 +194,6 @@ def test_samples_depend_on_the_seed(tiny_corpus: Corpus) -> None:
 FOUND = np.array([[4, 3, 2, 1], [7, 6, -np.inf, -np.inf], [-np.inf] * 4], np.float32)
 SCORES = np.array([[0.1, 0.9, 0.2, 0.9], [0.3, 0.4, -np.inf, -np.inf], [-np.inf] * 4], np.float32)
 CANDIDATES = Ranking(np.array([[5, 3, 9, 1], [2, 8, -1, -1], [-1, -1, -1, -1]], np.int32), FOUND)
-
-
-def order(scores: NDArray[np.floating]) -> list[list[int]]:
-    return [row[row >= 0].tolist() for row in reorder(CANDIDATES, scores).papers]
-
-
-@pytest.mark.parametrize("method", ["none", "score", "rank"])
-def test_extreme_weights_rank_by_one_stage_alone(method: str) -> None:
-    scores = fuse_scores(CANDIDATES, SCORES, method, 1.0)
-    assert (scores == SCORES).all() and order(scores) == [[3, 1, 9, 5], [8, 2], []]
-    if method != "none":
-        assert order(fuse_scores(CANDIDATES, SCORES, method, 0.0)) == [[5, 3, 9, 1], [2, 8], []]
 
 
 def test_other_weights_sum_z_scores_or_reciprocal_ranks() -> None:

@@ -68,12 +68,12 @@ def test_a_draft_without_passages() -> None:
 def test_papers_of_passages_elsewhere(tiny_corpus: Corpus) -> None:
     ids, texts = tiny_corpus.paper_ids, ["Optimisers step TARGETCIT.", "Here TARGETCIT.", "Graphs TARGETCIT."]
     passages = CitingPassages(texts, [[ids[2], ids[1]], [ids[0]], [ids[2], "not in the library"]])
-    about = CitedElsewhere(Ragged.from_rows([[], []]), [passages, None], np.array([1, 0]))
-    papers, cosines, distances = about.cited(tiny_corpus, 0, "Graphs TARGETCIT of steps.")
+    elsewhere = CitedElsewhere(Ragged.from_rows([[], []]), [passages, None], np.array([1, 0]))
+    papers, cosines, distances = elsewhere.cited(tiny_corpus, 0, "Graphs TARGETCIT of steps.")
     assert papers.tolist() == [2, 1, 2] and distances.tolist() == [1, 1, 1]
     assert cosines[2] > cosines[0] == cosines[1]
-    assert len(about.cited(tiny_corpus, 1, "Graphs TARGETCIT")[0]) == 0
-    assert about.take(np.array([1, 0])).cited(tiny_corpus, 1, texts[0])[0].tolist() == [2]
+    assert len(elsewhere.cited(tiny_corpus, 1, "Graphs TARGETCIT")[0]) == 0
+    assert elsewhere.take(np.array([1, 0])).cited(tiny_corpus, 1, texts[0])[0].tolist() == [2]
 
 
 def test_papers_of_passages_beside_overlap_and_are_near(tiny_corpus: Corpus) -> None:
@@ -97,3 +97,11 @@ def test_contexts_of_a_corpus_are_passages_in_its_order(demo_corpus: Corpus) -> 
         assert passages.contexts[int(result.places[query])] == demo_corpus.context_texts[row]
         papers, _, _ = result.cited(demo_corpus, query, demo_corpus.context_texts[row])
         assert sorted(set(papers.tolist())) == result.known[query].tolist()
+
+
+def test_second_copies_are_far_and_share_words() -> None:
+    text = "Steps adapt to each gradient, says TARGETCIT."
+    others = [f"Other words about {word} alone TARGETCIT." for word in ("trees", "peat", "graphs")]
+    passages = CitingPassages([text, *others, text], [["a"], ["b"], ["c"], ["b"], ["a", "b"]])
+    assert [passages.copied(place) for place in range(6)] == [{"a"}, set(), set(), set(), {"a"}, set()]
+    assert CitingPassages([text, text], [["a"], ["a"]]).copied(0) == set()

@@ -72,7 +72,7 @@ def test_surroundings_are_cut_from_the_longer_text(tiny_corpus: Corpus) -> None:
         assert all(queries.texts(name) == queries.texts("context") for name in SURROUNDINGS)
 
 
-def test_the_marker_is_found_if_the_corpus_lacks_it(tiny_source: Path, tmp_path: Path) -> None:
+def test_the_marker_is_found_if_the_corpus_lacks_it(tmp_path: Path) -> None:
     library = Library.create(tmp_path / "l", [LibraryPaper("a", title="Parsers of trees", abstract="Trees.")])
     asked = Queries.from_list(library.corpus, [Query("Parsers TARGETCIT of zyzzyva trees")])
     assert asked.words("context")[0].tolist()[1] == target_marker_id(library.corpus)

@@ -23,7 +23,7 @@ from citerec.datasets.splitting import RandomSplitting, YearSplitting
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.conftest import Done
-from citerec.tests.datasets.conftest import write_lines
+from citerec.tests.datasets.conftest import write_files, write_lines
 
 TEXTS = Path(__file__).parent / "texts"
 TRAIN = RandomSplitting(1, 0, 0, seed=0)
@@ -219,7 +219,7 @@ def test_splits_by_year(tmp_path: Path) -> None:
 def test_splits_by_month_of_arxiv_identifiers(tmp_path: Path) -> None:
     months = ["1912.00001", "2001.00001", "2003.00001", "2005.00001"]
     ids = [{"identifiers": {"arxiv": month}, "year": 2000 + int(month[:2])} for month in months]
-    records = [citing(f"p{n}", [(CITES, "cited")], **known) for n, known in enumerate(ids)]
+    records = [citing(f"p{n}", [(CITES, "cited")], **fields) for n, fields in enumerate(ids)]
     records += [paper("cited"), citing("p4", [(CITES, "cited")], year=2020)]
     files = [f"source={write(tmp_path / 'a.jsonl', records)}", f"output={tmp_path / 'out'}"]
     years = ["train_years=[1991,2019]", "val_years=[2020-01,2020-02]", "test_years=[2020-03,2020-04]"]
@@ -489,9 +489,7 @@ def texts_with(folder: Path, bad: dict[str, str]) -> str:
     folder.mkdir()
     (folder / "good.jsonl").write_bytes((TEXTS / "papers.jsonl").read_bytes())
     (folder / "1911.00042.xml").write_bytes((TEXTS / "1911.00042.grobid.tei.xml").read_bytes())
-    for name, text in bad.items():
-        (folder / name).write_text(text)
-    return str(folder)
+    return str(write_files(folder, bad))
 
 
 def test_bad_records_are_skipped_and_named(tmp_path: Path) -> None:

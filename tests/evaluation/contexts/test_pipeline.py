@@ -43,8 +43,8 @@ DATA = [
 
 
 def pipeline(reranker: Path, folder: Path, **options: Any) -> Pipeline:
-    given: dict[str, Any] = {"cutoffs": CUTOFFS, "scores_dir": folder / "scores", "depths": []}
-    return Pipeline(reranker=reranker, scoring=ScoringSettings(precision="float32"), **(given | options))
+    defaults: dict[str, Any] = {"cutoffs": CUTOFFS, "scores_dir": folder / "scores", "depths": []}
+    return Pipeline(reranker=reranker, scoring=ScoringSettings(precision="float32"), **(defaults | options))
 
 
 def scored_pairs(folder: Path) -> list[int]:
@@ -109,7 +109,7 @@ def test_a_sweep_scores_each_pair_once_and_depths_match_separate_evaluations(
         new.append(metrics["pairs_new"])
         curves.append(depth_metrics(metrics))
         assert depth_metrics(metrics)[k]["recall@10"] == metrics["recall@10"]
-        assert all(of["recall@10"] <= of["ceiling"] for of in depth_metrics(metrics).values())
+        assert all(row["recall@10"] <= row["ceiling"] for row in depth_metrics(metrics).values())
     keys = scored_pairs(tmp_path / "scores")
     assert len(keys) == len(set(keys)) == sum(map(int, new)) and new[3] == 0
     for depth, mine in curves[2].items():  # depths of the largest evaluation equal separate ones
@@ -165,8 +165,8 @@ def test_fusion_weights_of_zero_and_one_give_the_single_stages(
         assert metrics["pairs_new"] == 0 or name == "alone"
         return next(Run.read(tmp_path / name / "run.trec").batches(99))["c9"]
 
-    def order(found: dict[str, float]) -> list[str]:
-        return sorted(found, key=lambda paper: -found[paper])
+    def order(scores: dict[str, float]) -> list[str]:
+        return sorted(scores, key=lambda paper: -scores[paper])
 
     alone = run("alone")
     base = next(Run.read(tmp_path / "alone" / "base-run.trec").batches(99))["c9"]
@@ -237,8 +237,8 @@ def test_the_report_says_what_was_done(tiny_corpus: Corpus, tiny_reranker: Path,
 
 
 def reranking(reranker: Path, folder: Path, candidates: int | str) -> Reranking:
-    given = {"cutoffs": [1, 10], "depths": [], "scores_dir": folder / "scores"}
-    return Reranking(reranker=reranker, candidates=candidates, **given)
+    options = {"cutoffs": [1, 10], "depths": [], "scores_dir": folder / "scores"}
+    return Reranking(reranker=reranker, candidates=candidates, **options)
 
 
 def test_the_oracle_always_includes_the_cited_paper(
@@ -323,8 +323,8 @@ def test_a_sweep_over_candidates_is_one_curve_below_its_ceiling() -> None:
     def metrics(stages: str, *depths: int) -> dict[str, Any]:
         values = {f"depth/{k}/recall@10": 0.4 + k / 1e4 for k in depths}
         values |= {f"depth/{k}/ceiling": 0.6 + k / 1e4 for k in depths}
-        about = {"retriever": "BM25", "data": "demo", "split": "test", "queries": 700, "base/recall@10": 0.4}
-        return {"stages": stages, **about, **values}
+        record = {"retriever": "BM25", "data": "demo", "split": "test", "queries": 700, "base/recall@10": 0.4}
+        return {"stages": stages, **record, **values}
 
     sweep = {"candidates=50": metrics("a", 10, 50), "candidates=100": metrics("a", 10, 50, 100)}
     *_, plot = Pipeline.depth_parts(sweep, "2026", [])

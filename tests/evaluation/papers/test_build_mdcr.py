@@ -79,10 +79,10 @@ def test_neighbours_and_overlaps_agree_with_plain_sets(
 def models(world_file: Path, tmp_path: Path) -> dict[str, Path]:
     """Field-level evaluations of three models, two of which give the same lists."""
     fields = {"whole": ["context", "title"], "again": ["context", "title"], "title": ["title"]}
-    given: dict[str, Any] = {"queries": 8, "run_depth": 20, "samplings": 1, "cache_dir": tmp_path / "cache"}
-    given |= {"min_queries": 1, "tune": None}
+    options: dict[str, Any] = {"queries": 8, "run_depth": 20, "samplings": 1, "cache_dir": tmp_path / "cache"}
+    options |= {"min_queries": 1, "tune": None}
     for name, query in fields.items():
-        benchmark = FieldLevel(size=40, papers=world_file, rules=RULES, **given)
+        benchmark = FieldLevel(size=40, papers=world_file, rules=RULES, **options)
         benchmark.run(tmp_path / name, Provenance(), partial(BM25, query=query))
     return {name: tmp_path / name for name in fields}
 
@@ -92,10 +92,10 @@ def build(world_file: Path, tmp_path: Path, models: dict[str, Path]) -> Callable
     """Runs the command on these models with the given options."""
 
     def run(output: str = "out", models: dict[str, Path] = models, **options: Any) -> str:
-        given: dict[str, Any] = {"papers": world_file, "cache_dir": tmp_path / "cache"}
+        defaults: dict[str, Any] = {"papers": world_file, "cache_dir": tmp_path / "cache"}
         folders = tuple(f"{name}:{folder}" for name, folder in models.items())
         return build_mdcr.build(
-            MdcrSettings(**{**given, "models": folders, "output": tmp_path / output, **options})
+            MdcrSettings(**{**defaults, "models": folders, "output": tmp_path / output, **options})
         )
 
     return run

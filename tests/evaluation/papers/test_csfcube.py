@@ -42,7 +42,8 @@ def cube(tmp_path: Path) -> Path:
     """
     grades = {"q1": [0, 3, 1, 2] * 6 + [0], "q2": [2] + [0] * 24}
     pools: dict[str, dict[str, Any]] = {
-        query: {"cands": [f"p{i}" for i in range(25)], "relevance_adju": of} for query, of in grades.items()
+        query: {"cands": [f"p{i}" for i in range(25)], "relevance_adju": grade}
+        for query, grade in grades.items()
     }
     pools["q1"]["cands"][0] = "q1"
     splits: dict[str, dict[str, list[str]]] = {"all": {fold: [] for fold in FOLDS}}
@@ -68,12 +69,12 @@ def change(path: Path, **values: Any) -> None:
 
 
 def run(
-    folder: Path, out: str = "out", make: Any = no_retriever, **given: Any
+    folder: Path, out: str = "out", make: Any = no_retriever, **options: Any
 ) -> dict[str, dict[str, float]]:
     """Evaluate a retriever, or rankings, by default those of `mine`; return the metrics."""
     if make is no_retriever:
-        given = {"ranked_dir": folder, "experiment_name": "mine"} | given
-    benchmark = CSFCube(dir=folder, cache_dir=folder / "cache", **given)
+        options = {"ranked_dir": folder, "experiment_name": "mine"} | options
+    benchmark = CSFCube(dir=folder, cache_dir=folder / "cache", **options)
     benchmark.run(folder / out, Provenance("the command"), make)
     return metrics_of(folder / out)
 

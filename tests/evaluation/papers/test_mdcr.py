@@ -177,8 +177,8 @@ def test_the_files_of_the_split_are_downloaded(
     server.put("mdcr/mdcr_val_data.jsonl", texts)
     server.put("mdcr/mdcr_test.json", json.dumps([1]))
     _, scores_file = files(BENCHMARK, scores_of(BENCHMARK))
-    given = MDCR(scores_file=scores_file, split="val", cache_dir=tmp_path)
-    given.run(tmp_path / "out", Provenance(), no_retriever)
+    benchmark = MDCR(scores_file=scores_file, split="val", cache_dir=tmp_path)
+    benchmark.run(tmp_path / "out", Provenance(), no_retriever)
     assert set(metrics_of(tmp_path / "out")) == {"Art", "Physics", "AVG"}
     assert [path for path, _ in server.requests] == ["/mdcr/mdcr_val.json"]
     MDCR(split="val", cache_dir=tmp_path).run(tmp_path / "bm25", Provenance(), BM25)

@@ -151,6 +151,8 @@ BOMB = "".join(f'<!ENTITY b{n} "{(f"&b{n - 1};" if n else "frog") * 20}">' for n
         ("a.xml", ARTICLE[:-30], "a.xml: malformed XML: unclosed token: line"),
         ("a.nxml", "<article><p></article>", "a.nxml: malformed XML: mismatched tag: line 1, column 14"),
         ("a.xml", "<article/>", "a.xml: <article> is not JATS: it has no <front> with <article-meta>"),
+        ("a.xml", '<TEI xmlns="http://www.tei-c.org/ns/1.0"/>', "a.xml: the TEI document has no teiHeader"),
+        ("a.xml", "", "a.xml: malformed XML: no element found"),
         ("a.xml", "<dblp/>", "a.xml: must be a JATS or TEI document, not 'dblp'"),
         ("a.xml", f"<!DOCTYPE article [{BOMB}]><article>&b8;</article>", "a.xml: malformed XML: limit on"),
         (
@@ -251,11 +253,11 @@ def article(number: int, body: str, references: str) -> str:
 
 
 def entry(number: int, title: str, surname: str = "Diaz", year: int = 2001, **ids: str) -> str:
-    known = "".join(f'<pub-id pub-id-type="{kind}">{value}</pub-id>' for kind, value in ids.items())
+    numbers = "".join(f'<pub-id pub-id-type="{kind}">{value}</pub-id>' for kind, value in ids.items())
     name = f"<person-group><name><surname>{surname}</surname></name></person-group>"
     return (
         f'<ref id="B{number}"><element-citation>{name}<article-title>{title}</article-title>'
-        f"<year>{year}</year>{known}</element-citation></ref>"
+        f"<year>{year}</year>{numbers}</element-citation></ref>"
     )
 
 

@@ -193,9 +193,9 @@ def test_unarxive(tmp_path: Path) -> None:
         },
     }
     (document,) = documents(write_lines(tmp_path / "a.jsonl", [paper]))
-    known = ("arxiv:2212.00001",)
+    identifiers = ("arxiv:2212.00001",)
     assert document.metadata == Metadata(
-        "2212.00001", "On x^2 waves", "We show x.", 2022, ("Writer, Ann",), "Physics", known
+        "2212.00001", "On x^2 waves", "We show x.", 2022, ("Writer, Ann",), "Physics", identifiers
     )
     assert document.full_text is not None
     text = document.full_text()

@@ -13,8 +13,8 @@ from citerec.formats.articles.pdf import PdfText, read_pdf
 from citerec.tests.made_pdfs import BOLD, MadePaper, made_paper, place_text, write_pdf
 
 
-def text_of(found: PdfText, section: str = "") -> str:
-    return " ".join(part.text for part in found.paragraphs if part.section == section or not section)
+def text_of(pdf: PdfText, section: str = "") -> str:
+    return " ".join(part.text for part in pdf.paragraphs if part.section == section or not section)
 
 
 @pytest.mark.parametrize("by_rows", [False, True])

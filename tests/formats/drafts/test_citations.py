@@ -90,7 +90,7 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize(("suffix", "text", "keys"), [(s, *one) for s, many in KEYS.items() for one in many])
+@pytest.mark.parametrize(("suffix", "text", "keys"), [(s, *row) for s, many in KEYS.items() for row in many])
 def test_keys(suffix: str, text: str, keys: str) -> None:
     language = language_of(suffix)
     assert language is not None
@@ -159,7 +159,7 @@ def read(folder: Path, files: dict[str, str]) -> Source:
     return language.read(main, Inputs())
 
 
-def known(source: Source) -> set[str]:
+def keys_in(source: Source) -> set[str]:
     """The keys that a document cites and its bibliography has."""
     return {key for key, entry in source.references.entries(source.keys).items() if entry.title or entry.text}
 
@@ -292,7 +292,7 @@ def test_documents_in_several_files(name: str, tmp_path: Path) -> None:
     if name == "aliases":
         (tmp_path / "refs.bib").write_text("@book{new, ids = {older, old}, title={A}}\n@book{b, title={B}}")
         assert source.references.entries(["old"])["old"].title == "A"
-    assert known(source) == set(source.keys) and source.keys
+    assert keys_in(source) == set(source.keys) and source.keys
     assert source.notes == (
         ["the bibliography gone is not read: there is no such file; one.bib beside it instead"]
         if name == "instead"
@@ -317,6 +317,9 @@ def test_what_is_not_read_is_said(tmp_path: Path) -> None:
         "the bibliography gone is not read: there is no such file",
         f"the bibliography ../refs is not read: it is outside {tmp_path}/in",
     ]
+    long = "a" * 300
+    note, other = read(tmp_path / "long", {"a.tex": rf"\input{{{long}}}\bibliography{{{long}}}"}).notes
+    assert note.endswith("there is no such file") and other.endswith("there is no such file")
     many = "".join(rf"\input{{ch{number}}}" for number in range(12))
     (note,) = read(tmp_path / "many", {"a.tex": many}).notes
     assert note == (

@@ -353,7 +353,7 @@ def test_citations_of_endnote(tmp_path: Path, in_code: bool) -> None:
 @pytest.mark.parametrize(
     "code", ["<EndNote>", "<!DOCTYPE a><EndNote/>", "no base64", "<EndNote><Cite/></EndNote>"]
 )
-def test_damaged_citations_of_endnote_are_text(tmp_path: Path, code: str) -> None:
+def test_damaged_citations_of_endnote_are_text(code: str) -> None:
     items = citation_items(f" ADDIN EN.CITE {code}", "!") or []
     assert [key for key, item in items if item["itemData"]] == []
 

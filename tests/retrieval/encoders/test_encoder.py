@@ -436,11 +436,11 @@ def test_only_encoders_are_replaced_and_read(config: ArticleConfig, tmp_path: Pa
 def test_ranks_by_the_similarity_of_its_vectors(
     tiny_corpus: Corpus, config: ArticleConfig, tmp_path: Path, similarity: str, near: float
 ) -> None:
-    given = replace(config, similarity=similarity)
-    retriever = ArticleRetriever(given, "float32")
+    compared = replace(config, similarity=similarity)
+    retriever = ArticleRetriever(compared, "float32")
     retriever.open(tiny_corpus, tmp_path / "index")
     contexts = np.array([8, 2, 11, 0, 2])
-    reader = ArticleReader(tiny_corpus, retriever.encoder.tokenizer, given)
+    reader = ArticleReader(tiny_corpus, retriever.encoder.tokenizer, compared)
     papers, queries = (
         torch.stack([alone(retriever.encoder, text).mean(0) for text in texts])
         for texts in (reader.papers(np.arange(12)), reader.queries(contexts))
@@ -455,7 +455,7 @@ def test_ranks_by_the_similarity_of_its_vectors(
     np.testing.assert_allclose(result.scores, -np.sort(-scores, axis=1)[:, :7], atol=near)
     np.testing.assert_allclose(np.take_along_axis(scores, result.papers, 1), result.scores, atol=near)
     with pytest.raises(InputError, match=r"the index was built with query=\['title', 'context'\], not"):
-        other = ArticleRetriever(replace(given, query=("context",)), "float32")
+        other = ArticleRetriever(replace(compared, query=("context",)), "float32")
         other.load(tmp_path / "index", tiny_corpus)
 
 

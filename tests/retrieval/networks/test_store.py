@@ -156,11 +156,11 @@ def test_a_killed_encoding_goes_on_where_it_was(
     whole = indexed(network(tmp_path / "whole", tiny_networks), tiny_corpus)
     encode, calls = Networks.encode, list[int]()
 
-    def counted(self: Networks, keys: np.ndarray, *given: object) -> Encoded:
+    def counted(self: Networks, keys: np.ndarray, *options: object) -> Encoded:
         if len(calls) == 2 and dying:
             os.kill(os.getpid(), signal.SIGKILL)
         calls.append(len(keys))
-        return encode(self, keys, *given)  # type: ignore[arg-type]
+        return encode(self, keys, *options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Networks, "encode", counted)
     dying = True
@@ -198,9 +198,9 @@ def test_pairs_are_scored_once(
 ) -> None:
     retriever, scores, pairs = indexed(network(tmp_path, tiny_networks), tiny_corpus), Networks.scores, []
 
-    def counted(self: Networks, given: list[Any]) -> np.ndarray:
-        pairs.extend(given)
-        return scores(self, given)
+    def counted(self: Networks, texts: list[Any]) -> np.ndarray:
+        pairs.extend(texts)
+        return scores(self, texts)
 
     monkeypatch.setattr(Networks, "scores", counted)
     query, reader = [5, 6, 7], retriever.networks.reader
