@@ -275,7 +275,7 @@ class DraftSettings(TexSettings, RankingSettings):
     """copies name the page of the passage that supports the sentence, if the paper's PDF has one"""
     citations: str = setting("zotero", choices=("zotero", "plain"))
     """copies of Word and LibreOffice documents have fields of Zotero, or plain text and a .bib file"""
-    sure: float = setting(0.5, most=1)
+    sure: float = setting(0.6, most=1)
     """least probability to fill a citation; others are left, with a comment that names the best papers; 0:
     fill all"""
 

@@ -272,7 +272,7 @@ def _meant(names: str, year: str, by_author: dict[str, list[tuple[int, _Printed]
     return fits[0][0] if len(fits) == 1 else None
 
 
-# What an entry says, as far as it can be told.
+# What an entry says, as far as it can be recognised.
 
 _STOP = r"(?:(?:(?<=[^\W\d_]{2})|(?<=[\d)\]”]))\.(?<!\bal\.)(?<!\bSt\.)\s+(?=[^a-z\s])|(?<=\bal\.)\s+)"
 _TITLE = rf"(.*?)(?:{_STOP}|\Z)"

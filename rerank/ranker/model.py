@@ -132,7 +132,7 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
             f"{len(lists.columns)} features"
         )
         scores = cross_fit(settings, lists, run.seed)
-        model = cls(fit_ranker(settings, lists), calibrate(lists, scores, run.seed))
+        model = cls(fit_ranker(settings, lists), calibrate(settings, lists, scores, run.seed))
         [measures] = measure(lists, scores).values()
         figures = ", ".join(f"{name} {value:.4f}" for name, value in measures.items())
         log.info(f"ranker: {settings.folds}-fold cross-fitting over citing papers: {figures}")
@@ -445,7 +445,8 @@ class Ranker(Retriever):
 def raised(scores: Floats, more: Floats) -> Floats:
     """Add `more` to logarithms of probabilities [Q, K], which stay such: what none of them has is shared."""
     before, after = (np.exp(values).sum(axis=1, keepdims=True) for values in (scores, scores + more))
-    return np.asarray(scores + more - np.log(np.maximum(1 - before, 0) + after), np.float32)
+    whole = np.maximum(before, 1)  # more than 1 where several papers may be cited
+    return np.asarray(scores + more - np.log((whole - before + after) / whole), np.float32)
 
 
 def encoder_of(retriever: Retriever) -> NetworkRetriever | None:

@@ -642,7 +642,7 @@ def test_a_filled_file_and_a_report_as_json(
         and paper["id"] == "bert"
     )
     assert err.startswith(f"{target}: filled 3 of 3 missing citations; check each of them\n")
-    assert "sure=0.5 was ignored: the library's model gives no probabilities\n" in err
+    assert "sure=0.6 was ignored: the library's model gives no probabilities\n" in err
     text = target.read_text()
     assert "BERT [@devlin2019bert] are" in text and "Adam [@kingma2015]." in text
     assert "bibliography: copy.bib\n" in text and "`[CITE]` is a mark" in text
