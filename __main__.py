@@ -70,11 +70,11 @@ def _help_or_fail(words: list[str], library: dict[str, str]) -> None:
     library: the commands of a library, and what they do.
     """
     if not words:
-        from citerec.recommend import listed, nearby
+        from citerec.recommend import nearby
 
         if there := nearby():
             command = f'citerec ask {shlex.quote(there[0])} "A sentence that lacks a citation [CITE]."'
-            print(f"Found {listed(there)}. Go on with:\n\n    {command}\n")
+            print(f"Found {', '.join(there)}. Go on with:\n\n    {command}\n")
             print("citerec --help lists all commands.")
             return
     if not words or words[0] in (*HELP, "help"):

@@ -120,28 +120,19 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
         raise InputError(f"{places[0]}: no such {advice}")
     if there := nearby(kind.asks):
         command = f"citerec {name} {shlex.quote(there[0])} {drafts[0] if drafts else '...'}"
-        raise InputError(f"library is required; found {listed(there)}; go on with: {command}")
+        raise InputError(f"library is required; found {', '.join(there)}; go on with: {command}")
     example = "papers.bib: a file of papers, zotero or a" if kind.asks else "my-library: a"
     raise InputError(f"library is required, as in citerec {name} {example} folder from citerec build")
 
 
 def nearby(sources: bool = True) -> list[str]:
-    """Return libraries in this folder; with `sources` also .bib files in it and its folders, and Zotero."""
+    """Return libraries in this folder; with `sources` also .bib files in it and its folders, and Zotero; at
+    most SHOWN."""
     libraries = [str(path.parent) for path in sorted(Path().glob(f"*/{MANIFEST}"))]
     if not sources:
-        return libraries
+        return libraries[:SHOWN]
     files = [str(path) for pattern in ("*.bib", "*/*.bib") for path in sorted(Path().glob(pattern))]
-    return [*libraries, *files, *(["zotero"] if find_database() else [])]
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return the first names of a list in words.
-
-    >>> listed(["a.bib"]), listed(["a.bib", "b.bib", "zotero"])
-    ('a.bib', 'a.bib, b.bib and zotero')
-    """
-    *first, last = [*names[:SHOWN], *([f"{len(names) - SHOWN} more"] if len(names) > SHOWN else [])]
-    return f"{', '.join(first)} and {last}" if first else last
+    return [*libraries, *files, *(["zotero"] if find_database() else [])][:SHOWN]
 
 
 def is_there(name: str) -> bool:

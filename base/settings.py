@@ -107,8 +107,8 @@ def check_texts(**options: object) -> None:
 
 
 def suggestion(word: str, names: Sequence[str], before: str = "", after: str = "") -> str:
-    """Return the end of a message about an unknown name: what was meant, with what stands beside it, if that
-    can be guessed."""
+    """Return "; did you mean NAME?" with the name closest to the word, between `before` and `after`; "" if
+    none is close."""
     close = get_close_matches(word, names, 1)
     return f"; did you mean {before}{close[0]}{after}?" if close else ""
 

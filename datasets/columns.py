@@ -322,7 +322,7 @@ def load_array(folder: Path, stem: str) -> NDArray[Any]:
     path = folder / f"{stem}.npy"
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except TokenError as error:  # NumPy's, for some damaged headers; ValueError for the others
+    except (EOFError, TokenError) as error:  # NumPy's, for some damaged headers; ValueError for the others
         raise ValueError(f"{path}: {error.args[0]}") from None
     return np.asarray(array)  # slicing an np.memmap is slow
 

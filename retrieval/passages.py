@@ -1,4 +1,4 @@
-"""The passages of a paper being written that cite, and what they tell about a missing citation.
+"""The citing passages of a paper being written, as evidence for a missing citation.
 
 A paper that is cited in several places is often cited for the same reason, and close by.
 """
@@ -146,9 +146,9 @@ class CitingPassages:
         elsewhere &= np.arange(count) != place
         own = np.zeros(len(index.vocabulary), np.float32)
         stems = np.array(words.stems, np.int64)
-        there = np.searchsorted(index.vocabulary, stems).clip(max=max(len(own) - 1, 0))
-        seen = index.vocabulary[there] == stems if len(own) else np.zeros(len(stems), np.bool_)
-        own[there[seen]] = np.array(words.nearness, np.float32)[seen]
+        places = np.searchsorted(index.vocabulary, stems).clip(max=max(len(own) - 1, 0))
+        seen = index.vocabulary[places] == stems if len(own) else np.zeros(len(stems), np.bool_)
+        own[places[seen]] = np.array(words.nearness, np.float32)[seen]
         own *= index.idf
         own /= max(float(np.linalg.norm(own)), 1e-9)
         cosines = np.bincount(index.rows, own[index.stems] * index.weights, minlength=count)

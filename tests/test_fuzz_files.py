@@ -27,6 +27,7 @@ from citerec.hatten.published.pickles import load_array, load_word_list
 from citerec.hatten.words.vectors import read_vectors
 from citerec.retrieval.run import Run
 from citerec.tests.datasets.building.fuzzing import damaged, fuzzed, lines
+from citerec.tests.datasets.conftest import write_files
 
 RUN = "".join(f"q{i} Q0 p%20{j} {j + 1} {1 / (j + 1)} bm25\n" for i in "ab" for j in range(3))
 NUMBERS = [[(i * j) % 7 / 7 for j in range(5)] for i in range(1, 7)]
@@ -115,9 +116,7 @@ KINDS: dict[str, tuple[dict[str, bytes], Callable[[Path], Any]]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_intact_files_are_read(kind: str, tmp_path: Path) -> None:
     files, read = KINDS[kind]
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    read(tmp_path)
+    read(write_files(tmp_path, files))
 
 
 @pytest.mark.slow
@@ -128,9 +127,7 @@ def test_damaged_files_are_refused_or_read(kind: str, data: st.DataObject) -> No
     files, read = KINDS[kind]
     name = data.draw(st.sampled_from(sorted(files)))
     with TemporaryDirectory() as folder:
-        for other, content in files.items():
-            (Path(folder) / other).write_bytes(content)
-        (Path(folder) / name).write_bytes(data.draw(damaged(files[name])))
+        write_files(Path(folder), files | {name: data.draw(damaged(files[name]))})
         try:
             read(Path(folder))
         except InputError as error:

@@ -269,18 +269,7 @@ def test_a_command_loads_few_of_our_modules(
 
 
 ARRAYS = {"numpy", "onnxruntime"}
-OTHERS = {
-    "pyarrow",
-    "scipy",
-    "faiss",
-    "numba",
-    "torch",
-    "bm25s",
-    "fastapi",
-    "mcp",
-    "pygls",
-    "huggingface_hub",
-}
+OTHERS = {"pyarrow", "scipy", "faiss", "torch", "fastapi", "mcp", "pygls", "huggingface_hub"}
 
 
 @pytest.mark.parametrize(

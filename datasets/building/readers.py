@@ -34,7 +34,7 @@ _XML = (".xml", ".nxml")
 _BIBLATEX = ".run.xml"
 """Suffix of what BibLaTeX writes for other programs."""
 _FIRST_FILES = 1000
-"""Number of files of an archive whose names tell whether it has LaTeX or XML."""
+"""Number of files of an archive whose names show whether it has LaTeX or XML."""
 _NOT_IN_AN_ID = (".gz", ".tgz", ".tar", ".zip", ".xml", ".nxml", ".tei", ".grobid")
 _PANDOC = "convert it to Markdown (pandoc --to=markdown)"
 _CONVERTED = {".pdf": "convert it to TEI with GROBID or use the LaTeX source"}
@@ -115,7 +115,7 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
 
 
 def _names(source: str | Sequence[str]) -> list[str]:
-    """The names in `source`; InputError for none, and for what is no name."""
+    """The names in `source`; InputError if there are none, or for other values."""
     names = [source] if isinstance(source, str) else list(source)
     if not names:
         raise InputError("source: name a file or folder")

@@ -200,12 +200,12 @@ class WordSets:
 
     def jaccard(self, sets: Ragged, papers: NDArray[np.integer]) -> NDArray[np.float64]:
         """Sets of queries [Q] and rows of papers [Q, k] (-1: none) -> [Q, k], 0 for missing papers."""
-        shared, asked = np.zeros(papers.shape, np.int64), np.zeros(self._size, np.bool_)
+        shared, marked = np.zeros(papers.shape, np.int64), np.zeros(self._size, np.bool_)
         for query, (stems, row) in enumerate(zip(sets, np.maximum(papers, 0), strict=True)):
-            asked[stems] = True
-            there = self._papers.take(row)
-            shared[query] = sums_of_ranges(asked[there.values].astype(np.int64), there.offsets)
-            asked[stems] = False
+            marked[stems] = True
+            others = self._papers.take(row)
+            shared[query] = sums_of_ranges(marked[others.values].astype(np.int64), others.offsets)
+            marked[stems] = False
         union = sets.lengths[:, None] + self._papers.lengths[np.maximum(papers, 0)] - shared
         return np.where(papers >= 0, shared / np.maximum(union, 1), 0.0)
 

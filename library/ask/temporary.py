@@ -26,18 +26,12 @@ from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.finding import absolute_names
-from citerec.library.sources.zotero_places import is_temporary
 from citerec.retrieval.base import folder_bytes
 
 log = logging.getLogger(__name__)
 
 MOST, MOST_BYTES = 20, 1 << 31
 """Libraries in the cache, and their size."""
-
-
-def library_folder(place: str) -> Path:
-    """Return the folder of a library, as `temporary_library` for a source."""
-    return temporary_library(place).path if is_temporary(place) else Path(place)
 
 
 def temporary_library(place: str) -> Library:

@@ -14,6 +14,7 @@ the means of passages in each language, and of titles, are taken away: R@10 of i
 from __future__ import annotations
 
 import gzip
+import logging
 import random
 import struct
 import unicodedata
@@ -38,6 +39,7 @@ from citerec.datasets.records import TARGET_MARKER
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.names import surname
 from citerec.library.ask.question import mark_query
+from citerec.library.benchmark.collection import quiet
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
 from citerec.rerank.ranker.confidence import LEVEL, NONE, SLOPE, Confidence, list_inputs
@@ -116,7 +118,8 @@ def make(settings: LanguagesSettings) -> None:
         means = language_means(Networks.open(Path(place)), drafts, settings.words)
     with atomic_folder(Path(settings.output)) as part:
         Networks.write(part, {ENCODER: bert}, text, LENGTHS, PREFIXES, means, SCALE)
-        fit_ranking(Networks.open(part), drafts).save(part / RankingModel.folder)
+        with quiet(logging.ERROR):
+            fit_ranking(Networks.open(part), drafts).save(part / RankingModel.folder)
     size = folder_bytes(Path(settings.output)) / 1e6
     print(f"{settings.output}: {len(kept):,} of {len(pieces):,} subwords, {size:.0f} MB")
 

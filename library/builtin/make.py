@@ -50,7 +50,7 @@ from citerec.library.benchmark.collection import (
 )
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
 from citerec.library.evidence import FOLDER
-from citerec.library.evidence.evidence import FullTexts, text_encoder
+from citerec.library.evidence.evidence import FullTexts
 from citerec.library.evidence.index import update_index
 from citerec.library.evidence.reading import ReadText
 from citerec.library.evidence.store import TextStore
@@ -320,12 +320,12 @@ class ListReader:
         with TemporaryDirectory() as place:
             library = Library.create(Path(place) / "library", papers, model="bm25")
             ranker = self._over(library.corpus)
-            encoder, store = text_encoder(ranker), TextStore(library.path / FOLDER, create=True)
+            store = TextStore(library.path / FOLDER, create=True)
             own = [paper.id for paper in papers if draw.random() < SHARE]
             store.put((name, 0, 0, texts_read[name]) for name in own)
             store.set_papers({name: name for name in own}, {})
-            update_index(library.path / FOLDER, store, encoder)
-            ranker.passages = FullTexts.open(library.path, library.corpus, encoder)
+            update_index(library.path / FOLDER, store)
+            ranker.passages = FullTexts.open(library.path, library.corpus)
             lists = self._read(ranker, _queries(corpus, library.corpus), f"{corpus.name} texts")
             store.close()
         return save_lists(lists, file)

@@ -6,7 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from citerec.base.progress import count_progress
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.reading.recognise import recognise
 from citerec.formats.drafts.languages import language_of
-from citerec.library.drafts.check import Entry, read_checked, read_entries
+from citerec.library.drafts.check import CheckedDraft, Entry, find_doubles, read_checked, read_entries
 from citerec.library.drafts.reader import PLAIN
 from citerec.library.enrich.client import FILE, AnswerCache
 from citerec.library.enrich.enrich import ask_services, make_services, unanswered
@@ -28,8 +29,9 @@ from citerec.library.references.answers import (
     CONTRADICTED,
     UNKNOWN,
     Answer,
-    PaperSource,
+    LibrarySource,
     Source,
+    Status,
     judge,
 )
 from citerec.library.references.compare import Record
@@ -104,19 +106,20 @@ def judge_all(
 ) -> list[tuple[Entry, Answer]]:
     """Return the answers about entries that can be read, by a library, the settings' table and sources."""
     read = [(entry, entry.paper._replace(key=entry.key)) for entry in entries if entry.paper]
-    first: list[Source] = [PaperSource.from_library(library, [paper for _, paper in read])] if library else []
-    if settings.table:
-        bad: list[InputError] = []
-        first.append(Table.open(settings.table, bad.append))
-        if bad:
-            notes.append(f"{count_noun(len(bad), 'record')} of the table skipped: {bad[0]}")
-    others = PaperSource.from_records(
-        [Record(paper, f"entry {entry.key}", confirms=False) for entry, paper in read]
-    )
+    first: list[Source] = [LibrarySource(library, [paper for _, paper in read])] if library else []
+    bad: list[InputError] = []
+    first += [Table.open([name], bad.append) for name in settings.table]  # each told by its own name and date
+    if bad:
+        notes.append(f"{count_noun(len(bad), 'record')} of the table skipped: {bad[0]}")
+    doubles: dict[str, list[Status]] = {}
+    for finding in find_doubles(CheckedDraft(Path(), (), (), ("*",), entries, (), (), (), ())):
+        doubles.setdefault(finding.key, []).append(Status(finding.kind, finding.message))
     answers = []
     with count_progress("references", len(read)) as advance:
         for entry, paper in read:
-            answers.append((entry, judge(paper, [*first, *sources], others, on_note=notes.append)))
+            answer = judge(paper, [*first, *sources], on_note=notes.append)
+            status = [*answer.status, *doubles.get(entry.key, ())]
+            answers.append((entry, replace(answer, status=status)))
             advance(1)
     return answers
 

@@ -47,9 +47,9 @@ def report(settings: ReportSettings) -> None:
         print(json.dumps({"draft": str(draft.path), **numbers, **lists}, ensure_ascii=False, indent=1))
     elif settings.format == "html":
         print(f"<!DOCTYPE html><html lang=en><meta charset=utf-8><title>{escape(page[0][0])}</title>")
-        for head, lines in page:
-            items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-            print(f"<h2>{escape(head)}</h2><ul>{items}</ul>")
+        for number, (head, lines) in enumerate(page):
+            items, tag = "".join(f"<li>{escape(line)}</li>" for line in lines), "h2" if number else "h1"
+            print(f"<{tag}>{escape(head)}</{tag}><ul>{items}</ul>")
         print("</html>")
     else:
         for head, lines in page:
@@ -81,7 +81,7 @@ def describe(
     }
     told = [(problem.kind, problem.key, problem.message) for problem in find_problems(draft, library)]
     for _, answer in judged:
-        told += [(status.kind, answer.key, f"{status.text} ({status.where})") for status in answer.status]
+        told += [(status.kind, answer.key, status.said) for status in answer.status]
         told += [("contradicted", answer.key, answer.said)] * bool(answer.findings)
     lists: dict[str, dict[str, str]] = {name: {} for name in _LISTS}
     for kind, key, text in told:

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext, redirect_stdout, suppress
+from contextlib import ExitStack, redirect_stdout, suppress
 from functools import partial
 from importlib.metadata import version
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -25,7 +25,6 @@ from pygls.protocol import LanguageServerProtocol, lsp_method
 from pygls.uris import to_fs_path
 
 from citerec.base.files import real_path
-from citerec.library.ask.temporary import library_folder
 from citerec.library.editor.documents import Document
 from citerec.library.editor.features import ADD_ENTRY, Features
 from citerec.library.papers.watch import watching
@@ -77,7 +76,7 @@ class Server(LanguageServer):
 
     def __init__(self, settings: LspSettings) -> None:
         super().__init__("citerec", version("citerec"), protocol_cls=Protocol)
-        self.features = Features(settings)
+        self.features, self.watched = Features(settings), ExitStack()
         self._workers: dict[str, ThreadPoolExecutor] = {}
         """By document, and "" for the library."""
         self._background = ThreadPoolExecutor(1)
@@ -104,8 +103,10 @@ class Server(LanguageServer):
             self._do(self.client_register_capability_async(types.RegistrationParams(registrations)))
 
     async def _load(self) -> None:
-        """Open the library; diagnostics until then lack what it knows."""
+        """Open the library and watch its sources; diagnostics until then lack what it knows."""
         await self._run(self._worker(""), self.features.recommender)
+        if self.features.settings.watch and (library := self.features.library):
+            self.watched.enter_context(watching(library.path))
         self.diagnose_soon(list(self.features.documents))
 
     def read_folders(self) -> None:
@@ -279,6 +280,6 @@ def make_server(settings: LspSettings) -> Server:
 
 def lsp(settings: LspSettings) -> None:
     """Run `citerec lsp`: serve an editor until it ends. Nothing else goes to stdout."""
-    watched = watching(library_folder(settings.library)) if settings.watch else nullcontext()
-    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as stdout, redirect_stdout(sys.stderr), watched:
-        make_server(settings).start_io(stdout=stdout)
+    server = make_server(settings)
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as stdout, redirect_stdout(sys.stderr), server.watched:
+        server.start_io(stdout=stdout)

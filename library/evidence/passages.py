@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from citerec.datasets.tokenize import sentence_starts
-from citerec.formats.articles.citing import Mark
 
 if TYPE_CHECKING:
     from citerec.formats.articles.pdf_layout import PdfParagraph
@@ -67,29 +66,6 @@ def cut(parts: Sequence[PdfParagraph]) -> list[Passage]:
         last = groups.pop()
         groups[-1] += last
     return [_join(group) for group in groups]
-
-
-def moved(
-    marks: Iterable[Mark], parts: Sequence[PdfParagraph], passages: Sequence[Passage]
-) -> Iterator[Mark]:
-    """Yield marks in the paragraphs of a text as marks in the passages cut from them, whose spaces differ."""
-    places = [
-        (number, place)
-        for number, passage in enumerate(passages)
-        for place, sign in enumerate(passage.text)
-        if not sign.isspace()
-    ]
-    starts = [0, *accumulate(_letters(part.text) for part in parts)]
-    for number, start, end, entries in marks:
-        text = parts[number].text
-        before = starts[number] + _letters(text[:start])
-        own = places[before : before + _letters(text[start:end])]
-        if own and own[0][0] == own[-1][0]:
-            yield Mark(*own[0], own[-1][1] + 1, entries)
-
-
-def _letters(text: str) -> int:
-    return len("".join(text.split()))
 
 
 def _count(group: Sequence[_Sentence]) -> int:

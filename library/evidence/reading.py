@@ -53,8 +53,8 @@ HEAD = 2000
 class ReadText(msgspec.Struct, frozen=True, kw_only=True):
     """What was read of a file. problem: why nothing was, or not all. head: the beginning of the first page;
     identifiers: on this page, in order ("doi:10.1/a", "arxiv:2101.00001"). entries: of the list of
-    references; marks: places in the passages (TextStore) that cite them, or of XML, at first, in the parts.
-    labels: as of PdfText."""
+    references; marks: places in the passages (TextStore) that cite them; what has marks when it is read is
+    not cut: its passages are its parts. labels: as of PdfText."""
 
     problem: str = ""
     title: str = ""

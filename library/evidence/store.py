@@ -23,7 +23,7 @@ from citerec.base.errors import DamagedFile, InputError, error_text
 from citerec.base.files import database_disk_error
 from citerec.formats.articles.citing import find_marks
 from citerec.library.evidence import DATABASE
-from citerec.library.evidence.passages import Passage, cut, moved
+from citerec.library.evidence.passages import Passage, cut
 from citerec.library.evidence.reading import READER, ReadText
 
 FORMAT = 3
@@ -99,12 +99,9 @@ class TextStore:
         """Keep what was read of files: their names, sizes, times of change and texts."""
         rows = []
         for name, size, changed, text in files:
-            passages = cut(text.parts)
+            passages = cut(text.parts) if not text.marks else [Passage(*part) for part in text.parts]
             packed_passages = _pack(passages)
-            if text.marks:
-                marks = [*moved(text.marks, text.parts, passages)]
-            else:
-                marks = find_marks([passage.text for passage in passages], text.entries)
+            marks = text.marks or find_marks([passage.text for passage in passages], text.entries)
             packed_rest = _compress(msgspec.structs.replace(text, parts=[], marks=marks))
             described = (name, size, changed, text.problem, _digest(packed_rest) + packed_rest)
             rows.append((*described, len(passages), _hash(packed_passages), packed_passages))

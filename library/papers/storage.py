@@ -232,9 +232,9 @@ class Storage(Papers):
             raise damaged(self.library, error) from None
         self._full_texts = None
         if (self.library / FOLDER / DATABASE).is_file():
-            from citerec.library.evidence.evidence import FullTexts, text_encoder
+            from citerec.library.evidence.evidence import FullTexts
 
-            self._full_texts = FullTexts.open(self.library, self.corpus, text_encoder(retriever))
+            self._full_texts = FullTexts.open(self.library, self.corpus)
         if isinstance(retriever, Ranker):
             retriever.passages = self._full_texts
         return retriever

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.base.files import file_stamp
@@ -27,7 +26,7 @@ from citerec.formats.letters import LONG_TITLE, fold, normalise_title
 from citerec.formats.names import surname
 from citerec.formats.same_work import Identity, identity
 from citerec.library.papers.library import Library
-from citerec.library.papers.merging import Identities, KeyIndex
+from citerec.library.papers.merging import KeyIndex
 from citerec.library.references.compare import Comparison, Record, compare
 from citerec.library.references.entry import Finding, Reference, are_apart, check_entry
 from citerec.library.settings import SERVICES
@@ -38,43 +37,22 @@ _PAGE_DOI = re.compile(r"(?:doi\.org/|\bdoi:?\s*)(10\.\d{4,9}/\S+)", re.IGNORECA
 
 
 class Source(Protocol):
-    """Records of works: of an index (references.table), a library, other entries, services."""
+    """Records of works: of an index (references.table), a library or services."""
 
     def records(self, paper: LibraryPaper) -> Iterator[Record]:
         """Yield what may be a paper's work: by its identifiers, title or authors."""
 
 
-class PaperSource:
-    """Records by the hashed identifiers of their works (same_work.Identity)."""
+class LibrarySource:
+    """The records of a library. They confirm what a service has told; what users wrote is compared only."""
 
-    def __init__(self, identities: NDArray[np.uint64], record_at: Callable[[int], Record]) -> None:
-        """identities [P, F]: of the works, by the rows that record_at takes."""
-        self._record_at = record_at
+    def __init__(self, library: Library, papers: Iterable[LibraryPaper]) -> None:
+        """papers: those that will be asked about."""
+        self._papers, self._name = library.related(papers), library.path.name
         self._columns = {
-            name: KeyIndex(identities[:, Identity._fields.index(name)]) for name in ("doi", "arxiv", "title")
+            name: KeyIndex(self._papers.identities[:, Identity._fields.index(name)])
+            for name in ("doi", "arxiv", "title")
         }
-
-    @classmethod
-    def from_records(cls, records: Sequence[Record]) -> PaperSource:
-        identities = Identities()
-        for record in records:
-            identities.add(record.paper)
-        return cls(identities.numbers(), records.__getitem__)
-
-    @classmethod
-    def from_library(cls, library: Library, papers: Sequence[LibraryPaper]) -> PaperSource:
-        """Return a source of the records of a library that may be those of papers.
-
-        A record confirms what a service has told of it; what its user wrote is compared only.
-        """
-        storage = library.related(papers)
-
-        def record_at(row: int) -> Record:
-            paper = storage.paper(row)
-            told = sorted({mark.partition(":")[2] for mark in paper.filled} & {*SERVICES})
-            return Record(paper, ", ".join((f"library {library.path.name}", *told)), confirms=bool(told))
-
-        return cls(storage.identities, record_at)
 
     def records(self, paper: LibraryPaper) -> Iterator[Record]:
         rows, numbers = dict[int, bool](), identity(paper)
@@ -82,16 +60,22 @@ class PaperSource:
             for _, row in column.matches(np.array([getattr(numbers, name)], np.uint64)):
                 rows.setdefault(row, name != "title")
         for row, by_id in rows.items():
-            yield self._record_at(row)._replace(by_id=by_id)
+            paper = self._papers.paper(row)
+            told = sorted({mark.partition(":")[2] for mark in paper.filled} & {*SERVICES})
+            yield Record(paper, ", ".join((f"library {self._name}", *told)), by_id, confirms=bool(told))
 
 
 class Status(NamedTuple):
-    """What is to be known of a work. kind: retracted, preprint (that was published), missing_doi (it has
-    one) or shared (another entry has its identifier and another title: one of the two is wrong)."""
+    """What is to be known of a work. kind: retracted, preprint (that was published), missing_doi (it has one)
+    or duplicate (another entry is of the same work, or has its identifier). where: who says so, if others."""
 
     kind: str
     text: str
-    where: str
+    where: str = ""
+
+    @property
+    def said(self) -> str:
+        return f"{self.text} ({self.where})" if self.where else self.text
 
 
 @dataclass(frozen=True)
@@ -118,7 +102,7 @@ class Answer:
     @property
     def text(self) -> str:
         parts = [f"{self.answer}: {self.said}" if self.said else self.answer]
-        return "; ".join(parts + [f"{status.text} ({status.where})" for status in self.status])
+        return "; ".join(parts + [status.said for status in self.status])
 
     def as_json(self) -> dict[str, Any]:
         findings, status = ([part._asdict() for part in parts] for parts in (self.findings, self.status))
@@ -129,17 +113,18 @@ class Answer:
 def judge(
     paper: LibraryPaper,
     sources: Iterable[Source] = (),
-    others: Source | None = None,
     today: date | None = None,
     on_note: Callable[[str], None] = lambda _: None,
 ) -> Answer:
     """Return what an entry and other records say of it.
 
-    others: the other entries of its bibliography. on_note: is told of PDFs that cannot be read.
+    on_note: is told of PDFs that cannot be read.
     """
     reference = Reference(paper)
     findings = check_entry(reference, today or date.today())
-    compared = [pair for source in sources for pair in _compared(reference, source)]
+    records = (record for source in sources for record in source.records(paper))
+    others = (record for record in records if record.confirms or record.paper != paper)
+    compared = [(record, compare(reference, record)) for record in others]
     same = [(record, comparison) for record, comparison in compared if comparison.same]
     agreeing = [record for record, comparison in same if comparison.agrees]
     differing = [comparison.findings for record, comparison in compared if record.by_id]
@@ -155,24 +140,13 @@ def judge(
             except InputError as error:
                 on_note(f"{file}: {error}")
     by_field = {finding.field: finding for finding in reversed(findings)}
-    status = [*_status(paper, same), *(_shared(reference, others) if others else ())]
-    return Answer(paper.key, [*by_field.values()][::-1], status, where)
+    return Answer(paper.key, [*by_field.values()][::-1], [*_status(paper, same)], where)
 
 
 def judge_by_library(papers: Sequence[LibraryPaper], library: Library | None = None) -> list[Answer]:
     """Return what the entries of papers and the records of a library say of them."""
-    sources = [PaperSource.from_library(library, papers)] if library is not None else []
+    sources = [LibrarySource(library, papers)] if library is not None else []
     return [judge(paper, sources) for paper in papers]
-
-
-def _compared(reference: Reference, source: Source) -> Iterator[tuple[Record, Comparison]]:
-    """Yield the records of a source beside an entry, without the entry itself."""
-    own = reference.paper
-    records = [record for record in source.records(own) if record.paper != own or record.confirms]
-    letters = normalise_title(own.title)
-    named = [record.paper for record in records if not record.by_id and record.paper.authors]
-    first = {surname(work.authors[0]).lower() for work in named if normalise_title(work.title) == letters}
-    yield from ((record, compare(reference, record, alone=len(first) <= 1)) for record in records)
 
 
 def _status(paper: LibraryPaper, same: Sequence[tuple[Record, Comparison]]) -> Iterator[Status]:
@@ -190,16 +164,6 @@ def _status(paper: LibraryPaper, same: Sequence[tuple[Record, Comparison]]) -> I
     if not paper.doi and len(dois) == 1:
         [(doi, where)] = dois.items()
         yield Status("missing_doi", f"has doi:{doi}", where)
-
-
-def _shared(reference: Reference, others: Source) -> Iterator[Status]:
-    """Yield the other entries with an identifier of this one, but another title."""
-    paper = reference.paper
-    for record in others.records(paper):
-        if record.by_id and record.paper.key != paper.key:
-            id = f"doi:{paper.doi}" if paper.doi == record.paper.doi else f"arXiv:{paper.arxiv}"
-            titles = [f.source for f in compare(reference, record).findings if f.field == "title"]
-            yield from (Status("shared", f"{id} is also that of {title!r}", record.where) for title in titles)
 
 
 def _compare_pdf(paper: LibraryPaper, file: Path) -> tuple[list[Finding], str]:

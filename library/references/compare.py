@@ -58,8 +58,8 @@ class Comparison(NamedTuple):
     agrees: bool
 
 
-def compare(reference: Reference, record: Record, alone: bool = True) -> Comparison:
-    """Compare an entry with a record. alone: no other record has its title."""
+def compare(reference: Reference, record: Record) -> Comparison:
+    """Compare an entry with a record."""
     own, other, where = reference.paper, record.paper, record.where
     none = Comparison([], False, False)
     if not own.title or not other.title:
@@ -72,19 +72,22 @@ def compare(reference: Reference, record: Record, alone: bool = True) -> Compari
     venue = same_venue(own.venue, other.venue)
     title = [Finding("title", own.title, other.title, where)]
     is_telling = len(_words(own.title)) >= TELLING
-    if record.by_id and change == "other":
+    if record.by_id:
         translated = bool(_FOREIGN.search(own.title)) != bool(_FOREIGN.search(other.title))
-        return none if translated or versions or not reference.is_article else none._replace(findings=title)
-    if not record.by_id and change == "words":
-        nearly = not authors and years == 0 and venue and own.authors and not versions
-        numbered = _NUMBERS.findall(own.title.lower()) != _NUMBERS.findall(other.title.lower())
-        return Comparison(title, True, False) if nearly and is_telling and not numbered else none
-    if not record.by_id and any(finding.field == "author" for finding in authors):
-        is_long = is_telling and len(normalise_title(own.title)) >= 1.5 * LONG_TITLE
-        if not (alone and is_long and (years <= 1 or venue)):
-            return none
-    if not record.by_id and change == "other":
+        if change == "other":
+            return (
+                none if translated or versions or not reference.is_article else none._replace(findings=title)
+            )
+    elif change == "other":
         return none
+    elif change == "words":
+        nearly = not authors and years == 0 and venue and own.authors and is_telling
+        numbered = _NUMBERS.findall(own.title.lower()) != _NUMBERS.findall(other.title.lower())
+        return Comparison(title, True, False) if nearly and not numbered else none
+    elif any(finding.field == "author" for finding in authors):
+        is_long = is_telling and len(normalise_title(own.title)) >= 1.5 * LONG_TITLE
+        if not (is_long and (years <= 1 or venue)):
+            return none
     if not reference.is_article:
         return Comparison([], not authors, change == "" and not authors and years <= 1)
     findings = title if change == "words" and not versions else []
@@ -94,7 +97,9 @@ def compare(reference: Reference, record: Record, alone: bool = True) -> Compari
     revised = is_preprint(own) and is_preprint(other) and own.year > other.year
     if years > 1 and not versions and not revised and (venue or record.by_id):
         findings.append(Finding("year", str(own.year), str(other.year), where))
-    if venue is False:
+    # What was sent to ICLR, which shows all of it, may have appeared elsewhere, with pages.
+    sent = find_series(other.venue).name == "ICLR" and "pages" in reference.fields
+    if venue is False and not sent:
         findings.append(Finding("venue", own.venue, other.venue, where))
     if are_apart(own.doi, other.doi) and not versions and not findings and venue:
         findings.append(Finding("doi", own.doi, other.doi, where))
@@ -129,8 +134,7 @@ def title_change(first: str, second: str) -> str:
     if all(_same_word("".join(words), "".join(others)) for words, others in changed):
         return "style"
     replaced = sum(max(map(len, pair)) for pair in changed)
-    few = replaced <= max(1, 0.34 * min(len(one), len(two)))
-    return "words" if few or len({*one} & {*two}) >= 0.6 * max(len(one), len(two)) else "other"
+    return "words" if replaced <= max(1, 0.34 * min(len(one), len(two))) else "other"
 
 
 def _same_word(one: str, two: str) -> bool:
@@ -185,7 +189,6 @@ def _same_person(first: str, second: str) -> bool:
     words, others = ({*_words(name)} for name in (first, second))
     if not one or not two or one == two or one in others or two in words or len(words & others) > 1:
         return True
-    one, two = one.replace("-", ""), two.replace("-", "")
     alike = one.startswith(two) or two.startswith(one) or _ratio(one, two) >= SAME_NAME
     if alike and min(len(one), len(two)) > 3:
         return True

@@ -196,28 +196,19 @@ class WorkQueue:
             raise self._refusal()
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
-        try:
-            async with asyncio.timeout(max(limits.LONGEST_WAIT - self._seconds, 0)):
-                await turn
-        except BaseException as error:
-            if turn in self._waiting:
-                self._waiting.remove(turn)
-            elif turn.done() and not turn.cancelled() and not turn.exception():
-                self._free += 1
-                self._next()
-            if isinstance(error, TimeoutError):
-                raise self._refusal() from None
-            raise
+        await asyncio.wait([turn], timeout=max(limits.LONGEST_WAIT - self._seconds, 0))
+        if not turn.done():
+            self._waiting.remove(turn)
+            raise self._refusal()
+        turn.result()  # raises if it was refused
 
     def _next(self) -> None:
         """Give turns that are free to who has waited longest, and refuse those who would wait too long."""
         while self._waiting and self.wait(len(self._waiting) - 1) > limits.LONGEST_WAIT:
             self._waiting.pop().set_exception(self._refusal())
         while self._waiting and self._free:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                self._free -= 1
-                turn.set_result(None)
+            self._free -= 1
+            self._waiting.popleft().set_result(None)
 
     async def run(
         self, work: Callable[[], T], is_disconnected: Callable[[], Awaitable[bool]] | None = None

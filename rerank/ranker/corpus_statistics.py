@@ -192,9 +192,10 @@ class CorpusStatistics:
     def _read_contexts(self, corpus: Corpus) -> None:
         queries = self.read_citations(corpus, citing_split(corpus))
         words = queries.words("context")
+        inputs = words if TRAIN in corpus.splits else words.take(np.empty(0, np.int64))
         self.near, self.before = (
-            WeightedTexts.from_counts(self.near_counts(words, weigh), self.rarity, B_SHORT)
-            for weigh in (nearness, nearness_before)
+            WeightedTexts.from_counts(self.near_counts(texts, weigh), self.rarity, B_SHORT)
+            for texts, weigh in ((words, nearness), (inputs, nearness_before))
         )
 
     @_in_blocks

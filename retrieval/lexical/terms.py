@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from threading import Lock
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -78,7 +77,7 @@ class Tokenizer:
             raise InputError(f"retriever.stopwords: {stopwords!r} is not one of {', '.join(STOP_WORDS)}")
         self._ignored = lists[stopwords or ""]
         stem = _beginning if stemmer == BEGINNINGS else stemmer and Stemmer.Stemmer(stemmer).stemWord
-        self._stem = lru_cache(KEPT_WORDS)(stem or str)
+        self._stem = stem or str
 
     def terms(self, text: str) -> list[str]:
         """Return the terms of a text, in order."""
@@ -174,45 +173,17 @@ _CACHE: WeakValueDictionary[tuple[int, str | None, str | None], Terms] = WeakVal
 
 
 class _WordTerms:
-    """The terms of words, by a tokeniser; those of many words are not kept. Several threads may ask."""
+    """The terms of words, by a tokeniser; those of many words are not kept."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer, self._lock = tokenizer, Lock()
-        self._clear()
-
-    def _clear(self) -> None:
-        self._kept, self._ids, self._names = dict[str, list[int]](), dict[str, int](), list[str]()
+        self._read: Callable[[str], list[str]] = lambda word: tokenizer.terms(_without_markers(word))
+        self._kept: Callable[[str], list[str]] = lru_cache(KEPT_WORDS)(self._read)
 
     def lookup(self, words: Sequence[str]) -> tuple[Ragged, list[str]]:
         """Return the term ids of each word, and the name of each term, in order of first use."""
-        with self._lock:
-            if len(words) > KEPT_WORDS // 4:
-                rows, names = self._read(words)
-                return Ragged.from_rows(rows), names
-            new = [word for word in words if word not in self._kept]
-            if len(self._kept) + len(new) > KEPT_WORDS:
-                self._clear()
-                new = list(words)
-            self._keep(new)
-            terms = Ragged.from_rows([self._kept[word] for word in words])
-            ids, first, values = np.unique(terms.values, return_index=True, return_inverse=True)
-            order = np.argsort(first)
-            place = np.empty(len(order), np.int32)
-            place[order] = np.arange(len(order))
-            names = [self._names[id] for id in ids[order].tolist()]
-            return Ragged(place[values], terms.offsets), names
-
-    def _keep(self, words: Sequence[str]) -> None:
-        rows, names = self._read(words)
-        self._names += [name for name in names if name not in self._ids]
-        ids = [self._ids.setdefault(name, len(self._ids)) for name in names]
-        self._kept.update(zip(words, ([ids[term] for term in row] for row in rows), strict=True))
-
-    def _read(self, words: Sequence[str]) -> tuple[list[list[int]], list[str]]:
-        ids = dict[str, int]()
-        terms = (self._tokenizer.terms(_without_markers(word)) for word in words)
-        rows = [[ids.setdefault(term, len(ids)) for term in row] for row in terms]
-        return rows, list(ids)
+        ids, terms_of = dict[str, int](), self._read if len(words) > KEPT_WORDS // 4 else self._kept
+        rows = [[ids.setdefault(term, len(ids)) for term in terms_of(word)] for word in words]
+        return Ragged.from_rows(rows), list(ids)
 
 
 @lru_cache

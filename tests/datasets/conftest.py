@@ -81,6 +81,14 @@ def write_lines(path: Path, records: Sequence[Any]) -> Path:
     return path
 
 
+def write_files(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write files by their paths in a folder, which is made."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
+
+
 def archive_of(files: Mapping[str, bytes], kind: str = "zip") -> bytes:
     """Return an archive of files in this order: zip, `stored` (uncompressed zip) or tar (.gz, .bz2, .xz)."""
     buffer = io.BytesIO()

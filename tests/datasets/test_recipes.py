@@ -23,6 +23,7 @@ from citerec.datasets.published.downloads import (
 )
 from citerec.datasets.published.recipes.neurips import _numbers
 from citerec.datasets.published.releases import RELEASES
+from citerec.tests.datasets.conftest import write_files
 from citerec.tests.formats.articles.test_jats import article, cite, entry
 
 Serve = Callable[..., str]
@@ -36,9 +37,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
         repositories = []
         for repository, contents in zip(RELEASES[name].repositories, files, strict=True):
             folder = tmp_path / "mirror" / "/".join(repository.address.split("/")[-2:])
-            for path, content in contents.items():
-                (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                (folder / path).write_bytes(content.encode() if isinstance(content, str) else content)
+            write_files(folder, contents)
             for command in (
                 ["init", "--quiet"],
                 ["add", "."],

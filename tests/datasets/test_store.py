@@ -192,34 +192,22 @@ def test_many_batches_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, t
     assert corpus.titles[5] == list(source["papers"].values())[5]["title"]
 
 
-@pytest.mark.parametrize(
-    ("file", "place", "byte", "problem"),
-    [
-        ("values", -1, b"\xff", "'utf-8' codec can't decode"),
-        ("offsets", -16, b"\x7f", "its rows begin elsewhere"),
-        ("offsets", -8, b"\x00", "its rows begin elsewhere"),
-        ("offsets", 128, b"\x01", "its rows begin elsewhere"),
-        ("offsets", 22, b"u", "is of another type"),
-        ("values", 22, b"i", "is of another type"),
-        ("values", 0, b"N", "."),
-        ("offsets", 20, b"\x00", "."),
-        ("values", None, b"", "."),
-        ("offsets", None, b"", "."),
-    ],
-)
-def test_damage_of_a_column_is_told(
-    tmp_path: Path, file: str, place: int | None, byte: bytes, problem: str
-) -> None:
+@pytest.mark.parametrize("file", ["values", "offsets"])
+def test_damage_of_a_column_is_told(tmp_path: Path, file: str) -> None:
     texts = ["a", "", "caf\u00e9", "d" * 70]
     write_texts(tmp_path, "titles", texts)
-    assert list(Column(tmp_path, "titles", decode_text)) == texts
     path = tmp_path / f"titles.{file}.npy"
-    content = bytearray(path.read_bytes())
-    content[slice(-1, None) if place is None else slice(place, (place + 1) or None)] = byte
-    path.write_bytes(content)
-    for read in (list, lambda column: [column[row] for row in range(4)]):
-        with pytest.raises((DamagedFile, ValueError), match=problem):
-            read(Column(tmp_path, "titles", decode_text))
+    whole = path.read_bytes()
+    cut = [whole[:end] for end in range(len(whole))]
+    places = [(place, byte) for place in range(len(whole)) for byte in (9, 255)]
+    other = [bytes([*whole[:place], byte, *whole[place + 1 :]]) for place, byte in places]
+    for content in [*cut, *other]:
+        path.write_bytes(content)
+        try:
+            column = Column(tmp_path, "titles", decode_text)
+            assert [*column] == column[:] and len(column) == len(texts) and content not in cut
+        except (DamagedFile, ValueError) as error:
+            assert "\n" not in str(error).strip()
 
 
 @pytest.mark.parametrize("damage", ["missing file", "short file", "no manifest", "other version", "no JSON"])

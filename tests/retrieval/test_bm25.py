@@ -267,13 +267,6 @@ def test_top_scores_are_those_of_a_plain_sort(scores: np.ndarray, k: int) -> Non
     assert sorted(top_scores(scores, k).tolist()) == sorted(expected)
 
 
-def test_top_scores_of_many() -> None:
-    rng = np.random.default_rng(0)
-    for scores in (rng.gamma(0.5, size=20_000), np.arange(20_000.0) % 16 == 1, np.arange(20_000.0) % 16 == 0):
-        expected = np.argsort(-scores.astype(np.float32), kind="stable")[:700]
-        assert set(top_scores(scores.astype(np.float32), 700).tolist()) == set(expected.tolist())
-
-
 @given(COUNTS, st.data())
 def test_contributions_in_units_score_alike_but_for_rounding(counts: np.ndarray, data: st.DataObject) -> None:
     formula = Formula("lucene", 1.2, 0.75)

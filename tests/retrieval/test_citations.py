@@ -144,15 +144,6 @@ def test_own_and_later_references_change_nothing(opened: Callable[[list[Paper]],
     assert_same(ranking(), asked)
 
 
-def test_references_of_earlier_papers_change_rankings(opened: Callable[[list[Paper]], Corpus]) -> None:
-    papers, rng = literature(3), np.random.default_rng(3)
-    before = indexed(opened(papers)).search(np.array([35]), 20)
-    for paper in papers[:20]:
-        cite(paper, papers, rng)
-    after = indexed(opened(papers)).search(np.array([35]), 20)
-    assert before.papers.tolist() != after.papers.tolist()
-
-
 def test_the_own_paper_does_not_leak_its_references(corpus: Corpus) -> None:
     retriever, papers = indexed(corpus), len(corpus.paper_ids)
     row = int(corpus.citing[20])

@@ -10,41 +10,12 @@ import bm25s
 import numpy as np
 import pytest
 import Stemmer
-from hypothesis import given
-from hypothesis import strategies as st
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
-from citerec.retrieval.lexical.terms import Terms, Tokenizer, _WordTerms, strip_markers
+from citerec.retrieval.lexical.terms import Terms, strip_markers
 from citerec.retrieval.queries import Queries
 from citerec.tests.retrieval.made import matrix
-
-WORDS = [
-    "trees",
-    "tree",
-    "the",
-    "re-runs",
-    "x",
-    "grammars",
-    "parsing",
-    "parse",
-    "of",
-    "graphs",
-    "graph",
-    "net-works",
-]
-
-
-@given(st.lists(st.lists(st.sampled_from(WORDS), unique=True, max_size=3), max_size=12))
-def test_words_that_are_kept_give_the_same_terms_as_new_ones(batches: list[list[str]]) -> None:
-    kept = _WordTerms(Tokenizer("english", "english"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("citerec.retrieval.lexical.terms.KEPT_WORDS", 8)  # so that words are forgotten
-        for words in batches:
-            result, names = kept.lookup(words)
-            expected, all_names = _WordTerms(Tokenizer("english", "english"))._read(words)
-            assert [row.tolist() for row in result] == expected and names == all_names
-
 
 ALL = np.arange(12)
 

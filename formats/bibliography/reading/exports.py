@@ -158,8 +158,8 @@ def _read_endnote(fields: dict[str, str], tags: Tags) -> _Read:
     kind = first_text(tags, "0")
     csl = _ENDNOTE_TYPES.csl.get(kind, "document")
     if not kind:  # a record of refer, which names no type
-        told = next((csl for tag, csl in _REFER_TYPES.items() if tag in tags), "")
-        csl = told or ("book" if fields.get("publisher") else csl)
+        usual = "book" if fields.get("publisher") else csl
+        csl = next((csl for tag, csl in _REFER_TYPES.items() if tag in tags), usual)
     dates = [iso_date(text) for tag in ("8", "D") for text in tags.get(tag, ())]
     fields["issued"] = max(dates, key=lambda date: (date[:4].isdecimal(), date.count("-")), default="")
     page = fields.get("page", "")

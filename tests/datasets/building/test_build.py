@@ -23,7 +23,7 @@ from citerec.datasets.splitting import RandomSplitting, YearSplitting
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.conftest import Done
-from citerec.tests.datasets.conftest import write_lines
+from citerec.tests.datasets.conftest import write_files, write_lines
 
 TEXTS = Path(__file__).parent / "texts"
 TRAIN = RandomSplitting(1, 0, 0, seed=0)
@@ -489,9 +489,7 @@ def texts_with(folder: Path, bad: dict[str, str]) -> str:
     folder.mkdir()
     (folder / "good.jsonl").write_bytes((TEXTS / "papers.jsonl").read_bytes())
     (folder / "1911.00042.xml").write_bytes((TEXTS / "1911.00042.grobid.tei.xml").read_bytes())
-    for name, text in bad.items():
-        (folder / name).write_text(text)
-    return str(folder)
+    return str(write_files(folder, bad))
 
 
 def test_bad_records_are_skipped_and_named(tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ def test_contexts_without_results_count_as_zero(tiny_corpus: Corpus) -> None:
     "measure, line",
     [
         ("R@20", "R@20: the ranking has 10 papers per query; search with k=20"),
-        ("recall", "recall: no such measure; R@10, MRR, nDCG@10, P@5 and AP are some"),
-        ("R@x", "R@x: no such measure; R@10, MRR, nDCG@10, P@5 and AP are some"),
+        ("recall", "recall: no such measure; give one such as R@10, MRR, nDCG@10, P@5 or AP"),
+        ("R@x", "R@x: no such measure; give one such as R@10, MRR, nDCG@10, P@5 or AP"),
         ("MRR@10", "MRR@10: trec_eval cannot compute it"),
         (None, "evaluate: rank the queries of a split, as in search(corpus.split('test'), k=100)"),
     ],

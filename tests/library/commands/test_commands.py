@@ -236,19 +236,6 @@ def test_folders_and_patterns_are_searched_again(run: Run, tmp_path: Path) -> No
     assert Library.open("mine").manifest.named == [str(tmp_path / "x*.bib")]
 
 
-def test_an_updated_library_equals_a_new_one(bib: Path, run: Run) -> None:
-    more = bib.with_name("more.bib")
-    more.write_text(entry("two", "Speech", doi="10.1000/two", abstract="Sound.") + entry("four", "Poems"))
-    run("add", "source=more.bib")
-    bib.write_text(
-        entry("three", "Graphs!", year=2004) + entry("two", "Speech", doi="10.1000/two"), encoding="utf-8"
-    )
-    run("update", "force=true")
-    updated = sorted(papers_of(Library.open("mine")))
-    run("build", "source=[a.bib,more.bib]", "model=bm25", "overwrite=true")
-    assert sorted(papers_of(Library.open("mine"))) == updated
-
-
 def test_broken_entries_are_skipped_and_reported(
     run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -308,7 +295,7 @@ def test_bad_input_creates_nothing(run: Run, tmp_path: Path, content: str, argum
         ("check a.md mine", "library=mine a.md"),
         ("check a.md", "a.md"),
         ("ask words mine", "library=mine words"),
-        ("draft a.tex", "library is required; found mine and a.bib; go on with: citerec draft mine a.tex"),
+        ("draft a.tex", "library is required; found mine, a.bib; go on with: citerec draft mine a.tex"),
         ("ask mine a.tex", "a.tex is a draft; its missing citations: citerec draft LIBRARY a.tex"),
         ("ask libary=mine words", "libary: there is no such option; did you mean library?"),
         ("draft a.lyx", "export it from LyX as LaTeX"),

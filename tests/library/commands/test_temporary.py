@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from citerec.library.ask import temporary
-from citerec.library.ask.temporary import library_folder
+from citerec.library.ask.temporary import temporary_library
 from citerec.library.papers.library import Library
 from citerec.tests.conftest import Run
 from citerec.tests.library.commands.test_watch import entries
@@ -74,13 +74,13 @@ def test_the_least_recently_used_libraries_leave(folder: Path, monkeypatch: pyte
     names = ["a.bib", "b.bib", "c.bib"]
     for name in names:
         Path(name).write_text(entries("A title"), encoding="utf-8")
-    first, second = map(library_folder, names[:2])
+    first, second = (temporary_library(name).path for name in names[:2])
     os.utime(second / "library.lock", (1, 1))
-    assert library_folder("a.bib") == first and second.exists()
-    third = library_folder("c.bib")
+    assert temporary_library("a.bib").path == first and second.exists()
+    third = temporary_library("c.bib").path
     assert {*temporary.cache().iterdir()} == {first, third}
     monkeypatch.setattr(temporary, "MOST_BYTES", 1)
-    assert {library_folder("a.bib")} == {*temporary.cache().iterdir()} == {first}
+    assert {temporary_library("a.bib").path} == {*temporary.cache().iterdir()} == {first}
 
 
 FOUND = "error: library is required; found {}; go on with: {}\n"
@@ -94,17 +94,17 @@ FOUND = "error: library is required; found {}; go on with: {}\n"
         (
             ["a.bib", "b.bib"],
             ["ask", "x"],
-            FOUND.format("a.bib and b.bib", "citerec ask a.bib ..."),
+            FOUND.format("a.bib, b.bib", "citerec ask a.bib ..."),
         ),
         (
             ["a.bib", "c/b.bib"],
             ["serve"],
-            FOUND.format("a.bib and c/b.bib", "citerec serve a.bib ..."),
+            FOUND.format("a.bib, c/b.bib", "citerec serve a.bib ..."),
         ),
         (
             ["a.bib", "mine/library.json"],
             ["ask", "x"],
-            FOUND.format("mine and a.bib", "citerec ask mine ..."),
+            FOUND.format("mine, a.bib", "citerec ask mine ..."),
         ),
         (
             ["a.bib", "mine/library.json"],
@@ -146,11 +146,11 @@ def test_the_library_to_build_is_the_first_argument(run: Run) -> None:
 def test_the_command_alone_says_how_to_go_on(folder: Path) -> None:
     Zotero([]).write(folder / "home" / "Zotero" / "zotero.sqlite")
     Path("a.bib").touch()
-    code = "import sys, citerec.__main__ as m; m.main(); assert 'pyarrow' not in sys.modules"
+    code = "import sys, citerec.__main__ as m; m.main(); assert 'numpy' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     found, _, command, _, last = done.stdout.splitlines()
-    assert found == "Found a.bib and zotero. Go on with:"
+    assert found == "Found a.bib, zotero. Go on with:"
     assert command == '    citerec ask a.bib "A sentence that lacks a citation [CITE]."'
     assert last == "citerec --help lists all commands."
 

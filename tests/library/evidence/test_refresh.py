@@ -25,7 +25,7 @@ from citerec.library.evidence.refresh import TextReport, read_cache, refresh_tex
 from citerec.library.evidence.store import TextStore
 from citerec.retrieval.lexical.bm25_formula import UNIT
 from citerec.retrieval.lexical.terms import Tokenizer
-from citerec.tests.library.evidence.made import HashedWords, paper_made, write_papers
+from citerec.tests.library.evidence.made import paper_made, write_papers
 
 Papers = list[LibraryPaper]
 
@@ -41,12 +41,12 @@ def refresh(library: Path, papers: Papers, read: Any = read_all, **options: Any)
     library.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refresh_module, "read_files", read)
-        return refresh_texts(library, lambda: papers, HashedWords(), **options)
+        return refresh_texts(library, lambda: papers, **options)
 
 
 def opened(library: Path) -> tuple[TextStore, PassageIndex]:
     store = TextStore(library / FOLDER)
-    index = open_index(library / FOLDER, store, HashedWords())
+    index = open_index(library / FOLDER, store)
     assert index is not None
     return store, index
 
@@ -95,16 +95,6 @@ def plain_bm25(texts: list[str], words: list[str], weights: Iterable[float]) -> 
                 score += weight * idf * count / (FORMULA.k1 * length + count)
         scores.append(score)
     return scores
-
-
-def test_vectors_are_those_of_the_encoder(tmp_path: Path) -> None:
-    refresh(tmp_path / "library", write_papers(tmp_path, range(2)))
-    everything = [text for texts in texts_by_paper(tmp_path / "library").values() for text in texts]
-    _, index = opened(tmp_path / "library")
-    vectors = HashedWords().encode(everything)
-    assert index.cosines(vectors[3], np.array([3, 0])) == pytest.approx(
-        (vectors @ vectors[3])[[3, 0]], abs=0.02
-    )
 
 
 def test_nothing_is_read_twice_and_the_text_goes_with_its_paper(tmp_path: Path) -> None:
@@ -157,8 +147,6 @@ def test_an_index_of_texts_that_changed_is_that_of_all_texts(tmp_path: Path) -> 
     _, anew = opened(whole)
     assert [*changed.papers] == [*anew.papers]
     assert changed.offsets.tolist() == anew.offsets.tolist()
-    assert changed.vectors is not None and anew.vectors is not None
-    assert np.array_equal(changed.vectors, anew.vectors)
     words = default_tokenize(" ".join(paper_made(5).sections[1][1]))
     ones = np.ones(len(words), np.float32)
     assert np.array_equal(changed.word_scores(words, ones), anew.word_scores(words, ones))
@@ -204,9 +192,9 @@ def test_an_indexing_that_is_stopped_leaves_the_former(
 def test_a_damaged_index_is_written_anew(tmp_path: Path) -> None:
     papers, library = write_papers(tmp_path, range(2)), tmp_path / "library"
     refresh(library, papers)
-    file = library / FOLDER / "1/vectors.npy"
+    file = library / FOLDER / "1/offsets.npy"
     file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(InputError, match=r"vectors\.npy"):
+    with pytest.raises(InputError, match=r"offsets\.npy"):
         opened(library)
     refresh(library, papers)
     assert len(opened(library)[1].papers) == 2
@@ -320,7 +308,7 @@ def test_notes_are_passages_of_the_paper(tmp_path: Path) -> None:
     refresh(library, papers)
     assert opened(library)[1].word_scores(["zygomorphic"], np.ones(1, np.float32)).max() == 0
     refresh(library, [])
-    assert open_index(library / FOLDER, TextStore(library / FOLDER), None) is None
+    assert open_index(library / FOLDER, TextStore(library / FOLDER)) is None
 
 
 def test_zoteros_text_is_read_where_the_pdf_is_not_here(tmp_path: Path) -> None:
@@ -345,7 +333,7 @@ def test_an_index_without_texts_is_none(tmp_path: Path) -> None:
     report = refresh(tmp_path / "library", [LibraryPaper("key:a")])
     assert (report.papers, report.passages) == (0, 0)
     store = TextStore(tmp_path / "library" / FOLDER, create=True)
-    assert update_index(tmp_path / "library" / FOLDER, store, HashedWords()) is None
+    assert update_index(tmp_path / "library" / FOLDER, store) is None
 
 
 def test_a_text_of_zotero_that_is_no_file_of_its_folder_is_not_read(tmp_path: Path) -> None:

@@ -28,11 +28,6 @@ def config(tiny_bert: Path) -> ArticleConfig:
     )
 
 
-@pytest.fixture(scope="module")
-def retriever(demo_corpus: Corpus, config: ArticleConfig) -> SentenceRetriever:
-    return SentenceRetriever(config, "float32").index(demo_corpus)
-
-
 def sentence_vectors(encoder: ArticleEncoder, title: str, text: str) -> torch.Tensor:
     """The sentences' vectors of `[CLS] title [SEP] text [SEP]` [s, D], of a title alone its own."""
     tokenizer, limit = encoder.tokenizer, encoder.config.max_tokens
@@ -70,17 +65,6 @@ def test_a_paper_is_as_near_as_its_nearest_sentence(
         expected = [float(torch.cdist(vectors(citing), papers[row]).min()) for row in result]
         np.testing.assert_allclose(-ranking.scores[query, : len(result)], expected, atol=2e-2)
         assert citing not in result and len(set(result)) == len(result) > 10
-
-
-def test_a_saved_index_finds_the_same(
-    demo_corpus: Corpus, config: ArticleConfig, retriever: SentenceRetriever, tmp_path: Path
-) -> None:
-    retriever.save(tmp_path / "index")
-    loaded = SentenceRetriever(config, "float32")
-    loaded.load(tmp_path / "index", demo_corpus)
-    expected, result = (part.search(np.arange(12), 7) for part in (retriever, loaded))
-    np.testing.assert_array_equal(result.papers, expected.papers)
-    np.testing.assert_array_equal(result.scores, expected.scores)
 
 
 def test_a_query_without_a_word_finds_nothing(tiny_corpus: Corpus, config: ArticleConfig) -> None:
