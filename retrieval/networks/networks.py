@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -107,15 +107,6 @@ class Networks:
         names = (*graphs, TOKENIZER, *([MEANS] if means else []))
         hashes = {name: digest_file(folder / name) for name in names}
         _write_manifest(folder, graphs[ENCODER].shape[1], lengths, hashes, prefixes, scale)
-
-    def with_cross_encoder(self, bert: Bert) -> Self:
-        """Write a cross-encoder to the folder; returns the networks with it."""
-        from citerec.retrieval.networks.graph import write_graph
-
-        write_graph(bert, self.folder / CROSS_ENCODER)
-        hashes = {**self.hashes, CROSS_ENCODER: digest_file(self.folder / CROSS_ENCODER)}
-        _write_manifest(self.folder, self.dim, self.reader.lengths, hashes, self.reader.prefixes, self.scale)
-        return replace(self, hashes=hashes)
 
     @property
     def scores_pairs(self) -> bool:
