@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from difflib import get_close_matches
 from importlib import import_module
@@ -69,11 +70,11 @@ def _help_or_fail(words: list[str], library: dict[str, str]) -> None:
     library: the commands of a library, and what they do.
     """
     if not words:
-        from citerec.library.commands.nearby import Nearby
+        from citerec.recommend import nearby
 
-        nearby = Nearby.look()
-        if command := nearby.command():
-            print(f"Found {nearby.describe()}. Go on with:\n\n    {command}\n")
+        if there := nearby():
+            command = f'citerec ask {shlex.quote(there[0])} "A sentence that lacks a citation [CITE]."'
+            print(f"Found {', '.join(there)}. Go on with:\n\n    {command}\n")
             print("citerec --help lists all commands.")
             return
     if not words or words[0] in (*HELP, "help"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -18,7 +19,8 @@ from typing import Any
 from citerec.base.arguments import HELP, run_command
 from citerec.base.errors import InputError, one_line_errors
 from citerec.base.files import expand_user
-from citerec.library import settings
+from citerec.library import MANIFEST, settings
+from citerec.library.sources.zotero_places import find_database, is_place
 
 COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "ask": (settings.AskSettings, "citerec.library.commands.ask:ask"),
@@ -44,6 +46,10 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
 SAID = ("citerec.base.files", "citerec.library.ask.temporary", "citerec.library.papers.watch")
 """The loggers of what a user waits for; of all others, only warnings are shown."""
 
+OF_DRAFTS, ALONE = ("ask", "draft", "check", "references", "report"), ("check", "references", "report")
+"""Commands that are given drafts, and those that need no library."""
+SHOWN = 5
+"""Maximum number of libraries and files to name."""
 _LIBRARY = re.compile("(--)?library=")
 
 
@@ -81,70 +87,73 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def with_library(name: str, options: Sequence[str]) -> list[str]:
-    """Return the options with `library=` in front, which may be omitted if the first one names a library, a
-    file of papers or Zotero, or the library to build. Raises InputError, with what there is nearby, if no
-    option names one.
+    """Return the options with `library=` in front, which may be omitted: the library is the first argument
+    that names a library, a file of papers or Zotero; of `build`, the first that is no file.
+
+    Raises InputError, with what there is nearby, if no option names one, and for a file of the wrong kind.
     """
-    if name == "build" and options and "=" not in options[0] and not options[0].startswith("-"):
-        return [f"library={options[0]}", *options[1:]]
+    if any(option in HELP for option in options):
+        return list(options)
     for option in options:
         key = option.partition("=")[0]
         if "=" in option and key != "library" and get_close_matches(key, ["library"], 1, 0.7):
             raise InputError(f"{key}: there is no such option; did you mean library?")
-    takes_drafts = name in ("ask", "draft", "check")
-    drafts = [option for option in options if takes_drafts and "=" not in option and is_draft(option)]
+    plain = [option for option in options if "=" not in option and not option.startswith("-")]
+    drafts = [option for option in plain if name in OF_DRAFTS and is_draft(option)]
     if name == "ask" and drafts:
         raise InputError(f"{drafts[0]} is a draft; its missing citations: citerec draft LIBRARY {drafts[0]}")
-    if any(option in HELP or _LIBRARY.match(option) for option in options):
+    places = [option for option in plain if option not in drafts]
+    if any(_LIBRARY.match(option) for option in options) or (name in ALONE and len(plain) < 2):
         return list(options)
-    plain = [option for option in options if "=" not in option and not option.startswith("-")]
-    if name == "draft":
-        from citerec.library.drafts.reader import EXPORTS, draft_language
-
-        for path in map(Path, plain):
-            if path.suffix.lower() in EXPORTS and not path.is_dir():
-                draft_language(path)  # says what to export
-    if drafts and len(plain) == 2:  # in any order
-        [library] = [option for option in plain if option is not drafts[0]]
-        return [f"library={library}", *(option for option in options if option is not library)]
-    if name in ("build", "check", "references", "report"):
-        return list(options)
-    if name == "ask" and len(plain) == 2 and is_there(plain[1]) and not is_there(plain[0]):
-        return [f"library={plain[1]}", *(option for option in options if option is not plain[1])]
-    if drafts:
-        options, draft = [option for option in options if option is not drafts[0]], drafts[0]
+    if name == "build":
+        library = next((place for place in places if not os.path.isfile(place)), None)
     else:
-        draft = "..."
-    if options and is_there(options[0]):
-        return [f"library={options[0]}", *options[1:]]
+        library = next((place for place in places if is_there(place)), None)
+    if library:
+        return [f"library={library}", *(option for option in options if option is not library)]
+    if name == "build":
+        return list(options)
     kind = COMMANDS[name][0]
-    if options and "=" not in options[0] and (len(options) > 1 or not hasattr(kind, "positional")):
-        raise InputError(f"{options[0]}: no such library; build it with citerec build, or correct its name")
-    from citerec.library.commands.nearby import Nearby
-
-    asks = kind.asks
-    nearby = Nearby.look(asks)
-    if command := nearby.command(name, draft):
-        raise InputError(f"library is required; found {nearby.describe()}; go on with: {command}")
-    example = "papers.bib: a file of papers, zotero or a" if asks else "my-library: a"
+    if places and (len(plain) > 1 or not hasattr(kind, "positional")):
+        is_file = os.path.splitext(places[0])[1]
+        advice = "file" if is_file else "library; build it with citerec build, or correct its name"
+        raise InputError(f"{places[0]}: no such {advice}")
+    if there := nearby(kind.asks):
+        command = f"citerec {name} {shlex.quote(there[0])} {drafts[0] if drafts else '...'}"
+        raise InputError(f"library is required; found {', '.join(there)}; go on with: {command}")
+    example = "papers.bib: a file of papers, zotero or a" if kind.asks else "my-library: a"
     raise InputError(f"library is required, as in citerec {name} {example} folder from citerec build")
+
+
+def nearby(sources: bool = True) -> list[str]:
+    """Return libraries in this folder; with `sources` also .bib files in it and its folders, and Zotero; at
+    most SHOWN."""
+    libraries = [str(path.parent) for path in sorted(Path().glob(f"*/{MANIFEST}"))]
+    if not sources:
+        return libraries[:SHOWN]
+    files = [str(path) for pattern in ("*.bib", "*/*.bib") for path in sorted(Path().glob(pattern))]
+    return [*libraries, *files, *(["zotero"] if find_database() else [])][:SHOWN]
 
 
 def is_there(name: str) -> bool:
     """True for an argument that names a file, a folder or a place in Zotero."""
-    from citerec.library.sources.zotero_places import is_place
-
     return is_place(name) or os.path.exists(expand_user(name))
 
 
 def is_draft(name: str) -> bool:
-    """True if an argument names a draft by its suffix."""
+    """True if an argument names a draft by its suffix. Raises InputError for a kind that is not read."""
     stem, suffix = os.path.splitext(name)
     if not (stem and suffix[1:].isalpha()) or (len(name.split()) > 1 and not os.path.isfile(name)):
         return False
     from citerec.formats.drafts.languages import language_of
 
-    return language_of(suffix) is not None or (suffix == ".txt" and os.path.isfile(name))
+    if language_of(suffix) is not None or (suffix == ".txt" and os.path.isfile(name)):
+        return True
+    from citerec.library.drafts.reader import EXPORTS, draft_language
+
+    if suffix.lower() in EXPORTS and not os.path.isdir(name):
+        draft_language(Path(name))  # says what to export
+    return False
 
 
 if __name__ == "__main__":

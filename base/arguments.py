@@ -34,7 +34,7 @@ S = TypeVar("S", bound=Settings)
 
 WIDTH, COLUMN = 110, 34
 """Width of the help, and the column where the notes begin."""
-_KEY = re.compile(r"(?:--)?([a-zA-Z_]\w*)=(.*)", re.DOTALL)
+_KEY = re.compile(r"-{0,2}([a-zA-Z_]\w*)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--([a-zA-Z_][\w-]*)")
 _SHORT = re.compile(r"-([a-zA-Z]\w*)")
 _NULL = ("null", "none", "")
@@ -73,7 +73,7 @@ def run_command(
 
 
 class _Stderr(io.TextIOBase):
-    """Writes to the present sys.stderr: a bar on the terminal replaces it, and prints above itself."""
+    """Writes to the current sys.stderr: a bar on the terminal replaces it, and prints above itself."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(without_control_codes(text))
@@ -126,7 +126,7 @@ def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
 
 
 def _is_sentence(pair: re.Match[str], hints: dict[str, Any]) -> bool:
-    """True for text with a sign of equality, such as "k=1 neighbours suffice"."""
+    """True for text with an equals sign, such as "k=1 neighbours suffice"."""
     if pair[1] not in hints:
         return " " in pair[0]
     with suppress(InputError):

@@ -1,4 +1,4 @@
-"""Checksums of the files of a folder, which tell damage: a file that is missing, cut or has other content."""
+"""Checksums of the files of a folder, to detect missing, truncated and changed files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_checksums(folder: Path, advice: str = "", trust: bool = True) -> None:
     """Compare the files of a folder with its CHECKSUMS; other files are ignored.
 
     trust: do not read files again that nothing has touched since they were last compared (CHECKED), whose
-    times do not tell of a failing disk.
+    times do not reveal a failing disk.
     Raises DamagedFile naming the first file that is missing or damaged, with advice such as "build it again",
     and PermissionError for one that may not be read.
     """
@@ -90,7 +90,7 @@ def _read_stamps(folder: Path) -> dict[str, Any]:
 
 
 def _stamp(path: Path, checksum: Sum) -> list[Any]:
-    """Return a file's checksum, size, time, inode and device; its other time changes with every hard link."""
+    """Return checksum, size, mtime, inode and device of a file; its ctime changes with every hard link."""
     stat = path.stat()
     return [*checksum, stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev]
 

@@ -26,7 +26,7 @@ class StorageError(InputError):
 
 
 class DamagedFile(InputError):
-    """A file that was changed, or cut, after it was written; who knows what it belongs to says what to do."""
+    """A file that was changed or truncated after it was written; the caller adds what to do about it."""
 
 
 class UnusableFile(Exception):
@@ -70,8 +70,8 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
 
 
 def _exchange_utf8() -> None:
-    """Show what a console's encoding lacks, as Windows-1252 lacks most letters, as question marks; files and
-    pipes have UTF-8 unless the user chose another encoding."""
+    """Print characters that a console cannot encode (Windows-1252 lacks most) as question marks; files and
+    pipes are in UTF-8 unless the user chose another encoding."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
             chosen = stream.isatty() or "PYTHONIOENCODING" in os.environ
@@ -96,12 +96,12 @@ def fail(line: str) -> NoReturn:
 
 
 def without_control_codes(text: str) -> str:
-    """Leave out what a terminal obeys, as names of files may have it; lines stay."""
+    """Remove control codes of terminals, which file names may contain; line breaks are kept."""
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", text)
 
 
 def is_utf8(name: str | Path) -> bool:
-    """False for what Python makes of a file's name in another encoding, which no file of ours can hold."""
+    """False for a file name with bytes that are not UTF-8, which Python reads as surrogates."""
     return not re.search(r"[\ud800-\udfff]", str(name))
 
 
@@ -140,7 +140,7 @@ _SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
 
 
 def is_full(error: OSError) -> bool:
-    """True if a disk, a quota or a limit on a file's size is full; NumPy raises that without a number."""
+    """True if a disk, a quota or a file size limit is exhausted; NumPy's error has no errno."""
     if error.errno is None:
         return _SHORT_WRITE.fullmatch(str(error)) is not None
     return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -49,7 +49,7 @@ def cache_folder(chosen: str | Path | None = None) -> Path:
 
 
 def expand_user(name: str | Path) -> Path:
-    """Return a path with its ~ replaced; that of an unknown user stays, where Path.expanduser raises."""
+    """Return a path with ~ expanded; that of an unknown user is kept, where Path.expanduser raises."""
     return Path(os.path.expanduser(name))
 
 
@@ -66,7 +66,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
         _rename(unfinished, path)
     except OSError as error:
         if error.errno is None and is_full(error):
-            error.errno = errno.ENOSPC  # with a name, the message that tells it is lost
+            error.errno = errno.ENOSPC  # a name would replace the message that says so
         error.filename = str(path)
         raise
     finally:
@@ -81,8 +81,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _rename(new: Path, to: Path) -> None:
-    """Rename a file, which replaces another, or a folder; StorageError if another process has it open for
-    longer than PATIENCE, which only Windows minds."""
+    """Rename a folder, or a file, which may replace another; StorageError if another process has it open for
+    longer than PATIENCE, which only Windows forbids."""
     until = time.monotonic() + PATIENCE
     while True:
         try:
@@ -128,7 +128,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 def _exchange(new: Path, old: Path) -> bool:
-    """Let two folders change places, at once if the system can; False if `other` does not exist."""
+    """Swap two folders, atomically if the system supports it; False if `old` does not exist."""
     if not old.exists():
         return False
     here, both = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
@@ -215,7 +215,7 @@ def real_path(path: str | Path) -> Path:
 def files_below(folder: Path) -> list[Path]:
     """Return the files in a folder and below it, sorted.
 
-    A folder that goes meanwhile, which Path.rglob raises, is left out.
+    A folder that disappears meanwhile, for which Path.rglob raises, is left out.
     """
     return sorted(Path(place, name) for place, _, names in os.walk(folder) for name in names)
 
@@ -306,7 +306,7 @@ def digest_file(path: Path, algorithm: str = "") -> str:
 
 def link_or_copy(source: str | Path, to: str | Path) -> None:
     """Copy a file or folder, using hard links if possible."""
-    if Path(source).is_dir():  # not shutil.copytree, whose error does not tell that a disk is full
+    if Path(source).is_dir():  # not shutil.copytree, whose error does not say that a disk is full
         Path(to).mkdir()
         for part in Path(source).iterdir():
             link_or_copy(part, Path(to) / part.name)

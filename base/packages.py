@@ -1,4 +1,4 @@
-"""What other packages do unasked, and the cores that they may use."""
+"""Telemetry of other packages, and the number of cores that they may use."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use, or has where the system does not tell."""
+    """Return the number of cores that this process may use, or of all cores where the system does not say."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def disable_telemetry() -> None:
-    """Let ONNX Runtime send nothing and keep no number of this machine; call it before importing it.
+    """Disable ONNX Runtime's telemetry and its machine id; call this before importing it.
 
     Version 1.32 does both unless ORT_DISABLE_TELEMETRY is set when it is imported.
     """

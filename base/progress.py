@@ -31,7 +31,7 @@ PATIENCE = 2.0
 
 
 def show_log() -> None:
-    """Write what is logged on the way to stderr, unless the program has its own logging or a level for ours.
+    """Log progress to stderr, unless the program has configured logging, or a level for ours.
 
     `logging.getLogger("citerec").setLevel(logging.WARNING)` beforehand keeps it quiet.
     """
@@ -74,7 +74,7 @@ def count_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def spinner(what: str) -> Iterator[None]:
-    """Show what takes longer than PATIENCE, and for how long; bars inside appear below."""
+    """Show work that takes longer than PATIENCE, with the elapsed time; bars inside appear below."""
     shown = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     progress = Progress(*shown, console=_console(), transient=True)
     if not progress.console.is_terminal:

@@ -99,9 +99,16 @@ def check_count(option: str, value: object, least: int = 1) -> None:
         raise InputError(f"{option}={value}: must be a whole number, at least {least}")
 
 
+def check_texts(**options: object) -> None:
+    """Raise InputError unless all options are texts."""
+    for option, value in options.items():
+        if not isinstance(value, str):
+            raise InputError(f"{option}={value!r}: must be a text")
+
+
 def suggestion(word: str, names: Sequence[str], before: str = "", after: str = "") -> str:
-    """Return the end of a message about an unknown name: what was meant, with what stands beside it, if that
-    can be guessed."""
+    """Return "; did you mean NAME?" with the name closest to the word, between `before` and `after`; "" if
+    none is close."""
     close = get_close_matches(word, names, 1)
     return f"; did you mean {before}{close[0]}{after}?" if close else ""
 

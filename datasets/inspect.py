@@ -45,7 +45,7 @@ _NOT_ALNUM = re.compile(r"[\W_]+")
 
 
 class Cell(NamedTuple):
-    """A number, None if there is nothing to measure; what it is a share of, 0 if none; the ids of some."""
+    """A number (None: nothing to measure), the total that it is a share of (0: none), and example ids."""
 
     value: float | None
     total: int = 0

@@ -77,5 +77,5 @@ def hash_names(names: Iterable[str]) -> Hashes:
 
 @lru_cache
 def salt(kind: str) -> np.uint64:
-    """Return the number that tells the hashes of a kind from those of others."""
+    """Return the number that distinguishes the hashes of a kind from those of others."""
     return np.uint64(xxhash.xxh3_64_intdigest(f"statistics of {kind}".encode()))

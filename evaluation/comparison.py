@@ -61,12 +61,12 @@ def compare_outputs(
     group: compare only its queries, such as those of a field or a pool size.
     Raises InputError if a file or measure is missing, or if queries or pools differ.
     """
-    of_a, of_b = _read_both(a, b, protocol, group)
-    for folder, values in ((a, of_a.values), (b, of_b.values)):
+    queries_a, queries_b = _read_both(a, b, protocol, group)
+    for folder, values in ((a, queries_a.values), (b, queries_b.values)):
         if missing := [name for name in measures if name not in values]:
             raise InputError(f"{folder}: no measure {missing[0]!r}; choose from {', '.join(values)}")
     return {
-        name: paired_difference(of_a.values[name], of_b.values[name], of_a.papers, seed=seed)
+        name: paired_difference(queries_a.values[name], queries_b.values[name], queries_a.papers, seed=seed)
         for name in measures
     }
 
@@ -177,20 +177,20 @@ def compare(
 
 def _read_both(a: str | Path, b: str | Path, protocol: str, group: str) -> tuple[PerQuery, PerQuery]:
     """Return the values of both folders for the same queries in the same order."""
-    (of_a, setup_a), (of_b, setup_b) = (_read(Path(folder), protocol) for folder in (a, b))
+    (queries_a, setup_a), (queries_b, setup_b) = (_read(Path(folder), protocol) for folder in (a, b))
     if group:
         setup_a, setup_b = ({"candidates": setup["groups"].get(group)} for setup in (setup_a, setup_b))
-        of_a, of_b = (
+        queries_a, queries_b = (
             values.take([row for row, id in enumerate(values.query_ids) if id.startswith(f"{group}/")])
-            for values in (of_a, of_b)
+            for values in (queries_a, queries_b)
         )
     for key, value in setup_a.items():  # must agree, so that only the rankings differ
         if setup_b[key] != value:
             raise InputError(f"{a} and {b}: not comparable: {key} is {value!r} and {setup_b[key]!r}")
-    rows = {query: row for row, query in enumerate(of_b.query_ids)}
-    if len(of_a) != len(of_b) or any(query not in rows for query in of_a.query_ids):
+    rows = {query: row for row, query in enumerate(queries_b.query_ids)}
+    if len(queries_a) != len(queries_b) or any(query not in rows for query in queries_a.query_ids):
         raise InputError(f"{a} and {b}: not comparable: they have different queries")
-    return of_a, of_b.take([rows[query] for query in of_a.query_ids])
+    return queries_a, queries_b.take([rows[query] for query in queries_a.query_ids])
 
 
 def _read(folder: Path, protocol: str) -> tuple[PerQuery, dict[str, Any]]:

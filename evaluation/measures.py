@@ -89,7 +89,7 @@ def _parse_measure(name: str, k: int) -> Measure:
     try:
         measure = ir_measures.parse_measure(_STANDARD.sub(lambda match: _NAMES[match[0]], name))
     except (NameError, SyntaxError, ValueError):
-        raise InputError(f"{name}: no such measure; R@10, MRR, nDCG@10, P@5 and AP are some") from None
+        raise InputError(f"{name}: no such measure; give one such as R@10, MRR, nDCG@10, P@5 or AP") from None
     if not ir_measures.pytrec_eval.supports(measure):
         raise InputError(f"{name}: trec_eval cannot compute it")
     if (cutoff := measure.params.get("cutoff", 0)) > k:

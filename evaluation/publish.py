@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import ClassVar
 
 from citerec.base.arguments import command
@@ -61,23 +62,18 @@ def open_trained(path: str | Path) -> Pretrained:
 
     Raises InputError if there is no model that can be published.
     """
-    from citerec.hatten.biencoder.model import BiEncoder
-    from citerec.hatten.model import HAtten
-    from citerec.hatten.nnselect.model import NNSelect
-    from citerec.hatten.static.model import StaticModel
+    from citerec.hatten.trained import MODELS
     from citerec.rerank.cross_encoder.network import CrossEncoder
     from citerec.rerank.ranker.model import RankingModel
 
-    path = expand_user(path)
-    # The order matters: transformers also have a config.json, like static models.
-    kinds: tuple[type[Pretrained], ...]
-    kinds = CrossEncoder, RankingModel, BiEncoder, NNSelect, StaticModel, HAtten
+    path, dense = expand_user(path), [*map(resolve_name, MODELS.values())]
+    kinds: list[type[Pretrained]] = [CrossEncoder, RankingModel, *dense]
     for kind in kinds:
         for folder in (path, path / kind.folder):
             if (folder / kind.settings_file).is_file():
                 return kind.open(folder)
     if not path.exists() and is_hub_id(path):
-        return HAtten.open(path)
+        return kinds[-1].open(path)
     raise InputError(f"{path}: neither a model saved by citerec train nor its output folder")
 
 

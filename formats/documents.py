@@ -16,7 +16,7 @@ class Metadata(NamedTuple):
     authors: tuple[str, ...] = ()
     field: str | tuple[str, ...] = ()
     identifiers: tuple[str, ...] = ()
-    """Identifiers of the paper as "kind:value" (catalogue.identifier)."""
+    """Identifiers of the paper as "kind:value" (formats.identifiers.identifier)."""
 
 
 class CitationSpan(NamedTuple):

@@ -75,6 +75,25 @@ def latin_names(word: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+_PLAIN_LETTERS = str.maketrans({letter: spelt[0] for letter, spelt in _LATIN_OF.items()} | {"η": "e"})
+_SOUNDS = {"ph": "f", "th": "t", "x": "ks", "ae": "e", "oe": "e", "eu": "u", "ou": "u", "y": "i", "j": "i"}
+_SOUNDS |= dict.fromkeys(("c", "ch", "ck", "kh", "q", "qu"), "k") | {"w": "v", "z": "s", "ts": "s"}
+_SOUND = re.compile("|".join(sorted(_SOUNDS, key=len, reverse=True)))
+_SOFT_C, _TWICE, _ES = re.compile("c(?=[eiy])"), re.compile(r"(.)\1+"), re.compile("^es(?=[kmpt])")
+
+
+def cognate(word: str) -> str:
+    """Spell a word in lower case alike in all languages that have it from Greek or Latin.
+
+    >>> [cognate(word) for word in ("spectrum", "espectro", "spektrale", "спектров", "φάσματος")]
+    ['spektrum', 'spektro', 'spektrale', 'spektrov', 'fasmatos']
+    """
+    if not word.isascii():
+        word = fold(word.translate(_PLAIN_LETTERS)).translate(_PLAIN_LETTERS)  # й is not и with an accent
+    word = _SOUND.sub(lambda sound: _SOUNDS[sound[0]], _SOFT_C.sub("s", word))
+    return _ES.sub("s", _TWICE.sub(r"\1", word))
+
+
 def normalise_title(text: str) -> str:
     """Reduce a title to its letters and digits, folded and in lower case.
 

@@ -325,7 +325,7 @@ def inverted(name: Name) -> str:
 
 
 def ambiguous(names: Sequence[Name]) -> tuple[str, ...]:
-    """Return the names as BibTeX writes them if `full` does not tell their parts, else nothing."""
+    """Return the names as BibTeX writes them if `full` does not determine their parts, else nothing."""
     if all(parse_name(name.full) == name for name in names):
         return ()
     return tuple(name.bibtex() for name in names)

@@ -99,7 +99,7 @@ class DenseModel(Pretrained):
         raise NotImplementedError
 
     @classmethod
-    def given(cls, checkpoint: Self | str | Path | None) -> Self:
+    def opened(cls, checkpoint: Self | str | Path | None) -> Self:
         """The model of a retriever's option `checkpoint`: a model, or where it is; else InputError."""
         if checkpoint is None:
             raise InputError(

@@ -117,9 +117,9 @@ class DocumentReader:
         """
         texts = column.take(rows)
         ids = self.ids[texts.values] if new is None else self._map_ids(texts.values, new)
-        known = ids >= 0
-        known_before = np.concatenate([[0], np.cumsum(known)])
-        tokens, offsets = ids[known], known_before[texts.offsets]
+        is_known = ids >= 0
+        known_before = np.concatenate([[0], np.cumsum(is_known)])
+        tokens, offsets = ids[is_known], known_before[texts.offsets]
         lengths = np.diff(offsets)
         if len(lengths) == 0 or lengths.max() <= self.max_tokens:
             return Ragged(tokens, offsets)
@@ -297,9 +297,9 @@ class Vocabulary:
 
 def check_tokenizer(corpus: Corpus, wanted: str, what: str) -> None:
     """Raise InputError unless the corpus was tokenised as `what`, which has its own vocabulary, expects."""
-    given = corpus.settings.get("tokenizer")
-    if given != wanted:
-        raise InputError(f"{what}: needs data.tokenizer={wanted}; {corpus.name} has data.tokenizer={given}")
+    own = corpus.settings.get("tokenizer")
+    if own != wanted:
+        raise InputError(f"{what}: needs data.tokenizer={wanted}; {corpus.name} has data.tokenizer={own}")
 
 
 def find_repeated(words: Iterable[str]) -> str:

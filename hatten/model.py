@@ -162,7 +162,7 @@ class HAttenRetriever(WordsRetriever):
             encoder, words = load_reference_model(checkpoint, vocabulary, cache_dir)
             self.model = HAtten(encoder, words, {"checkpoint": str(checkpoint), "tokenizer": "reference"})
         else:
-            self.model = HAtten.given(checkpoint)
+            self.model = HAtten.opened(checkpoint)
         self.checkpoint = None if isinstance(checkpoint, HAtten) else checkpoint
         self.encoder, self.vocabulary = self.model.encoder, self.model.vocabulary
         self.max_tokens, self.about = self.model.encoder.config.max_tokens, self.model.about

@@ -56,14 +56,14 @@ class WordsRetriever(DenseRetriever):
     def _index(self, corpus: Corpus) -> None:
         super()._index(corpus)
         if corpus.whole is None:
-            self.tell_unknown(self.known_share(corpus))
+            self.warn_of_unknown_words(self.known_share(corpus))
 
-    def tell_unknown(self, share: float) -> None:
+    def warn_of_unknown_words(self, share: float) -> None:
         """Warn if the `known_share` of a corpus is low."""
         if share < KNOWN_SHARE:
             log.warning(
                 f"{1 - share:.0%} of the words of these papers are new to the model; they may be in another "
-                "language or field, and what is found for them less good"
+                "language or field, and results may be worse"
             )
 
     def known_share(self, corpus: Corpus) -> float:
@@ -73,8 +73,8 @@ class WordsRetriever(DenseRetriever):
         counts = np.where(is_word, np.asarray(corpus.word_counts), 0)
         ids = self._reader.ids  # ids beyond the vocabulary are hashed unknown words
         total = counts.sum()
-        known = counts[(ids >= 0) & (ids < len(self.vocabulary))].sum()
-        return float(known / total) if total >= LEAST_TOKENS else 1.0
+        in_vocabulary = counts[(ids >= 0) & (ids < len(self.vocabulary))].sum()
+        return float(in_vocabulary / total) if total >= LEAST_TOKENS else 1.0
 
     def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         return encode(self.encode, self._reader.papers, rows, self.dim, "papers")

@@ -47,7 +47,7 @@ class EncoderConfig(Settings):
     input_scale: float = 1.0
     """factor on the word vectors before positions are added"""
     residual: str = setting("none", choices=("none", "mean"))
-    """none | mean (add a weighted mean of word vectors to the output: hatten.layers; not in the paper)"""
+    """none | mean (add a weighted mean of word vectors to the output; not in the paper)"""
     initial: str = setting("torch", choices=("torch", "xavier"))
     """initial weights: torch (its own) | xavier (matrices by Glorot and Bengio 2010, and
     paragraph types of .02, not 1, which hide the paragraphs that they are added to)"""
@@ -85,8 +85,8 @@ class EncoderConfig(Settings):
         return replace(self, dim=dim, heads=heads)
 
 
-def loss_of(name: str, **options: Any) -> Callable[[], dict[str, Any]]:
-    """Return what makes the settings of a loss of hatten.training.losses."""
+def loss_factory(name: str, **options: Any) -> Callable[[], dict[str, Any]]:
+    """Return a default factory for the settings of a loss of hatten.training.losses."""
     return lambda: {"_target_": f"citerec.hatten.training.losses.{name}", **options}
 
 
@@ -134,8 +134,8 @@ class MiningSettings(Settings):
     """also mine positives among the prefetched papers, by word overlap"""
 
 
-def mining_of(**options: Any) -> Callable[[], dict[str, Any]]:
-    """Return what makes the settings of hatten.training.mining.Miner."""
+def mining_factory(**options: Any) -> Callable[[], dict[str, Any]]:
+    """Return a default factory for the settings of hatten.training.mining.Miner."""
     return lambda: {"_target_": MINER, **options}
 
 
@@ -189,13 +189,13 @@ class EncoderTraining(Settings):
     """start each round from the averaged weights"""
     workers: int | None = None
     """data-loader processes; null: none on a CPU, up to 4 beside a GPU"""
-    loss: dict[str, Any] = field(default_factory=loss_of("InfoNCE"))
+    loss: dict[str, Any] = field(default_factory=loss_factory("InfoNCE"))
     """_target_ and options of a loss of citerec.hatten.training.losses, Triplet (margin, positives), InfoNCE
     (temperature, correct_rate) or your own"""
     batch: EncoderBatchSettings = field(default_factory=EncoderBatchSettings)
     validation: EncoderValidationSettings = field(default_factory=EncoderValidationSettings)
     schedule: EncoderRateSettings = field(default_factory=EncoderRateSettings)
-    mining: dict[str, Any] = field(default_factory=mining_of(), metadata=MINED)
+    mining: dict[str, Any] = field(default_factory=mining_factory(), metadata=MINED)
     """_target_ and options of what mines: citerec.hatten.training.mining.Miner (depth, queries, papers,
     first, skip, positives) or your own"""
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
@@ -207,7 +207,7 @@ class EncoderTraining(Settings):
 
     @property
     def has_mean_path(self) -> bool:
-        """Whether the encoder has a mean path that can be trained on its own (hatten.layers)."""
+        """Whether the encoder has a mean path that can be trained on its own (hatten.static.network)."""
         return False
 
     def check_vectors(self, vectors: Any) -> None:
@@ -261,11 +261,13 @@ class HAttenSettings(WordsSettings, EncoderTraining):
     encoder: EncoderConfig = field(
         default_factory=lambda: EncoderConfig(trainable_vectors="all", initial="xavier")
     )
-    loss: dict[str, Any] = field(default_factory=loss_of("Triplet"))
+    loss: dict[str, Any] = field(default_factory=loss_factory("Triplet"))
     batch: EncoderBatchSettings = field(
         default_factory=lambda: EncoderBatchSettings(64, mined=3, random=1, steps_per_round=500)
     )
-    mining: dict[str, Any] = field(default_factory=mining_of(first="bm25", positives=True), metadata=MINED)
+    mining: dict[str, Any] = field(
+        default_factory=mining_factory(first="bm25", positives=True), metadata=MINED
+    )
     schedule: EncoderRateSettings = field(default_factory=lambda: EncoderRateSettings(20, "linear"))
 
     @property
@@ -297,12 +299,12 @@ class FastHAttenSettings(HAttenSettings):
             input_dropout=0.1, trainable_vectors="all", input_scale=14.0, residual="mean"
         )
     )
-    loss: dict[str, Any] = field(default_factory=loss_of("InfoNCE"))
+    loss: dict[str, Any] = field(default_factory=loss_factory("InfoNCE"))
     batch: EncoderBatchSettings = field(default_factory=EncoderBatchSettings)
     cached_negatives: bool = True
     """reuse the two levels' vectors of mined and random papers from the last encoding of all papers, with a
     fresh mean path: many more negatives at the same cost"""
-    mining: dict[str, Any] = field(default_factory=mining_of(), metadata=MINED)
+    mining: dict[str, Any] = field(default_factory=mining_factory(), metadata=MINED)
     schedule: EncoderRateSettings = field(
         default_factory=lambda: EncoderRateSettings(20, "linear", vectors=0.67, mean_only_rounds=4)
     )
@@ -363,13 +365,16 @@ class BiEncoderSettings(FineTuningSettings, EncoderTraining):
     """number of rounds of mining, training and validation"""
     ema: float = setting(0.98, below=1)
     """decay of the moving average of the weights, used for validation, mining and saving; 0: no averaging"""
-    loss: dict[str, Any] = field(default_factory=loss_of("InfoNCE", correct_rate=False))
+    gradient_cache: bool = False
+    """compute the activations again in the backward pass, a chunk of texts at a time, for batches of any size
+    with the memory of a chunk, and the same gradients (GradCache, Gao et al. 2021)"""
+    loss: dict[str, Any] = field(default_factory=loss_factory("InfoNCE", correct_rate=False))
     batch: BiEncoderBatchSettings = field(
         default_factory=lambda: BiEncoderBatchSettings(
             32, random=0, contexts_per_paper=1, steps_per_round=100
         )
     )
-    mining: dict[str, Any] = field(default_factory=mining_of(depth=50, papers=3000), metadata=MINED)
+    mining: dict[str, Any] = field(default_factory=mining_factory(depth=50, papers=3000), metadata=MINED)
     """a sample of the papers: encoding all would take longer than training"""
     validation: EncoderValidationSettings = field(
         default_factory=lambda: EncoderValidationSettings(queries=400, papers=3000, depth=1000)

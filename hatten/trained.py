@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from pkgutil import resolve_name
 
 from citerec.base.errors import InputError
 from citerec.hatten.dense import DenseModel
@@ -26,22 +27,20 @@ def trained_retriever(checkpoint: str | Path | None, index: IndexConfig) -> Word
     return HAttenRetriever(checkpoint, index=index)
 
 
-def open_model(place: str | Path) -> DenseModel:
+MODELS = {
+    "encoder.json": "citerec.hatten.biencoder.model:BiEncoder",  # transformers have a config.json, too
+    "nnselect.json": "citerec.hatten.nnselect.model:NNSelect",
+    CONFIG: "citerec.hatten.static.model:StaticModel",
+    "hatten.json": "citerec.hatten.model:HAtten",
+}
+"""Classes of dense models by their files of settings, in the order in which these are looked for."""
+
+
+def open_model(folder: Path) -> DenseModel:
     """Open a folder that a dense model of any kind was saved in."""
-    folder = Path(place)
-    if (folder / "encoder.json").is_file():
-        from citerec.hatten.biencoder.model import BiEncoder
-
-        return BiEncoder.open(folder)
-    if (folder / "nnselect.json").is_file():
-        from citerec.hatten.nnselect.model import NNSelect
-
-        return NNSelect.open(folder)
-    if is_static(folder):
-        return StaticModel.open(folder)
-    from citerec.hatten.model import HAtten
-
-    return HAtten.open(folder)
+    file = next((name for name in MODELS if (folder / name).is_file()), "hatten.json")
+    model: DenseModel = resolve_name(MODELS[file]).open(folder)
+    return model
 
 
 def is_static(place: str | Path) -> bool:

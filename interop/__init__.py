@@ -1,1 +1,1 @@
-"""Our data sets and retrievers in tools of others: ir_datasets, MTEB, PyTerrier."""
+"""Our data sets and retrievers in other tools: ir_datasets, MTEB, PyTerrier."""

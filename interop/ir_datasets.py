@@ -17,6 +17,7 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.published.downloads import CORPORA, open_data
 from citerec.datasets.published.releases import PREFIX, RELEASES
 from citerec.datasets.records import SPLITS
+from citerec.evaluation.protocol import Qrels
 
 with needs_extra("citerec.interop.ir_datasets", "peers"):
     import ir_datasets
@@ -116,10 +117,8 @@ class Cited(BaseQrels):
         self._id = id
 
     def qrels_iter(self) -> Iterator[TrecQrel]:
-        corpus, split = _open(self._id)
-        for row, cited in zip(split.contexts.tolist(), split.positives, strict=True):
-            for paper in cited.tolist():
-                yield TrecQrel(corpus.context_ids[row], corpus.paper_ids[paper], 1, "0")
+        for query, papers in Qrels.from_split(*_open(self._id)).judgements.items():
+            yield from (TrecQrel(query, paper, relevance, "0") for paper, relevance in papers.items())
 
     def qrels_cls(self) -> type[TrecQrel]:
         return TrecQrel

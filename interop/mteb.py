@@ -17,6 +17,7 @@ from typing import Any
 from citerec.base.errors import needs_extra
 from citerec.datasets.published.downloads import open_data
 from citerec.datasets.published.releases import RELEASES
+from citerec.evaluation.protocol import Qrels
 
 with needs_extra("citerec.interop.mteb", "peers"):
     from mteb.abstasks import AbsTaskRetrieval
@@ -75,10 +76,7 @@ class LocalCitation(AbsTaskRetrieval):
             {"id": corpus.paper_ids[row], "title": corpus.titles[row], "text": corpus.abstracts[row]}
             for row in corpus.is_candidate.nonzero()[0].tolist()
         ]
-        qrels = {
-            id: {corpus.paper_ids[paper]: 1 for paper in cited.tolist()}
-            for id, cited in zip(ids, split.positives, strict=True)
-        }
+        qrels = Qrels.from_split(corpus, split).judgements
         self._own = {id: corpus.paper_ids[paper] for id, paper in zip(ids, citing, strict=True)}
         self.dataset = {
             SUBSET: {

@@ -20,6 +20,7 @@ import numpy as np
 
 from citerec.base.errors import InputError, needs_extra
 from citerec.datasets.corpus import Corpus
+from citerec.evaluation.protocol import Qrels
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.queries import Queries, Query
@@ -53,12 +54,8 @@ def topics(corpus: Corpus, split: str) -> pd.DataFrame:
 
 def qrels(corpus: Corpus, split: str) -> pd.DataFrame:
     """Return the cited papers of a split: qid, docno, label."""
-    queries = corpus.split(split)
-    pairs = [
-        (corpus.context_ids[row], corpus.paper_ids[paper], 1)
-        for row, cited in zip(queries.contexts.tolist(), queries.positives, strict=True)
-        for paper in cited.tolist()
-    ]
+    judged = Qrels.from_split(corpus, corpus.split(split)).judgements
+    pairs = [(query, *label) for query, papers in judged.items() for label in papers.items()]
     return pd.DataFrame(pairs, columns=["qid", "docno", "label"])
 
 

@@ -12,6 +12,7 @@ from citerec.base.settings import Settings, setting
 from citerec.library import limits
 
 SERVICES = ("openalex", "semanticscholar", "crossref", "arxiv")
+NO_SOURCE = "source is required, as in source=papers.bib: files of papers"
 FORMATS = ("table", "json", "bibtex", "ris", "csl", "cite", "markdown")
 
 
@@ -43,7 +44,9 @@ class VerifySettings(LibrarySettings):
 class AddSettings(LibrarySettings):
     """Add papers to a library."""
 
-    source: tuple[str, ...]
+    positional: ClassVar[str] = "source"
+
+    source: tuple[str, ...] = ()
     """files of papers, folders or patterns: BibTeX, RIS, NBIB, EndNote, CSL JSON, papers.json or JSON lines,
     plain or .gz (e.g. papers.bib)"""
     encode: bool = True
@@ -82,7 +85,7 @@ class BuildSettings(AddSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.source and not self.overwrite:
-            raise InputError("source is required, as in source=papers.bib: files of papers")
+            raise InputError(NO_SOURCE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,7 +270,7 @@ class DraftSettings(TexSettings, RankingSettings):
     """copies name the page of the passage that supports the sentence, if the paper's PDF has one"""
     citations: str = setting("zotero", choices=("zotero", "plain"))
     """copies of Word and LibreOffice documents have fields of Zotero, or plain text and a .bib file"""
-    sure: float = setting(0.5, most=1)
+    sure: float = setting(0.6, most=1)
     """least probability to fill a citation; others are left, with a comment that names the best papers; 0:
     fill all"""
 

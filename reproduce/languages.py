@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.ask.question import mark_query
+from citerec.library.builtin.languages import papers_of
 from citerec.library.papers.encoding import encode
 from citerec.library.papers.library import Library
 from citerec.retrieval.queries import Queries, Query
@@ -28,11 +28,7 @@ drafts, count = json.loads(gzip.decompress(Path(sys.argv[1]).read_bytes())), int
 measures = defaultdict(list)
 for name in sorted(drafts, key=str.lower)[1::2]:
     draft = drafts[name]
-    listed = {key: paper for key, paper in draft["papers"].items() if paper["title"]}
-    papers = [
-        LibraryPaper(key, title=paper["title"], year=paper["year"] or 0, authors=tuple(paper["authors"]))
-        for key, paper in listed.items()
-    ]
+    papers = papers_of(draft, abstracts=False)
     asked = random.Random(f"0 {name}").sample(draft["contexts"], min(count, len(draft["contexts"])))
     with TemporaryDirectory() as place:
         made = [

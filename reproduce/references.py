@@ -68,9 +68,7 @@ valid = Path(mkdtemp()) / "valid.bib"
 valid.write_text("".join(text for label, text in entries if label == "valid"), "utf-8")
 listed = json.loads(Path(citeaudit).read_text("utf-8"))["data"]
 listed = [row for row in listed if row["source_type"] == "realworld"]
-real = [
-    ("valid" if row["GT"] else "invented", paper) for row in listed if (paper := citation(row["citation"]))
-]
+real = [("valid" if row["GT"] else "wrong", paper) for row in listed if (paper := citation(row["citation"]))]
 opened, own = (Table.open(files, lambda _: None) for files in (tables, [str(valid)]))
 sources = {"alone": [], "open data": [opened], "valid works": [own], "both": [opened, own]}
 for name, each in sources.items():

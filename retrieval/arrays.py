@@ -88,6 +88,11 @@ class Counts:
         return np.bincount(self.indices, minlength=self.shape[1])
 
 
+def to_unit_length(vectors: Floats) -> Floats:
+    """Scale vectors [..., D] to unit length; zeros stay zeros."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+
+
 def array_hash(parts: Mapping[str, NDArray[Any]]) -> str:
     """Hash of arrays and their labels, such as name and type."""
     digest = hashlib.blake2b(digest_size=16)

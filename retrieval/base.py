@@ -236,7 +236,7 @@ class Retriever(ABC):
     def save(self, folder: str | Path) -> None:
         """Write the index to a folder, atomically; InputError if the retriever does not say what it has."""
         self._refuse_empty()
-        with new_index(Path(folder), self._about(self.corpus), self.tuned) as part:
+        with new_index(Path(folder), self._origin(self.corpus), self.tuned) as part:
             self._save(part)
 
     def load(self, folder: str | Path, corpus: Corpus) -> None:
@@ -245,7 +245,7 @@ class Retriever(ABC):
         Raises InputError if it belongs to another retriever, corpus, weights or settings, or is damaged.
         """
         self._corpus = None
-        self.tuned = read_index(Path(folder), self._about(corpus))
+        self.tuned = read_index(Path(folder), self._origin(corpus))
         self._load(Path(folder), corpus)
         self._corpus = corpus
 
@@ -270,7 +270,7 @@ class Retriever(ABC):
                 "nor overrides `_save` and `_load`; leave out index_dir"
             )
 
-    def _about(self, corpus: Corpus) -> dict[str, Any]:
+    def _origin(self, corpus: Corpus) -> dict[str, Any]:
         return {"retriever": self.name, "corpus": corpus.fingerprint, **self.settings()}
 
     @property
@@ -326,11 +326,11 @@ def folder_bytes(folder: Path) -> int:
 
 
 @contextmanager
-def new_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, Any]) -> Iterator[Path]:
+def new_index(folder: Path, origin: Mapping[str, Any], tuned: Mapping[str, Any]) -> Iterator[Path]:
     """A temporary folder for the files of an index, which replaces `folder` on success.
 
-    about: what the index belongs to (retriever, corpus, settings); tuned: parameters chosen by indexing; both
-    are written to the manifest.
+    origin: what the index belongs to (retriever, corpus, settings); tuned: parameters chosen by indexing;
+    both are written to the manifest.
     Raises InputError if `folder` contains anything but an index.
     """
     from citerec.base.checksums import write_checksums  # not needed without a folder
@@ -339,13 +339,13 @@ def new_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, Any]) 
         raise InputError(f"{folder}: contains something other than an index; name another folder")
     with atomic_folder(folder) as part:
         yield part
-        manifest = {"format": FORMAT, "about": dict(about), "tuned": dict(tuned)}
+        manifest = {"format": FORMAT, "about": dict(origin), "tuned": dict(tuned)}
         (part / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
         write_checksums(part)
 
 
-def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
-    """The tuned parameters of a saved index; InputError if it is damaged, OtherIndex if not of `about`."""
+def read_index(folder: Path, origin: Mapping[str, Any]) -> dict[str, Any]:
+    """The tuned parameters of a saved index; InputError if damaged, OtherIndex if of another `origin`."""
     from citerec.base.checksums import check_checksums
 
     if not has_index(folder):
@@ -358,7 +358,7 @@ def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
             "index in another folder"
         )
     saved = manifest["about"]
-    wanted = json.loads(json.dumps(dict(about)))  # tuples become lists, as in the file
+    wanted = json.loads(json.dumps(dict(origin)))  # tuples become lists, as in the file
     for key in [*wanted, *saved]:
         if wanted.get(key) != saved.get(key):
             texts = (str(values.get(key)) for values in (saved, wanted))

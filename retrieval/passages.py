@@ -1,4 +1,4 @@
-"""The passages of a paper being written that cite, and what they tell about a missing citation.
+"""The citing passages of a paper being written, as evidence for a missing citation.
 
 A paper that is cited in several places is often cited for the same reason, and close by.
 """
@@ -23,6 +23,8 @@ OVERLAP = 5
 BESIDE = 2
 """Passages at most so many places away that overlap are beside each other. Further away, it is the same text
 once more, which would tell what a masked citation was."""
+COPIES = 8
+"""Most passages with one text: an old version, a shorter one, a summary."""
 STEM = 6
 """Letters of a word that are compared."""
 REACH = 8.0
@@ -58,15 +60,15 @@ def _read_words(context: str) -> _Words:
 
 
 class _Index(NamedTuple):
-    """sequences: of all passages, and the passages that have them. known: ascending stems [V] with their idf.
+    """sequences: of all passages, and the passages that have them. vocabulary: ascending stems [V] with idf.
 
-    rows, stems, weights: for each stem of each passage, the passage, the place in `known` and the weight in a
-    vector of length 1.
+    rows, stems, weights: for each stem of each passage, the passage, the place in `vocabulary` and the weight
+    in a vector of length 1.
     """
 
     sequences: NDArray[np.int64]
     sequence_rows: Rows
-    known: NDArray[np.int64]
+    vocabulary: NDArray[np.int64]
     idf: Floats
     rows: Rows
     stems: Rows
@@ -81,13 +83,13 @@ class _Index(NamedTuple):
         sequence_rows, rows = (
             np.repeat(np.arange(len(read)), [len(words[part]) for words in read]) for part in (0, 1)
         )
-        known, stems, counts = np.unique(all_stems, return_inverse=True, return_counts=True)
+        vocabulary, stems, counts = np.unique(all_stems, return_inverse=True, return_counts=True)
         idf = np.log((len(read) + 1) / (counts + 0.5)).astype(np.float32)
         nearness = np.array([value for words in read for value in words.nearness], np.float32)
         weights = nearness * idf[stems]
         lengths = np.sqrt(np.bincount(rows, weights**2, minlength=len(read)))
         weights /= np.maximum(lengths, 1e-9)[rows].astype(np.float32)
-        return cls(sequences, sequence_rows, known, idf, rows, stems, weights)
+        return cls(sequences, sequence_rows, vocabulary, idf, rows, stems, weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +107,31 @@ class CitingPassages:
     def _index(self) -> _Index:
         return _Index.build(self.contexts)
 
+    @cached_property
+    def _copies(self) -> dict[int, set[int]]:
+        """The passages further away than BESIDE with OVERLAP consecutive words of a passage, by its place.
+        Words that more than COPIES passages have are a phrase."""
+        rows_with: dict[int, set[int]] = {}
+        for sequence, row in zip(
+            self._index.sequences.tolist(), self._index.sequence_rows.tolist(), strict=True
+        ):
+            rows_with.setdefault(sequence, set()).add(row)
+        copies: dict[int, set[int]] = {}
+        for rows in rows_with.values():
+            if max(rows) - min(rows) > BESIDE and len(rows) <= COPIES:
+                for row in rows:
+                    copies.setdefault(row, set()).update(other for other in rows if abs(other - row) > BESIDE)
+        return copies
+
+    def copied(self, place: int) -> set[str]:
+        """Return the papers that, but for a place itself, only second copies of its text cite."""
+        copies = self._copies.get(place, set())
+        others = (
+            (row for row in range(len(self.cited)) if row != place and row not in copies) if copies else ()
+        )
+        elsewhere = {paper for row in others for paper in self.cited[row]}
+        return {paper for row in copies for paper in self.cited[row]} - elsewhere
+
     def compare(self, context: str, place: int) -> tuple[NDArray[np.bool_], Floats]:
         """Compare a context, which is at `place` among the passages, with them.
 
@@ -117,11 +144,11 @@ class CitingPassages:
         shared = np.isin(index.sequences, np.array(words.sequences, np.int64))
         elsewhere = np.bincount(index.sequence_rows, shared, minlength=count) == 0
         elsewhere &= np.arange(count) != place
-        own = np.zeros(len(index.known), np.float32)
+        own = np.zeros(len(index.vocabulary), np.float32)
         stems = np.array(words.stems, np.int64)
-        there = np.searchsorted(index.known, stems).clip(max=max(len(own) - 1, 0))
-        seen = index.known[there] == stems if len(own) else np.zeros(len(stems), np.bool_)
-        own[there[seen]] = np.array(words.nearness, np.float32)[seen]
+        places = np.searchsorted(index.vocabulary, stems).clip(max=max(len(own) - 1, 0))
+        seen = index.vocabulary[places] == stems if len(own) else np.zeros(len(stems), np.bool_)
+        own[places[seen]] = np.array(words.nearness, np.float32)[seen]
         own *= index.idf
         own /= max(float(np.linalg.norm(own)), 1e-9)
         cosines = np.bincount(index.rows, own[index.stems] * index.weights, minlength=count)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
-from citerec.retrieval.arrays import Floats, Rows
+from citerec.retrieval.arrays import Floats, Rows, to_unit_length
 from citerec.retrieval.queries import Queries
 
 log = logging.getLogger(__name__)
@@ -223,8 +223,3 @@ def first_not_finite(vectors: NDArray[np.floating]) -> int | None:
         if bits.max(initial=0) >= infinite:
             return part.start + int(np.argmax((bits >= infinite).any(axis=1)))
     return None
-
-
-def to_unit_length(vectors: Floats) -> Floats:
-    """Scale vectors [n, D] to unit length; zeros stay zeros."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

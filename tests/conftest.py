@@ -288,8 +288,8 @@ class Hub(Server):
     def add_files(self, repo: str, files: dict[str, bytes]) -> None:
         for name, content in files.items():
             self.put(f"{repo}/resolve/{COMMIT}/{name}", content, headers={"X-Repo-Commit": COMMIT})
-        about = {"id": repo, "sha": COMMIT, "siblings": [{"rfilename": name} for name in files]}
-        self.put(f"api/models/{repo}/revision/main", json.dumps(about))
+        model = {"id": repo, "sha": COMMIT, "siblings": [{"rfilename": name} for name in files]}
+        self.put(f"api/models/{repo}/revision/main", json.dumps(model))
         listed = [{"type": "file", "path": n, "size": len(c), "oid": n} for n, c in files.items()]
         self.put(f"api/models/{repo}/tree/{COMMIT}?recursive=true&expand=false", json.dumps(listed))
 

@@ -134,11 +134,11 @@ def write_pdf(pages: Sequence[bytes], compress: bool = True) -> bytes:
         stream = zlib.compress(page) if compress else page
         packed = b"/Filter /FlateDecode " if compress else b""
         content = add(b"<< %s/Length %d >>\nstream\n%s\nendstream" % (packed, len(stream), stream))
-        about = tree, WIDTH, HEIGHT, content, *fonts
+        numbers = tree, WIDTH, HEIGHT, content, *fonts
         kids.append(
             add(
                 b"<< /Type /Page /Parent %d 0 R /MediaBox [0 0 %d %d] /Contents %d 0 R "
-                b"/Resources << /Font << /F1 %d 0 R /F2 %d 0 R >> >> >>" % about
+                b"/Resources << /Font << /F1 %d 0 R /F2 %d 0 R >> >> >>" % numbers
             )
         )
     add(b"<< /Type /Pages /Kids [%s] /Count %d >>" % (b" ".join(b"%d 0 R" % kid for kid in kids), len(kids)))

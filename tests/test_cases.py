@@ -41,8 +41,8 @@ def built(source: str, folder: Path, command: Run) -> list[str]:
     library = Recommender.open(folder).library
     papers = (library.paper(row) for row in range(len(library)))
     return [
-        f"{one.key} | {one.title} | {'; '.join(one.authors)} | {one.year} | {one.venue} | {one.doi}"
-        for one in papers
+        f"{item.key} | {item.title} | {'; '.join(item.authors)} | {item.year} | {item.venue} | {item.doi}"
+        for item in papers
     ]
 
 
@@ -237,12 +237,12 @@ def test_checks(draft: str, cases: Path, command: Run) -> None:
     file = cases / draft
     code, out, err = command("check", str(file), "format=json")
     assert code == 0, err
-    found = json.loads(out)["findings"]
-    unknown = [one["key"] for one in found if one["kind"] == "unknown"]
+    result = json.loads(out)["findings"]
+    unknown = [item["key"] for item in result if item["kind"] == "unknown"]
     assert sorted(unknown) == sorted(UNKNOWN[draft].split())
-    assert not [one for one in found if one["kind"] == "duplicate"]
+    assert not [item for item in result if item["kind"] == "duplicate"]
     if draft.startswith("tex-ids"):
-        assert [(one["kind"], one["key"]) for one in found] == [("uncited", "lind2019")]
+        assert [(item["kind"], item["key"]) for item in result] == [("uncited", "lind2019")]
 
 
 PLACES = {"draft-import/main.tex": 2, "draft-multi/a.tex": 4, "draft-typ/main.typ": 3, "draft-org/a.org": 3}

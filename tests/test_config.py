@@ -51,8 +51,8 @@ def compose_option(entry: str, group: str, option: str) -> DictConfig | None:
         return compose_entry("train", f"experiment={experiment}", f"model={model}")
     if group == "splitting":
         return compose_entry("train", "data=papers", f"splitting@data.splitting={option}")
-    known = {key.partition("@")[0] for key in compose_entry(entry).hydra.runtime.choices}
-    if group not in known:
+    groups = {key.partition("@")[0] for key in compose_entry(entry).hydra.runtime.choices}
+    if group not in groups:
         return None
     try:
         return compose_entry(entry, f"{group}={option}")
@@ -97,8 +97,12 @@ def unknown_keys(node: dict[str, Any]) -> set[str]:
 
 def configs_with(group: str, option: str) -> Iterator[DictConfig]:
     """Compose an option with an entry point that knows its group; the group's first with each of them."""
-    found = (config for entry in ENTRIES if (config := compose_option(entry, group, option)) is not None)
-    return found if option == min(name for of, name in OPTIONS if of == group) else islice(found, 1)
+    result = (config for entry in ENTRIES if (config := compose_option(entry, group, option)) is not None)
+    return (
+        result
+        if option == min(name for its_group, name in OPTIONS if its_group == group)
+        else islice(result, 1)
+    )
 
 
 def flat_items(config: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
@@ -114,10 +118,10 @@ def undescribed(config: DictConfig) -> set[str]:
     """Return the options that the help does not describe."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
         HydraConfig.instance().set_config(config)
-        known = option_notes()
+        notes = option_notes()
     plain: Any = OmegaConf.to_container(config, resolve=False)
     assert isinstance(plain, dict) and plain.pop("hydra")
-    return {key for key, value in flat_items(plain) if not known.get(key) and "${" not in str(value)}
+    return {key for key, value in flat_items(plain) if not notes.get(key) and "${" not in str(value)}
 
 
 def check(config: DictConfig) -> None:
@@ -135,7 +139,7 @@ def test_the_defaults_compose(entry: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("group", sorted({group for group, _ in OPTIONS}))
 def test_every_option_composes_and_is_in_the_help(group: str) -> None:
-    for option in (option for of, option in OPTIONS if of == group):
+    for option in (option for its_group, option in OPTIONS if its_group == group):
         configs = [*configs_with(group, option)]
         assert configs, f"{group}={option}: no entry point knows the group"
         for config in configs:
@@ -171,8 +175,8 @@ def test_parts_of_a_fusion_can_be_added_removed_and_replaced(
 ) -> None:
     config = compose_entry("evaluate", "retriever=fusion", *overrides)
     check(config)
-    found = resolve(config)["retriever"]["parts"].values()
-    assert [part["_target_"].rpartition(".")[2] for part in found] == parts
+    result = resolve(config)["retriever"]["parts"].values()
+    assert [part["_target_"].rpartition(".")[2] for part in result] == parts
 
 
 def test_hatten_and_published_data_use_published_word_vectors() -> None:

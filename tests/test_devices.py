@@ -249,7 +249,7 @@ def test_padded_heads_give_the_attention_of_the_paper(masked: bool) -> None:
     torch.manual_seed(0)
     layer = TransformerLayer(dim=30, heads=6, hidden=8, dropout=0.0)  # heads of 5, padded to 8
     absent = torch.arange(7) >= torch.tensor([7, 4, 1])[:, None] if masked else None
-    found = []
+    result = []
     for padded in (False, True):
         x = torch.randn(3, 7, 30, generator=torch.Generator().manual_seed(1)).requires_grad_()
         if padded:
@@ -260,9 +260,9 @@ def test_padded_heads_give_the_attention_of_the_paper(masked: bool) -> None:
             out = layer(x, absent)
         layer.zero_grad()
         out.square().sum().backward()
-        found.append([out, x.grad, *(copy.copy(weight.grad) for weight in layer.parameters())])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+        result.append([out, x.grad, *(copy.copy(weight.grad) for weight in layer.parameters())])
+    for item, other in zip(*result, strict=True):
+        torch.testing.assert_close(item, other, rtol=1e-4, atol=1e-5)
 
 
 ARRAYS = st.lists(
@@ -278,11 +278,11 @@ def test_one_transfer_keeps_all_arrays(kinds: list[tuple[str, list[int]]]) -> No
               for kind, shape in kinds]  # fmt: skip
     value = ("text", None, [*arrays], (7, arrays[:1]))
     buffer, unpack = pack(value)
-    found = unpack(buffer.clone())
-    assert found[:2] == ("text", None) and found[3][0] == 7
-    tensors: list[Any] = [*found[2], *found[3][1]]
-    for one, other in zip(tensors, [*arrays, *arrays[:1]], strict=True):
-        assert one.dtype == torch.from_numpy(other).dtype and torch.equal(one, torch.from_numpy(other))
+    result = unpack(buffer.clone())
+    assert result[:2] == ("text", None) and result[3][0] == 7
+    tensors: list[Any] = [*result[2], *result[3][1]]
+    for item, other in zip(tensors, [*arrays, *arrays[:1]], strict=True):
+        assert item.dtype == torch.from_numpy(other).dtype and torch.equal(item, torch.from_numpy(other))
 
 
 def test_automatic_sizes_and_precision_are_those_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,10 +334,10 @@ def test_searching_on_a_device_is_exact_and_not_in_tf32(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("citerec.retrieval.indexes.gpu.on_device", on_device)
     assert indexes.search_exact is search_exact
-    found = search_exact(queries, papers, 10, exclude, allowed, torch.device("cuda"))
+    result = search_exact(queries, papers, 10, exclude, allowed, torch.device("cuda"))
     expected = search_exact(queries, papers, 10, exclude, allowed)
     assert used == [torch.device("cuda")]
-    np.testing.assert_array_equal(found.papers, expected.papers)
+    np.testing.assert_array_equal(result.papers, expected.papers)
     before = torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("high")
@@ -378,7 +378,7 @@ def test_reading_ahead_changes_nothing_and_passes_errors_on() -> None:
     with pytest.raises(ValueError, match="unreadable"):
         encode(forward, read, np.array([1, 10**6]), 2, batch=1, ahead=True)
     begun: list[int] = []
-    seen = [(one, list(begun)) for one in one_behind(begun.append(i) or i for i in range(3))]  # type: ignore[func-returns-value]
+    seen = [(item, list(begun)) for item in one_behind(begun.append(i) or i for i in range(3))]  # type: ignore[func-returns-value]
     assert seen == [(0, [0, 1]), (1, [0, 1, 2]), (2, [0, 1, 2])]
 
 

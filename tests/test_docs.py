@@ -109,8 +109,8 @@ def command_lines(page: Path) -> Iterator[list[str]]:
         for line in block.replace("\\\n", " ").splitlines():
             for key, value in variables.items():
                 line = re.sub(rf"\${key}\b", value.replace("\\", r"\\"), line)
-            if found := re.fullmatch(r'([A-Z])=(?:"(.*)"|(\S*))', line.strip()):
-                variables[found[1]] = found[2] or found[3] or ""
+            if result := re.fullmatch(r'([A-Z])=(?:"(.*)"|(\S*))', line.strip()):
+                variables[result[1]] = result[2] or result[3] or ""
                 continue
             words = shlex.split(line, comments=True)
             while words and re.match(r"[A-Z_]+=", words[0]):  # environment variables
@@ -184,7 +184,7 @@ def keys(node: object, prefix: str = "") -> Iterator[str]:
 @cache
 def known_keys() -> set[str]:
     """Keys of all commands, with each option of the groups that bring their own."""
-    found: set[str] = set()
+    result: set[str] = set()
     groups = {
         "train": ("model", "data", "logger"),
         "evaluate": ("benchmark", "retriever"),
@@ -196,8 +196,8 @@ def known_keys() -> set[str]:
         if entry == "train":
             chosen.append(["data=papers", "splitting@data.splitting=year_shares"])
         for overrides in chosen:
-            found |= set(keys(OmegaConf.to_container(compose_config(entry, overrides))))
-    return found | {f"model.mining.{part.name}" for part in fields(MiningSettings)}
+            result |= set(keys(OmegaConf.to_container(compose_config(entry, overrides))))
+    return result | {f"model.mining.{part.name}" for part in fields(MiningSettings)}
 
 
 @pytest.mark.slow

@@ -18,5 +18,5 @@ MODULES = [
 
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_in_docstrings(module: str) -> None:
-    found = doctest.testmod(importlib.import_module(f"citerec.{module}"))
-    assert found.attempted and not found.failed
+    result = doctest.testmod(importlib.import_module(f"citerec.{module}"))
+    assert result.attempted and not result.failed

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from citerec.tests.datasets.conftest import write_files
+
 PAGE = (Path(__file__).parents[1] / "docs" / "research" / "extending.md").read_text("utf-8")
 SMALL = "data.papers=200 data.contexts=600 model.rounds=1 model.batch.queries=8 model.batch.steps_per_round=2"
 
@@ -24,19 +26,16 @@ def test_a_loss_mining_a_retriever_and_a_benchmark_of_another_folder(tmp_path: P
         "conf/retriever/title_words.yaml": retriever,
         "conf/benchmark/recent.yaml": benchmark,
     }
-    for name, text in files.items():
-        path = tmp_path / "mine" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
+    write_files(tmp_path / "mine", files)
     (commands,) = re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     places = os.pathsep.join(["mine", *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": places, "OMP_NUM_THREADS": "1"}
     for line in commands.replace("\\\n", "").splitlines()[1:]:
         trains = " train " in line
         small = SMALL if trains else SMALL.partition(" model.")[0]
-        given = [*shlex.split(line)[1:], *small.split(), f"output_dir=out/{trains}"]
+        options = [*shlex.split(line)[1:], *small.split(), f"output_dir=out/{trains}"]
         done = subprocess.run(
-            [sys.executable, "-m", "citerec", *given],
+            [sys.executable, "-m", "citerec", *options],
             cwd=tmp_path,
             env=environment,
             capture_output=True,

@@ -6,7 +6,6 @@ import gzip
 import json
 import pickle
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,7 +26,8 @@ from citerec.evaluation.protocol import Qrels
 from citerec.hatten.published.pickles import load_array, load_word_list
 from citerec.hatten.words.vectors import read_vectors
 from citerec.retrieval.run import Run
-from citerec.tests.datasets.building.fuzzing import REAL, damaged, fuzzed, lines
+from citerec.tests.datasets.building.fuzzing import damaged, fuzzed, lines
+from citerec.tests.datasets.conftest import write_files
 
 RUN = "".join(f"q{i} Q0 p%20{j} {j + 1} {1 / (j + 1)} bm25\n" for i in "ab" for j in range(3))
 NUMBERS = [[(i * j) % 7 / 7 for j in range(5)] for i in range(1, 7)]
@@ -116,9 +116,7 @@ KINDS: dict[str, tuple[dict[str, bytes], Callable[[Path], Any]]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_intact_files_are_read(kind: str, tmp_path: Path) -> None:
     files, read = KINDS[kind]
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    read(tmp_path)
+    read(write_files(tmp_path, files))
 
 
 @pytest.mark.slow
@@ -129,42 +127,10 @@ def test_damaged_files_are_refused_or_read(kind: str, data: st.DataObject) -> No
     files, read = KINDS[kind]
     name = data.draw(st.sampled_from(sorted(files)))
     with TemporaryDirectory() as folder:
-        for other, content in files.items():
-            (Path(folder) / other).write_bytes(content)
-        (Path(folder) / name).write_bytes(data.draw(damaged(files[name])))
-        assert_read_or_refused(lambda: read(Path(folder)), Path(folder))
-
-
-def assert_read_or_refused(read: Callable[[], Any], folder: Path) -> None:
-    try:
-        read()
-    except InputError as error:
-        line = str(error)
-        assert any(path.name in line for path in folder.iterdir())
-        assert len(line) < 2 * len(str(folder)) + 500 and "\n" not in line
-
-
-@cache
-def head(path: Path) -> bytes:
-    """Return the first lines of a file outside the project, or all of a small one."""
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        content = file.read(20_000)
-        return content if not file.read(1) else content[: content.rindex(b"\n") + 1]
-
-
-REAL_FILES: dict[str, Callable[[Path], Any]] = {
-    "csfcube/abstracts-csfcube-preds.reconstructed.jsonl.gz": lambda path: list(read_texts(path)),
-    "arxiv9196/papers.jsonl.gz": lambda path: open_graph(path, cache_dir=path.parent / "cache"),
-    "arxiv9196/queries.json": read_query_lists,
-    "vispub/papers.jsonl.gz": lambda path: open_graph(path, cache_dir=path.parent / "cache"),
-}
-
-
-@pytest.mark.parametrize("name", [name for name in REAL_FILES if (REAL / name).is_file()])
-@fuzzed(60)
-@given(data=st.data())
-def test_damaged_real_files_are_refused_or_read(name: str, data: st.DataObject) -> None:
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "file"
-        path.write_bytes(data.draw(damaged(head(REAL / name))))
-        assert_read_or_refused(lambda: REAL_FILES[name](path), Path(folder))
+        write_files(Path(folder), files | {name: data.draw(damaged(files[name]))})
+        try:
+            read(Path(folder))
+        except InputError as error:
+            line = str(error)
+            assert any(path.name in line for path in Path(folder).iterdir())
+            assert len(line) < 2 * len(folder) + 500 and "\n" not in line

@@ -117,9 +117,9 @@ def test_the_card_has_evaluation_results_and_commands(tmp_path: Path) -> None:
     (tmp_path / "report.md").write_text(
         "# R\n\n```\nno\n```\n\n## Origin\n\nnumpy.\n\n```\nciterec evaluate a=b\n```\n"
     )
-    found = results_section([tmp_path, tmp_path])
-    assert "| demo, val | 70 | 0.250 [0.200, 0.300] |" in found and "R@10" not in found
-    assert "citerec evaluate a=b\nciterec evaluate a=b\n```" in found
+    result = results_section([tmp_path, tmp_path])
+    assert "| demo, val | 70 | 0.250 [0.200, 0.300] |" in result and "R@10" not in result
+    assert "citerec evaluate a=b\nciterec evaluate a=b\n```" in result
     assert results_section([]) == ""
 
 

@@ -70,12 +70,12 @@ def test_another_datasets_is_imported_beside_ours(tmp_path: Path, how: str) -> N
 
 def test_every_package_is_in_the_wheel() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["packages"]
-    found = {
+    result = {
         path.parent.relative_to(ROOT)
         for name in (*ORDER, "interop")
         for path in (ROOT / name).rglob("__init__.py")
     }
-    assert sorted(listed) == sorted(["citerec", *(f"citerec.{'.'.join(path.parts)}" for path in found)])
+    assert sorted(listed) == sorted(["citerec", *(f"citerec.{'.'.join(path.parts)}" for path in result)])
 
 
 def imported_modules(path: Path) -> Iterator[str]:
@@ -112,15 +112,15 @@ def wrong_directions(root: Path) -> list[str]:
 def imported_files(root: Path) -> dict[str, set[str]]:
     """Return the files of ORDER that each file of a checkout imports."""
     files = {str(path.relative_to(root)) for name in ORDER for path in (root / name).rglob("*.py")}
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for file in sorted(files):
-        found[file] = set()
+        result[file] = set()
         for name in imported_modules(root / file):
             parts = name.split(".")[1:] if package_of(name) else []
             places = ["/".join(parts[:size]) for size in (len(parts), len(parts) - 1)] if parts else []
             named = (f for place in places for f in (f"{place}.py", f"{place}/__init__.py") if f in files)
-            found[file].update([*named][:1])
-    return found
+            result[file].update([*named][:1])
+    return result
 
 
 def wrong_rooms(root: Path) -> list[str]:

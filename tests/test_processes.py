@@ -51,5 +51,5 @@ print(*found, sep=", ")
         [sys.executable, "-P", "-c", script], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout == f"{expected}\n"
-    few = [one for one in expected.split(", ") if not one.startswith("4")]
+    few = [item for item in expected.split(", ") if not item.startswith("4")]
     assert done.stderr.count("trains with") == len(few), "and says so, as progress is shown from Python"

@@ -59,9 +59,9 @@ def test_ten_lines_train_search_and_evaluate(
         exec(code, {})
         return eval(capsys.readouterr().out.splitlines()[-1])
 
-    found = figures(code.replace(train, train.replace("4", "1")))  # four rounds take a minute
-    assert figures(code.replace(train, 'StaticModel.open("my-model")')) == found
-    assert set(found) == {"R@10", "MRR"} and 0 < found["R@10"] <= 1
+    result = figures(code.replace(train, train.replace("4", "1")))  # four rounds take a minute
+    assert figures(code.replace(train, 'StaticModel.open("my-model")')) == result
+    assert set(result) == {"R@10", "MRR"} and 0 < result["R@10"] <= 1
 
 
 SMALL = {

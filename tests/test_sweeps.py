@@ -49,7 +49,7 @@ def test_a_failed_job_keeps_the_others_and_each_has_its_own_wandb_run(
 ) -> None:
     if launcher in PLUGINS:
         pytest.importorskip(PLUGINS[launcher])
-    given = {
+    options = {
         "model": "scibert_reranker",
         "data": "custom",
         "data.dir": tiny_source,
@@ -66,7 +66,7 @@ def test_a_failed_job_keeps_the_others_and_each_has_its_own_wandb_run(
         "hydra/launcher": launcher,
         "output_dir": "out",
     }
-    arguments = [*(f"{name}={value}" for name, value in given.items()), *OPTIONS.get(launcher, [])]
+    arguments = [*(f"{name}={value}" for name, value in options.items()), *OPTIONS.get(launcher, [])]
     # An earlier test in this process may have left the address of a W&B service in another folder.
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("WANDB")},

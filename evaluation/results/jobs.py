@@ -1,5 +1,5 @@
-"""Runs the evaluations of a plan that have no up-to-date result, each in its own process, and tells how far
-its trainings are. It can be stopped or killed at any time: the same command goes on.
+"""Runs the evaluations of a plan that have no up-to-date result, each in its own process, and reports the
+progress of its trainings. It can be stopped or killed at any time: the same command continues.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def run_all(jobs: list[Job]) -> dict[str, str]:
 
 
 def print_status(jobs: list[Job]) -> None:
-    """Print how far the trainings of jobs are, by their logs, and how long what has begun still takes."""
+    """Print the progress of the trainings of jobs, from their logs, and the time left for those running."""
     steps = {step.folder: step for job in jobs for step in job.needs}
     minutes, waiting = 0.0, 0
     for step in steps.values():

@@ -98,7 +98,7 @@ def write_page(plan: Plan) -> None:
 
 
 def _add_data(shown: Shown, plan: Plan, data: str) -> None:
-    """Add what there is of one data set."""
+    """Add the existing results of one data set."""
     data_set, several = plan.file.data[data], len(plan.file.data) > 1
     jobs = [job for job in plan.jobs if job.data == data]
     finished = {job.name: job for job in jobs if _is_finished(job)}

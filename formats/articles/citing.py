@@ -38,7 +38,7 @@ class Mark(NamedTuple):
 # The list.
 
 MAX_ENTRY = 1200
-"""Characters of an entry; the last one may go on with what follows the list."""
+"""Characters of an entry; the last one goes on with what follows the list."""
 FEWEST = 5
 """Entries of a numbered list that has no heading."""
 LATEST = 0.3
@@ -46,11 +46,6 @@ LATEST = 0.3
 _LABEL = re.compile(r"(\[|\()?(\d{1,3})(?(1)[\])]|[.)]?)(?:\s+|$)(?=\W*[^\W\d_]|\W*\d+\W*[^\W\d_]|$)")
 _ENTRY_END = re.compile(r"[.)\]\d/]$")
 _ENTRY_START = re.compile(rf"(?:{NAME}(?:,| [A-Z]{{1,3}}\b)|(?:[A-Z]\.[\s-]?)+{NAME})")
-_AFTER_LIST = re.compile(
-    r"(?:publisher[’']?s note|supplementary|ready to submit|manuscript received|how to cite|this article|"
-    r"copyright|©|conflicts? of interest|disclaimer|open access)\b",
-    re.IGNORECASE,
-)
 
 
 def split_references(lines: Sequence[Line]) -> tuple[list[Line], list[Entry]]:
@@ -70,31 +65,27 @@ def split_references(lines: Sequence[Line]) -> tuple[list[Line], list[Entry]]:
         run = [(0, place) for place in _unnumbered(listed)]
     running, entries = [*lines[:start], *lines[end:]], list[Entry]()
     for (number, first), (_, last) in pairwise([*run, (0, len(listed))]):
-        stop = next((i for i in range(first + 1, last) if _AFTER_LIST.match(listed[i].text)), last)
-        text = join_lines(listed[first:stop])
+        text = join_lines(listed[first:last])
         text = text[label.end() :] if number and (label := _LABEL.match(text)) else text
         entries.append(Entry(number, text[:MAX_ENTRY].strip()))
     return running, entries
 
 
 def _numbered(lines: Sequence[Line]) -> list[tuple[int, int]]:
-    """Return the numbers of entries and the lines that begin them: the longest run from 1 on, of one form.
+    """Return the numbers of entries and the lines that begin them: the longest run from 1 on.
 
     A number that is not there, since it was read as that of a page, is that of the first line of a page.
     """
-    labels: list[tuple[int, int, str]] = []
-    for place, line in enumerate(lines):
-        if label := _LABEL.match(line.text):
-            mark = label[0].strip()
-            labels.append((int(label[2]), place, mark[-1] if not mark[-1].isdigit() else ""))
+    matches = ((_LABEL.match(line.text), place) for place, line in enumerate(lines))
+    labels = [(int(label[2]), place) for label, place in matches if label]
     best: list[tuple[int, int]] = []
-    for first, (begin, at, form) in enumerate(labels):
+    for first, (begin, at) in enumerate(labels):
         if begin != 1:
             continue
         run = [(1, at)]
-        for number, place, other in labels[first + 1 :]:
+        for number, place in labels[first + 1 :]:
             last, before = run[-1]
-            if other != form or number not in (last + 1, last + 2):
+            if number not in (last + 1, last + 2):
                 continue
             if number == last + 2:
                 pages = (i for i in range(before + 1, place) if lines[i].page != lines[i - 1].page)
@@ -159,7 +150,6 @@ NAMED = 3
 """Such words of a line that is no text."""
 LEAST_CITED = 0.4
 """Share of the entries that marks of a form must cite, so that they are believed."""
-MAX_RANGE = 60
 
 
 def find_marks(texts: Sequence[str], entries: Sequence[Entry]) -> list[Mark]:
@@ -193,14 +183,10 @@ def _listed(mark: str, rows: dict[int, int]) -> tuple[int, ...]:
     """Return the entries of a mark; none if one of its numbers has none."""
     cited: dict[int, None] = {}
     for first, last in _PART.findall(mark.translate(_DIGITS)):
-        start = int(first)
-        end = int(last or first)
-        if end < start or end - start > MAX_RANGE:
+        numbers = range(int(first), int(last or first) + 1)
+        if not numbers or not all(number in rows for number in numbers):
             return ()
-        for number in range(start, end + 1):
-            if number not in rows:
-                return ()
-            cited[rows[number]] = None
+        cited |= dict.fromkeys(rows[number] for number in numbers)
     return tuple(cited)
 
 
@@ -286,7 +272,7 @@ def _meant(names: str, year: str, by_author: dict[str, list[tuple[int, _Printed]
     return fits[0][0] if len(fits) == 1 else None
 
 
-# What an entry says, as far as it can be told.
+# What an entry says, as far as it can be recognised.
 
 _STOP = r"(?:(?:(?<=[^\W\d_]{2})|(?<=[\d)\]”]))\.(?<!\bal\.)(?<!\bSt\.)\s+(?=[^a-z\s])|(?<=\bal\.)\s+)"
 _TITLE = rf"(.*?)(?:{_STOP}|\Z)"
@@ -307,7 +293,8 @@ _WORKS = tuple(
 )
 """Authors and title, as they are tried: Lee, “Title”; Lee, A. (2001). Title; Lee A, Kim B. Title;
 Lee, A., Kim, B. Title; A. Lee, B. Kim, Title, Journal; anybody. Title. Journal."""
-_INITIAL = re.compile(rf"\b[{UPPER}]\.")
+_SHORT = re.compile(rf"\b[{UPPER}]\w{{0,3}}\. [{UPPER}]|^\W*{NAME}, [{UPPER}]\.")
+"""Short words of names and journals, which no title has: of an entry without one."""
 _WORDY = re.compile(r"[^\W\d_]{3,}")
 
 
@@ -331,7 +318,7 @@ def read_work(text: str) -> Work | None:
     authors, title = next(fits, ("", ""))
     authors, title = authors.strip(" ,;:("), title.strip(" .,;:")
     years = _PRINTED_YEAR.findall(text) or _BARE_YEAR.findall(text)
-    is_list = len(_INITIAL.findall(title)) > 1  # of names, before a journal
-    if len(_WORDY.findall(title)) < 2 or len(title) > 300 or is_list or not _AUTHOR.match(authors):
+    is_title = len(_WORDY.findall(title)) > 1 and len(title) <= 300 and not _SHORT.search(title)
+    if not (is_title and _AUTHOR.match(authors)):
         return None
     return Work(authors, title, int(years[0][:4]) if years else 0)

@@ -54,7 +54,7 @@ class PdfText(NamedTuple):
 
     @property
     def abstract(self) -> str:
-        """The paragraphs of the section Abstract; "" if none is told apart."""
+        """The paragraphs of the section Abstract; "" if none is recognised."""
         own = (part.text for part in self.paragraphs if is_abstract(part.section))
         return " ".join(own)
 
@@ -161,7 +161,7 @@ def _page_angles(text_page: Any, text: str) -> list[float]:
 
 
 def _with_ligatures(text_page: Any, text: str) -> str:
-    """Return a text with ligatures for the codes that TeX's fonts have for them, if no Unicode is told."""
+    """Return a text with ligatures for their codes in TeX's fonts, if the PDF maps these to no Unicode."""
 
     def ligature(match: re.Match[str]) -> str:
         place = match.start()
@@ -248,8 +248,8 @@ class _Letters:
                 rests.append((self._box(begin).left, self._box(stop - 1).right, self._baseline(begin)))
         if len(numbers) < 4 and not strips:
             return spans
-        gone = line_numbers(numbers, rests, strips)
-        kept = (self._rest(start, end, gone) for start, end in spans) if gone else spans
+        removed = line_numbers(numbers, rests, strips)
+        kept = (self._rest(start, end, removed) for start, end in spans) if removed else spans
         return [span for span in kept if span]
 
     def _edge_numbers(self, start: int, end: int) -> list[tuple[int, int]]:
@@ -397,7 +397,7 @@ def line_numbers(
     step is 1, as numbers of references do. lines: left, right and bottom of what else the page has. strips:
     edges of such numbers on earlier pages, where few are enough; added to.
     """
-    gone: set[int] = set()
+    removed: set[int] = set()
     for edge in ("left", "right"):
         groups: list[list[Number]] = []
         for number in sorted(numbers, key=lambda number: getattr(number, edge)):
@@ -417,9 +417,9 @@ def line_numbers(
             top, bottom = group[0].bottom + 4, group[-1].bottom - 4
             baselines = {round(line[2] / 4) for line in lines if bottom < line[2] < top}
             if again or (len(group) > 3 and (step > 1 or len(baselines) <= 1.4 * len(group))):
-                gone.update(number.start for number in group)
+                removed.update(number.start for number in group)
                 strips.append(place)
-    return gone
+    return removed
 
 
 def _strip(text: str, start: int, end: int) -> tuple[int, int]:

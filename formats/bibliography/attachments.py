@@ -1,4 +1,4 @@
-"""Names of PDFs in entries: the field `file` of BibTeX, tags of RIS, paths of EndNote."""
+"""Names of PDFs and XML in entries: the field `file` of BibTeX, tags of RIS, paths of EndNote."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from citerec.base.files import expand_user
 
-SUFFIX = ".pdf"
+SUFFIX, XML = ".pdf", ".xml"
 _SEPARATOR = re.compile(r"(?<!\\);")
 _PART = re.compile(r"(?<!\\):")
 _ESCAPED = re.compile(r"\\([:;\\_&%#$ {}])|\{\\(_)\}")
@@ -20,7 +20,7 @@ _JABREF = re.compile(r"@comment\s*\{\s*jabref-meta:\s*fileDirectory[\w.-]*:(.*?)
 
 
 def parse_file_field(value: str) -> list[str]:
-    r"""Return the paths of PDFs in a BibTeX entry's field `file`, as JabRef, Zotero and Mendeley write it.
+    r"""Return the paths of PDFs and XML in a BibTeX entry's `file`, as JabRef, Zotero and Mendeley write it.
 
     Files are separated by semicolons, each a path, or a description, a path and a type between colons; colons
     and semicolons within them follow a backslash.
@@ -35,7 +35,7 @@ def parse_file_field(value: str) -> list[str]:
         parts = [] if _WINDOWS.match(part.strip()) else _PART.split(part)
         path = parts[1] if len(parts) >= 3 else part
         path = _ESCAPED.sub(lambda match: match[1] or match[2], path).strip()
-        if path.lower().endswith(SUFFIX) and not re.match("(https?|ftp):", path.lower()):
+        if path.lower().endswith((SUFFIX, XML)) and not re.match("(https?|ftp):", path.lower()):
             paths.append(path)
     return paths
 

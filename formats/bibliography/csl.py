@@ -83,19 +83,19 @@ def read_name(name: Mapping[str, Any]) -> Name:
 
 def write_csl(item: Item, key: str) -> dict[str, Any]:
     """Return the record of an item."""
-    made: dict[str, Any] = {"id": key, "type": item.type}
+    item_fields: dict[str, Any] = {"id": key, "type": item.type}
     for name, text in item.fields.items():
         if name in DATES:
-            made[name] = csl_date(text)
+            item_fields[name] = csl_date(text)
         elif name in VARIABLES and (text := terminal_text(text if name == "URL" else clean_text(text))):
-            made[name] = text
+            item_fields[name] = text
     if arxiv := item.fields.get("arxiv"):
-        made["note"] = "\n".join(filter(None, (made.get("note", ""), f"arXiv:{arxiv}")))
+        item_fields["note"] = "\n".join(filter(None, (item_fields.get("note", ""), f"arXiv:{arxiv}")))
     if kind := item.fields.get("entrytype"):
-        made["custom"] = {"entrytype": kind}
+        item_fields["custom"] = {"entrytype": kind}
     for role, names in item.names.items():
         parts = ((name._asdict() | {"non-dropping-particle": name.particle}) for name in names)
-        made[role] = [
+        item_fields[role] = [
             {part: text for part, text in own.items() if text and part != "particle"} for own in parts
         ]
-    return made
+    return item_fields

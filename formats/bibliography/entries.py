@@ -154,16 +154,22 @@ class BibtexText:
         return ReadEntry(entry.kind, entry.key, fields, bibtex)
 
 
+MOST_UNCLOSED = 20
+"""Comments of a line without an end for which it is looked; each takes as long as the line."""
+
+
 def _split(text: str) -> Iterator[Entry]:
     """Yield the entries and abbreviations."""
-    place, limit, line, counted = 0, -1, 1, 0
+    place, limit, line, counted, unclosed = 0, -1, 1, 0, 0
     while head := _HEAD.search(text, place):
         if limit <= head.start():
             following = _LINE_HEAD.search(text, head.end())
-            limit = following.start() if following else len(text)
+            limit, unclosed = following.start() if following else len(text), 0
         kind, closing = head[1].lower(), "}" if head[2] == "{" else ")"
         if kind in ("comment", "preamble"):
-            place = (delimited_end(text, head.end() - 1, limit) if closing == "}" else 0) or head.end()
+            is_read = closing == "}" and unclosed < MOST_UNCLOSED
+            end = delimited_end(text, head.end() - 1, limit) if is_read else 0
+            place, unclosed = end or head.end(), unclosed + (not end)
             continue
         key, place, has_comma = ("", head.end(), True) if kind == "string" else _read_key(text, head, limit)
         fields, end, is_plain = _read_fields(text, place, limit, closing)

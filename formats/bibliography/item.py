@@ -178,9 +178,9 @@ def csl_date(text: str) -> dict[str, Any]:
     >>> csl_date("2014-03/2015"), csl_date("forthcoming")
     ({'date-parts': [[2014], [2015]]}, {'literal': 'forthcoming'})
     """
-    made: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if text.endswith(("~", "?")):
-        made["circa"], text = True, text[:-1]
+        fields["circa"], text = True, text[:-1]
     parts: list[list[int]] = []
     for date in text.split("/") if text.count("/") < 2 else [text]:
         match = re.fullmatch(r"(-?\d{4})(?:-(\d\d))?(?:-(\d\d))?(?:T.*)?", date)
@@ -188,8 +188,8 @@ def csl_date(text: str) -> dict[str, Any]:
             return {"literal": text} if not parts or date else {"date-parts": parts}
         numbers = [int(part) for part in match.groups() if part]
         if len(numbers) > 1 and 21 <= numbers[1] <= 24:
-            made["season"] = numbers[1] - 20
+            fields["season"] = numbers[1] - 20
             numbers = numbers[:1]
         parts.append(numbers)
     shortest = min(map(len, parts))
-    return {"date-parts": [numbers[:shortest] for numbers in parts]} | made
+    return {"date-parts": [numbers[:shortest] for numbers in parts]} | fields

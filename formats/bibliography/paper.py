@@ -75,7 +75,7 @@ class LibraryPaper(NamedTuple):
     """A paper of a library; empty or 0 if unknown.
 
     id: unique, without white space. key: citation key. authors: names in their usual order. names: the same
-    as BibTeX writes them, if `authors` do not tell their parts. bibtex: entry in the source, or made from it.
+    as BibTeX writes them, if `authors` leave their parts open. bibtex: entry in the source, or made from it.
     aliases: ids and keys of other records of the same paper.
     filled: FIELD:SOURCE of what `citerec enrich` filled in, which any record of the user's own replaces; and
     RETRACTED, if it was.

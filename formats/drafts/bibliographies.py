@@ -54,8 +54,8 @@ class References:
         root = real_path(self.root or folder)
         written = name if name.endswith((".bib", *OTHER_FILES)) else f"{name}.bib"
         last = glob.escape(re.split(r"[/\\]", written)[-1])
-        nearby = (file for place in _NEARBY for file in sorted(folder.glob(f"{place}{last}")))
-        for file in (folder / written, *nearby) if last else ():
+        nearby = (file for place in _NEARBY for file in sorted(glob.glob(f"{place}{last}", root_dir=folder)))
+        for file in (folder / written, *(folder / file for file in nearby)) if last else ():
             if os.path.isfile(file):
                 if real_path(file).is_relative_to(root):
                     return real_path(file)

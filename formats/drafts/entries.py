@@ -163,7 +163,7 @@ def read_other(path: Path) -> dict[str, Reference]:
 
 
 def yaml_entries(text: str, name: str) -> dict[str, Reference]:
-    """Return the entries of Typst's YAML by key. Raises InputError for a text that is no YAML."""
+    """Return the entries of Typst's YAML by key. Raises InputError for a text that is not YAML."""
     loaded = parse_yaml(text, name)
     return _works(loaded) if isinstance(loaded, dict) else {}
 
@@ -174,7 +174,7 @@ def _works(loaded: dict[Any, Any]) -> dict[str, Reference]:
 
 
 def csl_entries(items: Iterable[object]) -> dict[str, Reference]:
-    """Return CSL items by their ids and identifiers; what is no item is left out."""
+    """Return CSL items by their ids and identifiers; other values are left out."""
     entries: dict[str, Reference] = {}
     for record in items:
         with suppress(InputError):

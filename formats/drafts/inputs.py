@@ -201,6 +201,6 @@ class Inputs:
             if len(names) <= SHOWN:
                 notes += [f"{named} is not followed: {why}" for named in names]
             else:
-                some = ", ".join(names[:SHOWN])
-                notes.append(f"{len(names):,} files are not followed, since {why}: {some}, ...")
+                shown = ", ".join(names[:SHOWN])
+                notes.append(f"{len(names):,} files are not followed, since {why}: {shown}, ...")
         return notes

@@ -217,8 +217,8 @@ class Language(ABC):
         if not any(key.key and not key.missing for key in all_keys):
             return None
         first, *others = all_keys
-        gone = [(key.start, key.end, "") for key in others]
-        return replaced(citation, [self.insertion(citation, *first[1:], key), *gone])
+        removed = [(key.start, key.end, "") for key in others]
+        return replaced(citation, [self.insertion(citation, *first[1:], key), *removed])
 
     def keys(self, text: str) -> Iterator[Key]:
         """Yield the keys that are not missing."""
@@ -298,12 +298,12 @@ class Language(ABC):
     def without_references(self, text: str, labels: Collection[str], kinds: tuple[str, ...] = ()) -> str:
         """Return a text without references to labels, which look like citations. kinds: see `Source`."""
         cited = ((citation, citation.cited) for citation in self.citations(text) if citation.printed)
-        gone = (
+        removed = (
             citation
             for citation, keys in cited
             if keys and all(key in labels or key.startswith(kinds) for key in keys)
         )
-        return replaced(text, ((citation.start, citation.end, "") for citation in gone))
+        return replaced(text, ((citation.start, citation.end, "") for citation in removed))
 
     def included(self, text: str) -> Iterator[str]:
         """Yield the names of the files that a text includes."""

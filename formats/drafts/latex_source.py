@@ -196,8 +196,8 @@ def _take_definitions(text: str, macros: dict[str, _Macro]) -> str:
             defaults = _parse_specification(match["specification"])
         names = ("braced", "bare", "defined", "document", "command")
         name = next(match[group] for group in names if match[group])
-        gone = "cite" in name.lower() and defaults and "#" not in body  # prints nothing in other settings
-        if defaults is not None and not gone and not _OWN.fullmatch(name):
+        silent = "cite" in name.lower() and defaults and "#" not in body  # prints nothing in other settings
+        if defaults is not None and not silent and not _OWN.fullmatch(name):
             macros.setdefault(name, _Macro(tuple(defaults), body.replace("\\xspace", "")))
     text = "".join([*pieces, text[done:]])
     for name, command in _LET.findall(text):

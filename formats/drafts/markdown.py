@@ -293,7 +293,7 @@ def _included_around(text: str) -> Iterator[list[str]]:
     format; and files of LaTeX, which are named as not read."""
     front, fields = _FRONT_MATTER.match(text), dict[str, Any]()
     if front and "include-" in front[1]:
-        with suppress(InputError):  # told when it is split
+        with suppress(InputError):  # reported when it is split
             fields = _read_yaml(front[1], "")
     formats = fields.get("format")
     places = [fields, *(formats.values() if isinstance(formats, dict) else ())]
@@ -459,25 +459,25 @@ def _split_front_matter(text: str, path: Path) -> tuple[dict[str, Any], str]:
     """Return the fields of the YAML blocks of a text, and the text without them. The first block that has a
     field counts; bibliographies and references are those of all."""
     fields: dict[str, Any] = {}
-    gone: list[tuple[int, int, str]] = []
+    removed: list[tuple[int, int, str]] = []
     for block in _yaml_blocks(text):
         try:
             # From the beginning, so that messages count lines from there.
             more = _read_yaml(
-                text[: block.end(1)] if not gone and _FRONT_MATTER.match(text) else block[1],
+                text[: block.end(1)] if not removed and _FRONT_MATTER.match(text) else block[1],
                 f"{path}: its front matter (between --- lines)",
             )
         except InputError:
-            if block.start() == 0 or not gone:
+            if block.start() == 0 or not removed:
                 raise
             continue
-        gone.append((*block.span(), ""))
+        removed.append((*block.span(), ""))
         for name in ("bibliography", "references", "nocite"):
             if name in fields and name in more:
                 both = (value if isinstance(value, list) else [value] for value in (fields[name], more[name]))
                 fields[name] = [*chain(*both)]
         fields = more | fields
-    return fields, replaced(text, gone)
+    return fields, replaced(text, removed)
 
 
 def _read_yaml(text: str, what: str) -> dict[str, Any]:
@@ -510,7 +510,7 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
         if root and not real_path(folder).is_relative_to(real_path(root)):
             break
         bibs += _metadata([folder / "_metadata.yml"], beside, root)
-        for name in _PROJECTS if level < 2 else _PROJECTS[:1]:
+        for name in _PROJECTS:
             file = folder / name
             if not os.path.isfile(file) or (root and not real_path(file).is_relative_to(real_path(root))):
                 continue
@@ -523,6 +523,8 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
             index = next((file for file in inside if real_path(file).parent == real_path(folder)), None)
             is_book = isinstance(book, dict) or name == "_bookdown.yml"
             first, merged = _merged_files(folder, settings) if name == "_bookdown.yml" else (None, [])
+            if name == "_bookdown.yml" and level > 1 and relative_path(path, folder) not in merged:
+                continue
             if first and (index is None or real_path(path) == real_path(first)):
                 index = first
             if index and (is_book or real_path(path) == real_path(index)):
@@ -540,13 +542,22 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
     return beside, {}
 
 
+def merged_names(folder: Path) -> list[str]:
+    """Return the names, without suffixes, of what bookdown makes of the chapters in a folder."""
+    file = folder / "_bookdown.yml"
+    if not os.path.isfile(file):
+        return []
+    named = _names(_read_yaml(decode_text(file), str(file)).get("book_filename"))
+    return [name.removesuffix(".Rmd") for name in named] or ["_main"]
+
+
 def _merged_files(folder: Path, settings: dict[str, Any]) -> tuple[Path | None, list[str]]:
     """Return the main file of a book by bookdown, None if there is none, and the names of all its files:
     those listed, for any format, else those in its folder; then those in further folders (`rmd_subdir`)."""
     root, subdir = real_path(folder), settings.get("rmd_subdir")
     places = [folder / name for name in (["."] if subdir is True else _names(subdir))]
     inside = (place for place in places if real_path(place).is_relative_to(root))
-    merged = [name.removesuffix(".Rmd") for name in _names(settings.get("book_filename"))]
+    merged = merged_names(folder)
     beside, below = (
         [
             name
@@ -559,8 +570,8 @@ def _merged_files(folder: Path, settings: dict[str, Any]) -> tuple[Path | None, 
     listed = [Path(name).as_posix() for name in _names(settings.get("rmd_files"))]
     names = [*dict.fromkeys([*(listed or beside), *below])]
     files = (folder / name for name in names if name.lower().endswith(MARKDOWN.suffixes))
-    there = [file for file in files if os.path.isfile(file) and real_path(file).is_relative_to(root)]
-    return next((file for file in there if file.stem == "index"), there[0] if there else None), names
+    existing = [file for file in files if os.path.isfile(file) and real_path(file).is_relative_to(root)]
+    return next((file for file in existing if file.stem == "index"), existing[0] if existing else None), names
 
 
 def _names(value: object) -> Iterator[str]:

@@ -24,7 +24,6 @@ from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.encoder import SETTINGS, ArticleEncoder, TextInputs, TextLayout
 from citerec.retrieval.settings import MINILM, ArticleConfig, IndexConfig
 from citerec.training.module import prepare_transformer
-from citerec.training.settings import FineTuningSettings
 
 if TYPE_CHECKING:
     from citerec.hatten.dense import Parts
@@ -33,9 +32,10 @@ if TYPE_CHECKING:
 class TunedEncoder(Encoder):
     """Wraps an article encoder for training."""
 
-    def __init__(self, article: ArticleEncoder, config: FineTuningSettings) -> None:
+    def __init__(self, article: ArticleEncoder, config: BiEncoderSettings) -> None:
         super().__init__()
         prepare_transformer(article, config)
+        article.gradient_cache = config.gradient_cache
         self.article, self.dim = article, article.dim
 
     @property
@@ -119,5 +119,5 @@ class BiEncoderRetriever(ArticleRetriever):
         index: IndexConfig | None = None,
     ) -> None:
         """checkpoint: a model, or the output of citerec train model=biencoder; else InputError."""
-        self.model = BiEncoder.given(checkpoint)
+        self.model = BiEncoder.opened(checkpoint)
         super().__init__(self.model.encoder, arithmetic, index)

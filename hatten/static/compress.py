@@ -43,15 +43,15 @@ def compress(checkpoint: str | Path, output: str | Path, words: int | None, vect
 
     folder = new_folder(output)
     model = StaticModel.open(checkpoint)
-    known = len(model.vocabulary)
+    before = len(model.vocabulary)
     model = model if words is None else model.keep_frequent(words)
     # The validation measures belong to the uncompressed model.
     about = {name: value for name, value in model.about.items() if not name.startswith("val/")}
-    about["compressed"] = f"{len(model.vocabulary):,} of {known:,} words, vectors in {vectors}"
+    about["compressed"] = f"{len(model.vocabulary):,} of {before:,} words, vectors in {vectors}"
     replace(model, about=about, dtype=vectors).save(folder)
     size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
-    log.info(f"{folder}: {len(model.vocabulary):,} of {known:,} words, {vectors}, {size:.1f} MB")
+    log.info(f"{folder}: {len(model.vocabulary):,} of {before:,} words, {vectors}, {size:.1f} MB")
     return folder
 
 
-main = command("model compress", CompressSettings, lambda given: compress(**asdict(given)))
+main = command("model compress", CompressSettings, lambda settings: compress(**asdict(settings)))

@@ -59,9 +59,9 @@ class StoredVectors:
 
     def take(self, rows: NDArray[np.integer]) -> Floats:
         """Return the vectors of rows, [n, D]."""
-        known = np.minimum(rows, len(self.numbers) - 1)
-        scales = np.float32(1) if self.scales is None else self.scales[known, None]
-        vectors = np.multiply(self.numbers[known], scales, dtype=np.float32)
+        stored = np.minimum(rows, len(self.numbers) - 1)
+        scales = np.float32(1) if self.scales is None else self.scales[stored, None]
+        vectors = np.multiply(self.numbers[stored], scales, dtype=np.float32)
         if len(random := np.flatnonzero(rows >= len(self.numbers))):
             packed = self.signs[rows[random] - len(self.numbers)]
             bits = np.unpackbits(packed, axis=1, count=self.shape[1])

@@ -211,11 +211,11 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
 
 
 _opened: WeakValueDictionary[tuple[str, ...], Any] = WeakValueDictionary()
-"""Models in use, by what tells that their files have not changed."""
+"""Models in use, by stamps of their files that change with them."""
 
 
 def _digest(file: Path) -> str:
-    """Return what tells that a file, or a hard link to it, has not changed."""
+    """Return a stamp of a file, the same for its hard links, that changes with it."""
     about = file.stat()
     return f"{about.st_dev} {about.st_ino} {about.st_size} {about.st_mtime_ns}"
 
@@ -229,7 +229,7 @@ class StaticRetriever(WordsRetriever):
     def __init__(self, checkpoint: StaticModel | str | Path | None, index: IndexConfig | None = None) -> None:
         """checkpoint: a model, or the output of its training; else InputError."""
         super().__init__(index)
-        self.use(self.kind.given(checkpoint))
+        self.use(self.kind.opened(checkpoint))
         self.checkpoint = None if isinstance(checkpoint, StaticModel) else checkpoint
 
     def use(self, model: StaticModel) -> None:

@@ -111,16 +111,16 @@ class InfoNCE(Settings):
         return infonce_loss(similarity, levels, self.temperature, log_rate if self.correct_rate else None)
 
 
-def build_loss(given: Mapping[str, Any]) -> Loss:
+def build_loss(settings: Mapping[str, Any]) -> Loss:
     """Build a loss from its `_target_` and options (model.loss); InputError if that fails."""
-    loss: Loss = build_object("model.loss", given)
+    loss: Loss = build_object("model.loss", settings)
     return loss
 
 
-def build_object(where: str, given: Mapping[str, Any]) -> Any:
+def build_object(where: str, settings: Mapping[str, Any]) -> Any:
     """Build an object from its `_target_` and options; `where`: their key, for the InputError if it fails."""
-    options = {name: value for name, value in given.items() if name != "_target_"}
-    target = given.get("_target_")
+    options = {name: value for name, value in settings.items() if name != "_target_"}
+    target = settings.get("_target_")
     try:
         return pkgutil.resolve_name(str(target))(**options)
     except (ImportError, AttributeError, ValueError) as error:

@@ -85,15 +85,16 @@ class Mining:
     def by_vectors(
         self, query_vectors: NDArray[np.float32], paper_vectors: NDArray[np.float32], depth: int
     ) -> Pool:
-        """Miner `depth` papers by cosine; vectors [own, D] and [P, D] of unit length."""
+        """Mine `depth` papers by cosine; vectors [own, D] and [P, D] of unit length."""
         papers = np.full((len(self.own), depth), -1, np.int32)
         for rows, mask in self._own_papers():
-            given = query_vectors[rows], paper_vectors, depth, self.excluded[rows], mask
-            papers[rows] = search_exact(*given, self.share.device).papers
+            excluded, device = self.excluded[rows], self.share.device
+            nearest = search_exact(query_vectors[rows], paper_vectors, depth, excluded, mask, device)
+            papers[rows] = nearest.papers
         return self._pool(papers)
 
     def by_bm25(self, depth: int) -> Pool:
-        """Miner `depth` papers by the BM25 of Gu et al. (retriever=bm25_gu); needs no trained encoder."""
+        """Mine `depth` papers by the BM25 of Gu et al. (retriever=bm25_gu); needs no trained encoder."""
         from citerec.retrieval.lexical.bm25 import BM25
 
         query = ("title", "abstract", "context")
@@ -106,10 +107,10 @@ class Mining:
                 for start in range(0, len(group), QUERY_CHUNK):
                     rows = group[start : start + QUERY_CHUNK]
                     # Retrieve extra papers, since cited ones are dropped.
-                    found = bm25.search_allowed(contexts[rows], depth + cited.shape[1], mask)
-                    drop = (found.papers[:, :, None] == cited[rows, None]).any(2)
-                    papers[rows] = top_k(found.papers, found.scores, depth, drop).papers
-                    bar(len(found))
+                    nearest = bm25.search_allowed(contexts[rows], depth + cited.shape[1], mask)
+                    drop = (nearest.papers[:, :, None] == cited[rows, None]).any(2)
+                    papers[rows] = top_k(nearest.papers, nearest.scores, depth, drop).papers
+                    bar(len(nearest))
         return self._pool(papers)
 
     def _own_papers(self) -> Iterable[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
@@ -162,9 +163,9 @@ class Miner(MiningSettings):
         return mining.by_bm25(self.depth) if vectors is None else mining.by_vectors(*vectors, self.depth)
 
 
-def build_mining(given: Mapping[str, Any]) -> Miner:
+def build_mining(settings: Mapping[str, Any]) -> Miner:
     """Build what mines from its `_target_` and options (model.mining); InputError if that fails."""
-    mining: Miner = build_object("model.mining", {"_target_": MINER, **given})
+    mining: Miner = build_object("model.mining", {"_target_": MINER, **settings})
     return mining
 
 
@@ -199,25 +200,25 @@ class WordSets:
 
     def jaccard(self, sets: Ragged, papers: NDArray[np.integer]) -> NDArray[np.float64]:
         """Sets of queries [Q] and rows of papers [Q, k] (-1: none) -> [Q, k], 0 for missing papers."""
-        shared, asked = np.zeros(papers.shape, np.int64), np.zeros(self._size, np.bool_)
+        shared, marked = np.zeros(papers.shape, np.int64), np.zeros(self._size, np.bool_)
         for query, (stems, row) in enumerate(zip(sets, np.maximum(papers, 0), strict=True)):
-            asked[stems] = True
-            there = self._papers.take(row)
-            shared[query] = sums_of_ranges(asked[there.values].astype(np.int64), there.offsets)
-            asked[stems] = False
+            marked[stems] = True
+            others = self._papers.take(row)
+            shared[query] = sums_of_ranges(marked[others.values].astype(np.int64), others.offsets)
+            marked[stems] = False
         union = sets.lengths[:, None] + self._papers.lengths[np.maximum(papers, 0)] - shared
         return np.where(papers >= 0, shared / np.maximum(union, 1), 0.0)
 
     def _sets(self, *columns: Ragged) -> Ragged:
         """Return the set of stems of each row over all columns, computed in chunks to bound memory."""
-        found, sizes = [], []
+        unique, sizes = [], []
         for start in range(0, len(columns[0]), ROW_CHUNK):
             part = np.arange(start, min(start + ROW_CHUNK, len(columns[0])))
             words = [column.take(part) for column in columns]
             row = np.concatenate([np.repeat(np.arange(len(part)), column.lengths) for column in words])
             stems = self._stems.take(np.concatenate([column.values for column in words]))
             keys = np.unique(np.repeat(row, stems.lengths) * self._size + stems.values)
-            found.append((keys % max(self._size, 1)).astype(np.int32))
+            unique.append((keys % max(self._size, 1)).astype(np.int32))
             sizes.append(np.bincount(keys // max(self._size, 1), minlength=len(part)))
-        stems_of_rows = np.concatenate([np.empty(0, np.int32), *found])
+        stems_of_rows = np.concatenate([np.empty(0, np.int32), *unique])
         return Ragged(stems_of_rows, offsets_of(np.concatenate([np.empty(0, np.int64), *sizes])))

@@ -60,8 +60,8 @@ class Validation:
     ) -> dict[str, float]:
         """Vectors of the share's contexts and of papers [P, D] -> measures, and size of a sampled pool."""
         citing = self.corpus.citing[self.contexts[share.part(len(self.contexts))]]
-        found = search_exact(queries, papers, self.config.depth, citing, self.candidates, share.device)
-        measures = recall_and_mrr(share.collect(found.papers, len(self.contexts)), self._positives)
+        nearest = search_exact(queries, papers, self.config.depth, citing, self.candidates, share.device)
+        measures = recall_and_mrr(share.collect(nearest.papers, len(self.contexts)), self._positives)
         if self.candidates is not self.corpus.is_candidate:
             measures["papers"] = float(np.count_nonzero(self.candidates))
         return measures

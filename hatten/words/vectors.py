@@ -68,8 +68,8 @@ class WordVectors:
 
     def with_words(self, words: Sequence[str], seed: int = 0) -> WordVectors:
         """Add random vectors, with the same mean and deviation, for those of `words` that have none."""
-        known = set(self.words)
-        missing = [word for word in dict.fromkeys(words) if word not in known]
+        have = set(self.words)
+        missing = [word for word in dict.fromkeys(words) if word not in have]
         if not missing:
             return self
         noise = np.random.default_rng(seed).standard_normal((len(missing), self.dim), np.float32)
@@ -95,8 +95,8 @@ class WordVectors:
 def log_coverage(vectors: WordVectors, corpus: Corpus) -> WordVectors:
     """Log the name and size of the vectors and their coverage of the corpus; return the vectors."""
     counts = np.asarray(corpus.word_counts, np.int64)
-    known = Vocabulary(vectors.words).lookup(corpus.words) >= 0
-    share = counts[known].sum() / max(counts.sum(), 1)
+    is_known = Vocabulary(vectors.words).lookup(corpus.words) >= 0
+    share = counts[is_known].sum() / max(counts.sum(), 1)
     log.info(
         f"word vectors: {vectors.name}, {len(vectors):,} words, {vectors.dim} dimensions, "
         f"cover {100 * share:.1f} % of the tokens"
@@ -197,13 +197,13 @@ class GloVe(Embeddings):
             return log_coverage(vectors, corpus)
         status = path.stat()
         key = {"path": str(path.resolve()), "bytes": status.st_size, "mtime": status.st_mtime_ns}
-        found = cached_vectors(
+        kept = cached_vectors(
             self.cache_dir,
             "file",
             key | {"corpus": corpus.fingerprint},
             lambda: read_vectors(path).among(corpus),
         )
-        return log_coverage(WordVectors(found.words, found.matrix, path.name, self.dim), corpus)
+        return log_coverage(WordVectors(kept.words, kept.matrix, path.name, self.dim), corpus)
 
     def width(self) -> int:
         if self.source in DIMS:
@@ -297,17 +297,17 @@ def read_vectors(path: Path, limit: int | None = None) -> WordVectors:
     try:
         binary, header = _detect_format(path)
         with quiet_gensim():
-            found = KeyedVectors.load_word2vec_format(
+            loaded = KeyedVectors.load_word2vec_format(
                 str(path), binary=binary, no_header=not header, limit=limit
             )
     except (OSError, zlib.error, ValueError, EOFError, IndexError, MemoryError, OverflowError) as error:
         raise InputError(
             f"{path}: not word vectors in word2vec's or GloVe's format ({error_text(error)})"
         ) from None
-    words = [word for word in found.index_to_key if word is not None]  # None for repeated words, at the end
-    if repeated := len(found.index_to_key) - len(words):
+    words = [word for word in loaded.index_to_key if word is not None]  # None for repeated words, at the end
+    if repeated := len(loaded.index_to_key) - len(words):
         log.warning(f"word vectors: {path}: {repeated:,} repeated words; using the first vector of each")
-    return WordVectors(words, np.asarray(found.vectors)[: len(words)], path.name)
+    return WordVectors(words, np.asarray(loaded.vectors)[: len(words)], path.name)
 
 
 def _detect_format(path: Path) -> tuple[bool, bool]:
@@ -381,8 +381,8 @@ def words_and_vectors(
 
 def subtract_mean(table: NDArray[np.float32], vocabulary: Vocabulary, corpus: Corpus) -> NDArray[np.float32]:
     """Subtract the mean over tokens and scale to unit length; `<pad>` stays zero."""
-    known = vocabulary.lookup(corpus.words)
-    counts = np.bincount(known[known >= 0], np.asarray(corpus.word_counts)[known >= 0], len(vocabulary))
+    ids = vocabulary.lookup(corpus.words)
+    counts = np.bincount(ids[ids >= 0], np.asarray(corpus.word_counts)[ids >= 0], len(vocabulary))
     moved = table - (table * (counts / max(counts.sum(), 1))[:, None]).sum(0)
     moved /= np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-8)
     moved[vocabulary.pad_id] = 0.0
@@ -398,6 +398,6 @@ def inverse_document_frequency(corpus: Corpus, vocabulary: Vocabulary) -> NDArra
         parts = [column.take(rows) for column in (corpus.title_tokens, corpus.abstract_tokens)]
         keys = [np.repeat(np.arange(len(part)), part.lengths) * words + part.values for part in parts]
         frequency += np.bincount(np.unique(np.concatenate(keys)) % words, minlength=words)
-    known = vocabulary.lookup(corpus.words)
-    n = np.bincount(known[known >= 0], frequency[known >= 0], len(vocabulary))
+    ids = vocabulary.lookup(corpus.words)
+    n = np.bincount(ids[ids >= 0], frequency[ids >= 0], len(vocabulary))
     return np.log1p((papers - n + 0.5) / (n + 0.5)).astype(np.float32)

@@ -65,10 +65,10 @@ class Word2Vec(Embeddings):
         }
         key = {"corpus": corpus.fingerprint, **settings}
         threads = self.workers or cores()
-        found = cached_vectors(
+        kept = cached_vectors(
             self.cache_dir, "word2vec", key, lambda: train_vectors(corpus, settings, threads)
         )
-        return log_coverage(found.with_words(MARKER_WORDS, self.seed), corpus)
+        return log_coverage(kept.with_words(MARKER_WORDS, self.seed), corpus)
 
 
 def default_epochs(corpus: Corpus) -> int:

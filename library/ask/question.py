@@ -212,7 +212,7 @@ def _literal(text: str) -> str:
 
 def year_range(years: str) -> tuple[int, int]:
     """Parse 2015-2020, 2015-, -2020 or 2019 into first and last year. Raises InputError for anything else."""
-    parts = _YEARS.fullmatch(years)
+    parts = _YEARS.fullmatch(str(years))
     if parts is None or not (parts[1] or parts[3]) or (parts[3] and not parts[2]):
         raise InputError(f"years={years}: must look like 2015-2020, 2015-, -2020 or 2019")
     first = int(parts[1] or 1)

@@ -19,11 +19,11 @@ SURE = 0.5
 LEAST_COSINE, PER_PAPERS, MOST_PAPERS = 0.15, 0.03, 10_000
 """Least cosine with a passage that the best of n papers has if any fits: LEAST_COSINE + PER_PAPERS * ln n, as
 the best of many is higher by chance; n at most MOST_PAPERS, for which this was seen to hold."""
-NO_PAPER, TOO_FEW, FEW_PAPERS = 0.12, 0.3, 1000
-"""The same without an encoder: the least probability of a paper, of the first ones together, and the papers
-from which nothing is said."""
-SEVERAL, TOGETHER_SURE = 0.2, 0.5
-"""Several fit if no paper has SEVERAL, but the first ones have TOGETHER_SURE."""
+NO_PAPER, TOO_FEW, FEW_PAPERS = 0.18, 0.7, 1000
+"""The same without an encoder: the least probability of a paper, the sum of those of the first ones, and the
+papers from which nothing is said."""
+SEVERAL, TOGETHER_SURE = 0.28, 0.9
+"""Several fit if no paper has SEVERAL, but the first ones have the sum TOGETHER_SURE."""
 NOTHING_FITS = "nothing in the library fits well"
 SEVERAL_FIT = "several papers fit about equally well"
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError
 from citerec.base.files import expand_user
 from citerec.base.progress import spinner
-from citerec.base.settings import check_count, listed
+from citerec.base.settings import check_count, check_texts, listed
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.ask.question import (
     Filters,
@@ -134,9 +134,7 @@ class Recommender:
         rerank: use the cross-encoder; None means if there is one. explain: add the ranker's features.
         Raises InputError for a text without words and for invalid filters.
         """
-        for option, value in (("text", text), ("title", title), ("abstract", abstract)):
-            if not isinstance(value, str):
-                raise InputError(f"{option}={value!r}: must be a text")
+        check_texts(text=text, title=title, abstract=abstract)
         filters = filters or Filters(exclude, years=years)
         request = Request(Query(text, title, abstract, known=listed(known, "known")), filters)
         return self.recommend_batch([request], k, rerank=rerank, explain=explain)[0]
@@ -202,6 +200,7 @@ class Recommender:
         as possible there and in the abstract. Raises InputError for a query without words.
         """
         check_count("k", k)
+        check_texts(query=query)
         if not re.search(r"[^\W_]", query):
             raise InputError("query: has no words; give some of a title, authors, year or key")
         with damage_told(self.library.path):
@@ -225,7 +224,7 @@ class Recommender:
         """Return a line for each word of a query that none of the papers found for it has."""
         lines, some = [], self.library.storage.search_candidates(query)
         words = [word for word in query_words(query) if not any(count_words([word], one) for one in papers)]
-        for word in words if papers else ():
+        for word in words:
             with some.search_lock:
                 near = some.search_index.near(word)
             lines.append(f"nothing has “{word}”" + (f"; did you mean {near}?" if near else ""))

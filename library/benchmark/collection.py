@@ -149,11 +149,12 @@ def questions(draft: Draft, ids: Mapping[str, str]) -> list[Question]:
     """
     cited = [{ids[key]: key for key in reversed(place.replaced) if key in ids} for place in draft.places]
     times = Counter(paper for papers in cited for paper in papers)
-    asked = []
+    passages, asked = citing_passages(draft, ids), []
     for place, papers in zip(draft.places, cited, strict=True):
         if papers:
             before = {ids[key] for _, keys in draft.passages[: place.passage] for key in keys if key in ids}
-            again = {paper for paper in papers if times[paper] > 1}
+            copied = passages.copied(place.passage)
+            again = {paper for paper in papers if times[paper] > 1 and paper not in copied}
             known = [key for key, paper in ids.items() if paper not in papers or paper in again]
             written = [key for key in known if ids[key] in before]
             asked.append(Question(place, papers, again, known, written))

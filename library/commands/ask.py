@@ -54,7 +54,8 @@ def search(settings: SearchSettings) -> None:
     recommender = open_recommender(settings.library)
     query = " ".join(settings.words)
     papers = recommender.search(query, settings.k)
-    for line in recommender.lacking(query, papers):
+    lacking = recommender.lacking(query, papers)
+    for line in lacking or ([] if papers else ["no paper has these words"]):
         print(f"{settings.library}: {line}", file=sys.stderr)
     if settings.format == "json":
         print(as_json(papers))
@@ -62,8 +63,6 @@ def search(settings: SearchSettings) -> None:
         Console().print(paper_list(papers))
     else:
         _print_papers(papers, settings.format)
-    if not papers:
-        print(f"{settings.library}: no paper has these words", file=sys.stderr)
 
 
 def _print_papers(papers: Sequence[LibraryPaper], format: str) -> None:

@@ -14,13 +14,12 @@ from citerec.formats.bibliography.paper import terminal_text
 from citerec.library.evidence.files import check_folders
 from citerec.library.papers.building import create, read_papers, refresh, remove_sources, short_name
 from citerec.library.papers.encoding import encode_and_tell, in_words, state
-from citerec.library.papers.folder import (
-    read_manifest,
-)
+from citerec.library.papers.folder import read_manifest
 from citerec.library.papers.library import Library
 from citerec.library.papers.storage import Storage
 from citerec.library.papers.watch import watch_sources
 from citerec.library.settings import (
+    NO_SOURCE,
     AddSettings,
     BuildSettings,
     InfoSettings,
@@ -66,20 +65,24 @@ def tell_texts(path: str | Path) -> bool:
 
 def add(settings: AddSettings) -> None:
     """Add the papers in files to a library."""
+    if not settings.source and settings.fulltext is None:
+        raise InputError(f"{NO_SOURCE}; or fulltext=true, to read the PDFs of the papers that are there")
     check_folders(settings.pdfs)
-    files, named = find_sources(settings.source), absolute_names(settings.source)
-    with Library.edit(settings.library) as library:
-        records = chain.from_iterable(map(read_papers, files))
-        done = library.add(records, files, named, settings.separate)
-    happened = f"{done.added:,} added, {done.completed:,} completed" if any(done[:2]) else "nothing new"
-    print(f"{library.path}: {happened}; {count_noun(done.papers)}")
+    path = expand_user(settings.library)
+    if settings.source:
+        files, named = find_sources(settings.source), absolute_names(settings.source)
+        with Library.edit(path) as library:
+            records = chain.from_iterable(map(read_papers, files))
+            done = library.add(records, files, named, settings.separate)
+        happened = f"{done.added:,} added, {done.completed:,} completed" if any(done[:2]) else "nothing new"
+        print(f"{path}: {happened}; {count_noun(done.papers)}")
     if settings.fulltext is not None:
         from citerec.library.papers.fulltexts import set_full_texts
 
-        set_full_texts(library.path, settings.fulltext, settings.pdfs)
-    tell_texts(library.path)
+        set_full_texts(Library.open(path).path, settings.fulltext, settings.pdfs)
+    tell_texts(path)
     if settings.encode:
-        encode_and_tell(Library.open(settings.library))
+        encode_and_tell(Library.open(path))
 
 
 def remove(settings: RemoveSettings) -> None:

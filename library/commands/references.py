@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -16,20 +17,21 @@ from citerec.base.progress import count_progress
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.reading.recognise import recognise
 from citerec.formats.drafts.languages import language_of
-from citerec.library.drafts.check import Entry, read_checked, read_entries
+from citerec.library.drafts.check import CheckedDraft, Entry, find_doubles, read_checked, read_entries
 from citerec.library.drafts.reader import PLAIN
 from citerec.library.enrich.client import FILE, AnswerCache
 from citerec.library.enrich.enrich import ask_services, make_services, unanswered
 from citerec.library.enrich.matching import lookups_of
-from citerec.library.enrich.services import Lookup, Service
+from citerec.library.enrich.services import TITLE, Lookup, Service
 from citerec.library.papers.library import Library
 from citerec.library.references.answers import (
     CONFIRMED,
     CONTRADICTED,
     UNKNOWN,
     Answer,
-    PaperSource,
+    LibrarySource,
     Source,
+    Status,
     judge,
 )
 from citerec.library.references.compare import Record
@@ -42,14 +44,22 @@ def references(settings: ReferencesSettings) -> None:
     """Print what is known of each reference; exit with 1 if `strict` and one is contradicted or retracted."""
     notes: list[str] = []
     library = Library.open(settings.library) if settings.library else None
+    name = settings.file or settings.library
     entries = _entries(settings, library, notes)
     sources: list[Source] = []
-    if settings.services:
-        asked = _ask_services(settings, library, [entry.paper for entry in entries if entry.paper], notes)
-        if asked is None:
-            return
-        sources = [asked]
-    answers = judge_all(settings, library, entries, notes, sources)
+    with ExitStack() as stack:
+        if settings.services:
+            folder = library.path if library is not None else cache_folder()
+            folder.mkdir(parents=True, exist_ok=True)
+            cache = stack.enter_context(closing(AnswerCache(folder / FILE, settings.max_age)))
+            source = ServiceSource(make_services(settings), cache)
+            papers = [entry.paper for entry in entries if entry.paper]
+            failed = ask_services(settings, source, papers.__getitem__, np.arange(len(papers)), name)
+            if failed is None:
+                return
+            notes += [f"{name}: {reason}; the same command asks again" for name, reason in failed.items()]
+            sources.append(source)
+        answers = judge_all(settings, library, entries, notes, sources)
     if settings.format == "json":
         listed = [
             {"file": str(entry.file), "line": entry.line, **answer.as_json()} for entry, answer in answers
@@ -63,7 +73,7 @@ def references(settings: ReferencesSettings) -> None:
             print(f"note: {terminal_text(note)}")
         counts = Counter(answer.answer for _, answer in answers)
         told = ", ".join(f"{counts[name]:,} {name}" for name in (CONFIRMED, CONTRADICTED, UNKNOWN))
-        print(f"{settings.file or settings.library}: {count_noun(len(answers), 'reference')}: {told}")
+        print(f"{name}: {count_noun(len(answers), 'reference')}: {told}")
     if settings.strict and any(answer.findings or answer.is_retracted for _, answer in answers):
         raise SystemExit(1)
 
@@ -96,56 +106,46 @@ def judge_all(
 ) -> list[tuple[Entry, Answer]]:
     """Return the answers about entries that can be read, by a library, the settings' table and sources."""
     read = [(entry, entry.paper._replace(key=entry.key)) for entry in entries if entry.paper]
-    first: list[Source] = [PaperSource.of_library(library, [paper for _, paper in read])] if library else []
-    if settings.table:
-        bad: list[InputError] = []
-        first.append(Table.open(settings.table, bad.append))
-        if bad:
-            notes.append(f"{count_noun(len(bad), 'record')} of the table skipped: {bad[0]}")
-    others = PaperSource([Record(paper, f"entry {entry.key}", confirms=False) for entry, paper in read])
+    first: list[Source] = [LibrarySource(library, [paper for _, paper in read])] if library else []
+    bad: list[InputError] = []
+    first += [Table.open([name], bad.append) for name in settings.table]  # each told by its own name and date
+    if bad:
+        notes.append(f"{count_noun(len(bad), 'record')} of the table skipped: {bad[0]}")
+    doubles: dict[str, list[Status]] = {}
+    for finding in find_doubles(CheckedDraft(Path(), (), (), ("*",), entries, (), (), (), ())):
+        doubles.setdefault(finding.key, []).append(Status(finding.kind, finding.message))
     answers = []
     with count_progress("references", len(read)) as advance:
         for entry, paper in read:
-            answers.append((entry, judge(paper, [*first, *sources], others, on_note=notes.append)))
+            answer = judge(paper, [*first, *sources], on_note=notes.append)
+            status = [*answer.status, *doubles.get(entry.key, ())]
+            answers.append((entry, replace(answer, status=status)))
             advance(1)
     return answers
 
 
 @dataclass
-class ReferenceAsker:
-    """Asks services about references: by their identifiers, then their titles, until one has found a work."""
+class ServiceSource:
+    """What services have told of works. Each is asked, by identifiers and titles, what the former lack."""
 
     services: Sequence[Service]
     cache: AnswerCache
 
-    def lookups(self, paper: LibraryPaper, service: Service) -> list[Lookup]:
+    def _lookups(self, paper: LibraryPaper, service: Service) -> list[Lookup]:
         bare = paper._replace(doi="", arxiv="", url="", id="")
         return [*dict.fromkeys([*lookups_of(paper, service), *lookups_of(bare, service)])]
 
-    def works(self, paper: LibraryPaper, service: Service) -> list[LibraryPaper]:
-        answers = (self.cache.get(service.name, lookup) for lookup in self.lookups(paper, service))
-        return [work for works in answers for work in works or ()]
+    def _records(self, paper: LibraryPaper, services: Iterable[Service]) -> Iterator[Record]:
+        for service in services:
+            for lookup in self._lookups(paper, service):
+                for work in self.cache.get(service.name, lookup) or ():
+                    yield Record(work, service.label, by_id=lookup.kind != TITLE)
+
+    def records(self, paper: LibraryPaper) -> Iterator[Record]:
+        return self._records(paper, self.services)
 
     def open_lookups(self, _: int, paper: LibraryPaper, service: Service) -> list[Lookup]:
         before = self.services[: self.services.index(service)]
-        is_found = any(self.works(paper, earlier) for earlier in before)
-        return [] if is_found else unanswered(self.lookups(paper, service), service, self.cache)
-
-
-def _ask_services(
-    settings: ReferencesSettings, library: Library | None, papers: Sequence[LibraryPaper], notes: list[str]
-) -> PaperSource | None:
-    """Ask services after consent; return what they answered, None without consent."""
-    folder = library.path if library is not None else cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    with closing(AnswerCache(folder / FILE, settings.max_age)) as cache:
-        asker, rows = ReferenceAsker(make_services(settings), cache), np.arange(len(papers))
-        name = settings.file or settings.library
-        unavailable = ask_services(settings, asker, papers.__getitem__, rows, name)
-        if unavailable is None:
-            return None
-        notes += [f"{name}: {reason}; the same command asks again" for name, reason in unavailable.items()]
-        pairs = ((paper, service) for service in asker.services for paper in papers)
-        return PaperSource(
-            [Record(work, service.label) for paper, service in pairs for work in asker.works(paper, service)]
-        )
+        if any(self._records(paper, before)):
+            return []
+        return unanswered(self._lookups(paper, service), service, self.cache)

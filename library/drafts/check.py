@@ -227,7 +227,7 @@ def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[F
     findings = [*_defined_twice(draft)]
     if draft.bibs or draft.printed or library is not None:
         findings = [*_unknown_keys(draft, library), *findings]
-    findings += (doubles := [*_doubles(draft)])
+    findings += (doubles := [*find_doubles(draft)])
     if library is not None:
         told = {finding.key for finding in doubles if finding.kind == "preprint"}
         others = [draft.by_key[key] for key in draft.used if key not in told]
@@ -277,8 +277,8 @@ def _defined_twice(draft: CheckedDraft) -> Iterator[Finding]:
             yield _at(entry, "duplicate", message)
 
 
-def _doubles(draft: CheckedDraft) -> Iterator[Finding]:
-    """Yield the keys that mean the paper of an earlier key (formats.same_work)."""
+def find_doubles(draft: CheckedDraft) -> Iterator[Finding]:
+    """Yield the keys that mean the paper of an earlier key (formats.same_work), or have its identifier."""
     read = [(entry, entry.paper) for entry in draft.by_key.values() if entry.paper]
     groups: dict[int, list[tuple[Entry, LibraryPaper]]] = {}
     leaders = first_records(identity(paper) for _, paper in read)
@@ -315,7 +315,7 @@ def _wrong_ids(read: Iterable[tuple[Entry, LibraryPaper]]) -> Iterator[Finding]:
 
 
 def _place(entry: Entry) -> str:
-    return f"{entry.key} ({entry.file.name}:{entry.line})"
+    return f"{entry.key} ({entry.file.name}{f':{entry.line}' if entry.line else ''})"
 
 
 def _published_in_library(entries: Sequence[Entry], library: Library) -> Iterator[Finding]:

@@ -41,6 +41,8 @@ _NAMED = re.compile(
 )
 """What may name files: arguments of LaTeX commands, links, strings, fields of the front matter."""
 _GRAPHICS_PATH = re.compile(r"\\graphicspath\s*\{((?:\s*\{[^{}]*\})+)\s*\}")
+_FONTS_PATH = re.compile(r"\[[^\[\]]*\bPath\s*=\s*([^,\[\]]+)")
+"""The folder of fonts, as fontspec names it. All are taken along, since patterns name the bold ones."""
 _SHOWN = re.compile(
     r"\\(?:includegraphics|includesvg|includepdf|lstinputlisting|verbatiminput|VerbatimInput)\*?"
     r"(?:\[[^\[\]]*\])?\{([^{}\n]{1,1000})\}|!\[[^\[\]\n]*\]\(<?([^()<>\s]{1,1000})>?[^()\n]*\)"
@@ -148,6 +150,9 @@ def named_files(draft: Draft, base: Path) -> tuple[list[Path], list[str]]:
         text = left.pop()
         for names in _GRAPHICS_PATH.findall(text):
             folders += [draft.path.parent / name for name in _BRACED.findall(names)]
+        for name in _FONTS_PATH.findall(text):
+            fonts = (draft.path.parent / name.strip().strip("{}")).glob("*.[ot]t[fc]")
+            files |= {real_path(file): None for file in fonts if real_path(file).is_relative_to(base)}
         shown = {name.strip().strip('"') for match in _SHOWN.findall(text) for name in match if name}
         named = [
             name.strip().strip('"') for match in _NAMED.findall(text) for name in "".join(match).split(",")
@@ -259,7 +264,7 @@ def write_copies(
         for key, id in new.items():
             at, entry = new_entry(written, library.by_id(id), key, abstract=True, language=language)
             written = f"{written[:at]}{entry}{written[at:]}"
-        lines.append(f"{copies.bib}: {len(new)} entries added")
+        lines.append(f"{copies.bib}: {'1 entry' if len(new) == 1 else f'{len(new)} entries'} added")
         if texts and copies.rename_bib and not _rename_bibliography(draft, texts, copies):
             lines.append(f"add {copies.bib.name} to the bibliographies of the copy")
         texts[copies.bib] = written

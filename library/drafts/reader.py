@@ -149,11 +149,13 @@ def draft_language(path: Path) -> Language:
         suffixes = [*language.suffixes, PLAIN] if language is MARKDOWN else language.suffixes
         kinds.append(f"{language.name} ({', '.join(suffixes)})")
     readable = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
-    advice = EXPORTS.get(path.suffix.lower(), "convert it first, e.g. with pandoc")
+    other = "check a bibliography with citerec references" if path.suffix == ".bib" else ""
+    advice = EXPORTS.get(path.suffix.lower(), other or "convert it first, e.g. with pandoc")
     raise InputError(f"{path}: drafts are read in {readable}; {advice}")
 
 
 EXPORTS = {
+    ".pdf": "give the file that it was made from",
     ".lyx": "export it from LyX as LaTeX",
     ".pages": "export it as Word",
     ".rtf": "save it as .docx or .odt",

@@ -101,13 +101,15 @@ def own_keys(
 
 
 def place_request(draft: Draft, place: Place, ids: Mapping[str, str], passages: CitingPassages) -> Request:
-    """Return the request for a missing citation; ids: see `known_papers`."""
+    """Return the request for a missing citation; ids: see `known_papers`. What only a second copy of its text
+    cites, as in an old version that the draft includes, is not known."""
+    copied = passages.copied(place.passage)
     query = Query(
         place.context,
         title=draft.title,
         abstract=draft.abstract,
         year=draft.year,
-        known=tuple(ids.values()),
+        known=tuple(id for id in ids.values() if id not in copied),
         passages=passages,
         place=place.passage,
     )

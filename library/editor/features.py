@@ -40,7 +40,6 @@ from citerec.library.editor.workspace import Workspace
 from citerec.library.evidence.explanation import NO_EVIDENCE
 from citerec.library.evidence.quotations import pinpointed
 from citerec.library.papers.search import count_words, query_words
-from citerec.library.references.answers import judge_by_library
 from citerec.library.settings import LspSettings
 from citerec.retrieval.passages import CitingPassages
 from citerec.retrieval.queries import Query
@@ -74,8 +73,6 @@ class Features(Workspace):
     def __init__(self, settings: LspSettings) -> None:
         super().__init__(settings)
         self._networks = ThreadPoolExecutor(1)
-        self._judged: dict[str, str] = {}
-        """What contradicts an entry, by its text."""
         self.markdown: set[str] = set()
 
     # Papers for a place.
@@ -354,8 +351,8 @@ class Features(Workspace):
             bibs = bibliography.files
             draft = check.CheckedDraft(path, cited, (), ("*",), entries, (), bibs, (), ())
             problems = check.find_problems(draft, self.library)
-            told = self._contradicted(bibliography, {key for key, *_ in cited}).items()
-            problems += [check.Finding("reference", key, path, 0, said) for key, said in told]
+            if self.settings.references:
+                problems += check.find_contradictions(draft, self.library)
             for problem in dict.fromkeys(problems):
                 severity = level.Information if problem.kind in HINTS else level.Warning
                 for place in cited:
@@ -365,17 +362,6 @@ class Features(Workspace):
         for finding in findings:
             finding.source = "citerec"
         return findings[:MAX_DIAGNOSTICS]
-
-    def _contradicted(self, bibliography: Bibliography, cited: set[str]) -> dict[str, str]:
-        """Return what contradicts the entries of cited keys, by key, if the settings ask for it."""
-        if not self.settings.references:
-            return {}
-        entries = {key: entry for key in cited if (entry := bibliography.entries.get(key)) and entry.paper}
-        new = {entry.text: entry.paper for entry in entries.values() if entry.text not in self._judged}
-        answers = judge_by_library([paper for paper in new.values() if paper], self.library)
-        for text, answer in zip(new, answers, strict=True):
-            self._judged[text] = answer.said if answer.findings else ""
-        return {key: said for key, entry in entries.items() if (said := self._judged[entry.text])}
 
 
 def _by(paper: Paper) -> str:

@@ -35,8 +35,9 @@ TEXTS = 16
 """Texts that stay open: a work is cited at several places, and a paper cites many."""
 LINKED = "linked"
 """State of the store: what was linked."""
-_BETWEEN = " ,;–-[]()"
-"""What may stand between two marks of one place."""
+_MASK = "\0"
+_AFTER_STOP = re.compile(rf"([.?!])([ \[(]*{_MASK}(?:[{_MASK} ,;–\-\[\]()]*{_MASK})?[)\]]*)")
+"""A stop, and the marks after it."""
 
 
 def sentence_bounds(text: str, marks: Iterable[tuple[int, int]]) -> list[int]:
@@ -50,21 +51,13 @@ def sentence_bounds(text: str, marks: Iterable[tuple[int, int]]) -> list[int]:
     >>> [text[a:b] for a, b in pairwise(bounds)]
     ['Bees dance.[1, 2] ', 'Ants do not.³ ', 'Why?']
     """
-    regions: list[list[int]] = []
-    for start, end in sorted(marks):
-        if any(map(str.isalpha, text[start:end])):
-            continue
-        if regions and not text[regions[-1][1] : start].strip(_BETWEEN):
-            regions[-1][1] = max(end, regions[-1][1])
-        else:
-            regions.append([start, end])
-    plain = text
-    for start, end in regions:
-        start = len(text[:start].rstrip(" [("))
-        while end < len(text) and text[end] in ")]":
-            end += 1
-        if start and text[start - 1] in ".?!":  # moved behind the mark: "dance[1, 2]. Ants"
-            plain = f"{plain[: start - 1]}{'x' * (end - start)}{text[start - 1]}{plain[end:]}"
+    masked = plain = text
+    for start, end in marks:
+        if not any(map(str.isalpha, text[start:end])):
+            masked = f"{masked[:start]}{_MASK * (end - start)}{masked[end:]}"
+    for match in _AFTER_STOP.finditer(masked):  # the stop is moved behind the mark: "dance[1, 2]. Ants"
+        moved = "x" * len(match[2]) + match[1]
+        plain = f"{plain[: match.start()]}{moved}{plain[match.end() :]}"
     breaks = (place + 1 for place, sign in enumerate(text) if sign == "\n")
     return sorted({0, *sentence_starts(plain), *breaks, len(text)})
 
@@ -171,14 +164,13 @@ class Citations:
         if not (links := {row: cited for _, row, cited in self._store.links(file=self.files[paper])}):
             return
         passages, read, marked = self._text(paper)
-        beside: dict[int, list[Mark]] = {}
-        for mark in read.marks:
-            beside.setdefault(mark.text, []).append(mark)
+        beside = {number: [*marks] for number, marks in groupby(read.marks, lambda mark: mark.text)}
         for mark, _ in marked:
             if cited := list(dict.fromkeys(links[row] for row in mark.entries if row in links)):
-                passage, own = passages[mark.text], beside[mark.text]
+                passage = passages[mark.text]
                 edits = [
-                    (*other[1:3], f" {TARGET_MARKER if other is mark else OTHER_MARKER} ") for other in own
+                    (*other[1:3], f" {TARGET_MARKER if other is mark else OTHER_MARKER} ")
+                    for other in beside[mark.text]
                 ]
                 text = _LOOSE.sub("", " ".join(replaced(passage.text, edits).split()))
                 yield passage.page(mark.start), cut_around_mark(text, WINDOW), cited
@@ -268,8 +260,6 @@ def text_contexts(library: Path, papers: Mapping[str, str]) -> tuple[list[Contex
     papers: ids that may occur, and their titles. Papers of one title are versions of one work: all their
     contexts are those of the first of them, each once.
     """
-    if not (library / FOLDER / DATABASE).is_file():
-        return [], []
     first: dict[str, str] = {}
     leaders = {
         paper: first.setdefault(normalise_title(title) or paper, paper) for paper, title in papers.items()

@@ -17,23 +17,18 @@ from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER, TARGET_WORD
 from citerec.datasets.tokenize import default_tokenize, sentence_starts
-from citerec.hatten.retriever import WordsRetriever
 from citerec.library.evidence import DATABASE, FOLDER
-from citerec.library.evidence.index import PassageIndex, WordsEncoder, open_index
+from citerec.library.evidence.index import PassageIndex, open_index
 from citerec.library.evidence.passages import Passage, TextPlace
 from citerec.library.evidence.store import TextStore
-from citerec.rerank.ranker.features import first_dense
-from citerec.rerank.ranker.model import Ranker
 from citerec.rerank.ranker.texts import NEAR, nearness
 from citerec.retrieval.arrays import Floats, Rows
-from citerec.retrieval.base import Retriever
 from citerec.retrieval.lexical.terms import FUNCTION_WORDS
 from citerec.retrieval.queries import Queries, marked_sentence
 
-COSINE, REACH, AROUND = 0.25, 40.0, 0.5
-"""Of the score of a passage: weight of the cosine by the model of words, beside the share of the words' idf;
-distance from the mark at which a word has half the weight; and weight of the words around what the mark
-stands for."""
+REACH, AROUND = 40.0, 0.5
+"""Of the score of a passage: distance from the mark at which a word has half the weight; and weight of the
+words around what the mark stands for."""
 
 LITERAL, LEAST_SHARE, LEAST_WORDS, LOOKED_AT = 0.8, 0.5, 6, 5
 """Of a sentence that a text has nearly word for word: share of its words that are there, and of the words
@@ -54,13 +49,6 @@ class FoundPassage(NamedTuple):
         return TextPlace(self.file, page, passage.section, passage.text, passage.kind)
 
 
-def text_encoder(retriever: Retriever) -> WordsEncoder | None:
-    """Return the encoder of passages for a library that is ranked by this, if it has a model of words."""
-    parts = retriever.all_parts if isinstance(retriever, Ranker) else {"": retriever}
-    dense = first_dense(parts)
-    return WordsEncoder(dense) if isinstance(dense, WordsRetriever) else None
-
-
 @dataclass(frozen=True, eq=False)
 class FullTexts:
     """The full texts of a library's papers. Several threads may ask.
@@ -71,19 +59,18 @@ class FullTexts:
 
     store: TextStore
     index: PassageIndex
-    encoder: WordsEncoder | None
     rows: NDArray[np.int64]
     place: NDArray[np.int64]
 
     @classmethod
-    def open(cls, library: Path, corpus: Corpus, encoder: WordsEncoder | None) -> Self | None:
+    def open(cls, library: Path, corpus: Corpus) -> Self | None:
         """Open the full texts of a library; None if it has none. Raises InputError if they are damaged."""
         folder = library / FOLDER
         if not (folder / DATABASE).is_file():
             return None
         try:
             store = TextStore(folder)
-            index = open_index(folder, store, encoder)
+            index = open_index(folder, store)
         except (InputError, OSError) as error:
             reason = error_text(error).replace(f"{folder}/", "")
             raise InputError(
@@ -92,7 +79,7 @@ class FullTexts:
         if index is None:
             return None
         none = np.empty(0, np.int64)
-        return cls(store, index, encoder, none, none).among(corpus)
+        return cls(store, index, none, none).among(corpus)
 
     def among(self, corpus: Corpus) -> Self:
         """Return the same texts for a corpus that may have other papers."""
@@ -106,8 +93,7 @@ class FullTexts:
     def papers(self, context: str, depth: int) -> list[str]:
         """Return the ids of the papers, `depth` at most, whose passages have most of a context's words."""
         best = self.index.best(self._word_scores(context))
-        order = np.argsort(-best, kind="stable")[:depth]
-        return [self.index.papers[place] for place in order[best[order] > 0].tolist()]
+        return [self.index.papers[place] for place in _first(best, depth).tolist()]
 
     # For the ranker.
 
@@ -117,8 +103,7 @@ class FullTexts:
         for text in queries.texts("context"):
             best = self.index.best(self._word_scores(text))
             best[self.rows < 0] = 0
-            order = np.argsort(-best, kind="stable")[:depth]
-            rows.append(self.rows[order[best[order] > 0]])
+            rows.append(self.rows[_first(best, depth)])
         return Ragged.from_rows(rows)
 
     def literal(self, context: str) -> list[int]:
@@ -129,9 +114,8 @@ class FullTexts:
             return []
         best = self.index.best(self.index.word_scores(sorted(wanted), np.ones(len(wanted), np.float32)))
         best[self.rows < 0] = 0
-        order = np.argsort(-best, kind="stable")[:LOOKED_AT]
         shares = dict[int, float]()
-        for row, passages in self.passages(context, self.rows[order[best[order] > 0]].tolist(), 3).items():
+        for row, passages in self.passages(context, self.rows[_first(best, LOOKED_AT)].tolist(), 3).items():
             for sentence in chain.from_iterable(_sentences(found.passage.text) for found in passages):
                 words = _content_words(sentence)
                 share = len(wanted & words) / len(wanted)
@@ -161,18 +145,6 @@ class FullTexts:
         """Return the file of a paper's full text."""
         return self.store.text(self.index.papers[self.place[row]])[0].file
 
-    def fit(self, text: str, places: Rows) -> Floats:
-        """Return how well the passages [n] of papers, rows of the index, fit a text: the share of its words'
-        weights, and cosines."""
-        index, (words, weights) = self.index, query_words(text, REACH, AROUND)
-        passages, _ = index.passages_of(places)
-        most = np.float32(max(index.most_words(words, weights), 1e-9))
-        scores = index.word_scores(words, weights)[passages] / most
-        if self.encoder is not None:
-            [vector] = self.encoder.encode_queries([text])
-            scores += COSINE * np.maximum(np.nan_to_num(index.cosines(vector, passages)), 0)
-        return scores
-
     def passages(self, text: str, papers: Iterable[int], k: int) -> dict[int, list[FoundPassage]]:
         """Return the k passages of each paper (row of the corpus) that fit a text best, best first.
 
@@ -181,17 +153,22 @@ class FullTexts:
         places = {row: int(self.place[row]) for row in papers if self.place[row] >= 0}
         if not places:
             return {}
-        rows = np.array([*places.values()], np.int64)
-        scores, offsets = self.fit(text, rows), self.index.passages_of(rows)[1]
+        passages, offsets = self.index.passages_of(np.array([*places.values()], np.int64))
+        scores = self.index.word_scores(*query_words(text, REACH, AROUND))[passages]
         best = {}
         for number, (row, place) in enumerate(places.items()):
             stored, passages = self.store.text(self.index.papers[place])
             own = scores[offsets[number] : offsets[number + 1]]
             if stored.hash != self.index.hashes[place]:  # has changed since this index was opened
                 continue
-            order = np.argsort(-own, kind="stable")[:k].tolist()
-            best[row] = [FoundPassage(passages[i], stored.file) for i in order if own[i] > 0]
+            best[row] = [FoundPassage(passages[i], stored.file) for i in _first(own, k).tolist()]
         return best
+
+
+def _first(scores: Floats, most: int) -> Rows:
+    """Return the places of the highest scores above 0, `most` at most, highest first."""
+    order = np.argsort(-scores, kind="stable")[:most]
+    return order[scores[order] > 0]
 
 
 def _sentences(text: str) -> list[str]:

@@ -18,23 +18,23 @@ import numpy as np
 import Stemmer
 
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import IN_TEXTS, OTHER_MARKER, TARGET_MARKER, TRAIN
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import default_tokenize, sentence_starts
 from citerec.formats.letters import words as words_of
 from citerec.library import MARK
 from citerec.library.evidence.passages import TextPlace
 from citerec.rerank.ranker.author_names import HALF, has_authors, surnames_near
+from citerec.rerank.ranker.citing_contexts import CitingContexts
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.paper_names import initials, title_names
 from citerec.rerank.ranker.texts import K1, NEAR, B, idf, nearness
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.lexical.terms import FUNCTION_WORDS
 from citerec.retrieval.networks.encoder import NetworkRetriever
-from citerec.retrieval.queries import Queries
+from citerec.retrieval.queries import Queries, marked_sentence
 
 if TYPE_CHECKING:
     from citerec.library.evidence.evidence import FoundPassage, FullTexts
-    from citerec.rerank.ranker.citing_contexts import CitingContexts
 
 Spans = tuple[tuple[int, int], ...]
 """Parts of a text as (start, end)."""
@@ -112,14 +112,8 @@ class Explainer:
         self._tokens = max(float(corpus.total_words), 2.0)
 
     @cached_property
-    def _citing_contexts(self) -> list[CitingContexts]:
-        """Training contexts and those of full texts, if there are any; read at the first explanation."""
-        splits = [name for name in (TRAIN, IN_TEXTS) if name in self._corpus.splits]
-        if not splits:
-            return []
-        from citerec.rerank.ranker.citing_contexts import CitingContexts
-
-        return [CitingContexts(self._corpus, self._statistics, name) for name in splits]
+    def _citing_contexts(self) -> CitingContexts:
+        return CitingContexts(self._corpus, self._statistics)
 
     def explain(self, query: Queries, papers: Sequence[int]) -> list[Explanation]:
         """Explain papers (rows) as answers to one query [1]."""
@@ -130,10 +124,7 @@ class Explainer:
         if self._networks is not None:
             self._networks.read(rows)
             vector = self._networks.query_vectors(query)[0]
-        citing = np.full(len(rows), -1)
-        for contexts in self._citing_contexts if len(rows) else ():
-            similar = contexts.most_similar(query, np.zeros_like(rows), rows, 1)[:, 0]
-            citing = np.where(citing < 0, similar, citing)
+        citing = self._citing_contexts.most_similar(query, np.zeros_like(rows), rows, 1)[:, 0]
         explanations, surnames = [], self._surnames(query)
         passages = self._full_texts.passages(context, papers, PASSAGES) if self._full_texts else {}
         for paper, cited_in in zip(papers, citing.tolist(), strict=True):
@@ -328,13 +319,6 @@ def _stems(text: str) -> Iterator[tuple[str, int, int]]:
             yield _stem(word), start, end
 
 
-def sentence_around(context: str) -> tuple[int, int]:
-    """Return (start, end) of the sentence that contains the mark."""
-    mark = max(context.find(TARGET_MARKER), 0)
-    bounds = [0, *sentence_starts(context), max(len(context), 1)]
-    return next((a, b) for a, b in pairwise(bounds) if a <= mark < b)
-
-
 _MARKERS = rf"(?:{TARGET_MARKER}|{OTHER_MARKER})"
 _BRACKETED = re.compile(rf"[\[(]({_MARKERS}(?:[,;\s]+{_MARKERS})*)[\])]")
 
@@ -345,8 +329,9 @@ def citing_sentence(context: str) -> str:
     >>> citing_sentence("of trees. Graphs are parsed well by TARGETCIT, OTHERCIT. We")
     'Graphs are parsed well by [CITE], […].'
     """
-    start, end = sentence_around(context)
-    sentence = context[start:end].strip()
+    sentence = marked_sentence(context)
+    start = context.find(sentence)
+    end, sentence = start + len(sentence), sentence.strip()
     if start == 0 and not sentence[:1].isupper() and not sentence.startswith(TARGET_MARKER):
         sentence = f"… {sentence}"
     if end >= len(context) and not re.search(r"[.!?][\"')\]]*$", sentence):

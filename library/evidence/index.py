@@ -1,11 +1,10 @@
-"""The index of passages: N passages of P papers, by words (BM25) and by vectors.
+"""The index of passages: N passages of P papers, by words (BM25).
 
-about.json    version, and the encoder of the vectors
+about.json    version
 papers.json   ids of the papers, in the order of their passages
 hashes.npy    hashes of their texts (store.StoredPaper) [P]
 offsets.npy   passages of each paper [P + 1]
-terms.txt     terms by number; words/: their postings (retrieval.lexical.postings)
-vectors.npy   8-bit integers [N, D], and their factors in scales.npy [N]
+terms.txt     terms by number; words/: their postings (retrieval.lexical.bm25_formula)
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,16 +22,14 @@ from numpy.typing import NDArray
 from citerec.base.checksums import check_checksums, write_checksums
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder
-from citerec.datasets.columns import Ragged, concat_ranges, load_array, offsets_of, save_arrays
+from citerec.datasets.columns import concat_ranges, load_array, offsets_of, save_arrays
 from citerec.datasets.tokenize import WordTable, default_tokenize
-from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, Documents
-from citerec.hatten.retriever import WordsRetriever
 from citerec.library.evidence.store import TextStore
 from citerec.retrieval.arrays import Counts, Floats, Rows
-from citerec.retrieval.lexical.postings import Formula, Postings
+from citerec.retrieval.lexical.bm25_formula import Formula, Postings
 from citerec.retrieval.lexical.terms import Terms
 
-VERSION = 4
+VERSION = 5
 CONTRIBUTIONS = np.dtype(np.uint16)
 """Type of the contributions: half of float32 on disk."""
 FORMULA = Formula("lucene", 1.2, 0.75)
@@ -42,83 +38,45 @@ ABOUT, PAPERS, TERMS = "about.json", "papers.json", "terms.txt"
 CURRENT = "index"
 """State of a store: the name of the index of its texts."""
 CHUNK = 1 << 12
-"""Passages that are read, encoded or compared at a time."""
-
-
-class WordsEncoder:
-    """Encodes passages as a model of words encodes abstracts, and queries as it encodes contexts: as vectors
-    of unit length [n, dim], zeros for texts without a known word. name: of the model's weights."""
-
-    def __init__(self, model: WordsRetriever) -> None:
-        self._model, self.dim = model, model.dim
-        self.name = " ".join(map(str, model.fingerprint().values()))
-
-    def encode(self, texts: Sequence[str]) -> Floats:
-        return self._encode(texts, ABSTRACT)
-
-    def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """Encode contexts, with or without TARGET_MARKER, [n] -> [n, dim]."""
-        return self._encode(texts, CONTEXT)
-
-    def _encode(self, texts: Sequence[str], kind: int) -> Floats:
-        table = WordTable(default_tokenize)
-        tokens = table.ids(texts)
-        ids = self._model.vocabulary.lookup(table.words())[tokens.values]
-        is_known = ids >= 0
-        before = np.concatenate([[0], np.cumsum(is_known)])
-        offsets = before[tokens.offsets]
-        has_words = np.diff(offsets) > 0
-        number = np.where(has_words, np.cumsum(has_words) - 1, -1)
-        paragraphs = Ragged(ids[is_known], np.unique(offsets))
-        types = np.where(has_words, kind, ABSENT_TYPE)
-        return self._model.encode(Documents(paragraphs, number[:, None], types[:, None]))
+"""Passages that are read at a time."""
 
 
 class _About(msgspec.Struct, frozen=True):
     version: int
-    encoder: str
 
 
 @dataclass(frozen=True, eq=False)
 class PassageIndex:
-    """papers: [P]; hashes: [P]; offsets: [P + 1]; vectors: int8 [N, D], scales: [N], None without encoder."""
+    """papers: [P]; hashes: [P]; offsets: [P + 1]."""
 
     papers: Sequence[str]
     hashes: NDArray[np.int64]
     offsets: NDArray[np.int64]
     terms: Terms
     postings: Postings
-    vectors: NDArray[np.int8] | None
-    scales: Floats | None
 
     def __len__(self) -> int:
         """Return the number of passages."""
         return int(self.offsets[-1])
 
     @classmethod
-    def open(cls, folder: Path, encoder: WordsEncoder | None) -> PassageIndex:
-        """Memory-map an index. Without the encoder of its vectors, these are left out.
-
-        Raises InputError if it is damaged or of another version.
-        """
+    def open(cls, folder: Path) -> PassageIndex:
+        """Memory-map an index. Raises InputError if it is damaged or of another version."""
         check_checksums(folder)
         try:
             header = msgspec.json.decode((folder / ABOUT).read_bytes(), type=_About)
         except (OSError, msgspec.DecodeError):
-            header = _About(0, "")
+            header = _About(0)
         if header.version != VERSION:
             raise InputError(f"{folder}: is not an index of passages of this version")
         names = (folder / TERMS).read_text("utf-8").split("\n")
         offsets = load_array(folder, "offsets")
-        has_vectors = encoder is not None and header.encoder == encoder.name
         return cls(
             msgspec.json.decode((folder / PAPERS).read_bytes(), type=list[str]),
             load_array(folder, "hashes"),
             offsets,
             Terms.named(names, **LANGUAGE),
             Postings.load(folder / "words", int(offsets[-1])),
-            load_array(folder, "vectors") if has_vectors else None,
-            load_array(folder, "scales") if has_vectors else None,
         )
 
     # Scores.
@@ -127,34 +85,18 @@ class PassageIndex:
         """Return the BM25 of all passages [N] for weighted words; of a repeated term the largest counts."""
         return self.postings.scores(*self._weighted_terms(words, weights))
 
-    def most_words(self, words: Sequence[str], weights: Floats) -> float:
-        """Return what `word_scores` exceeds by rounding at most: the sum of the terms' weights times idf."""
-        terms, largest = self._weighted_terms(words, weights)
-        return float(FORMULA.idf(self.postings.frequency(terms), len(self)) @ largest)
-
     def count(self, word: str) -> int:
         """Return the number of passages that have a word."""
         terms, _ = self._weighted_terms([word], np.ones(1, np.float32))
         return int(self.postings.frequency(terms).max(initial=0))
 
     def _weighted_terms(self, words: Sequence[str], weights: Floats) -> tuple[NDArray[np.int32], Floats]:
-        terms = self.terms.of(words)
+        terms = self.terms.lookup(words)
         each = np.repeat(weights.astype(np.float32), terms.lengths)
         unique, place = np.unique(terms.values, return_inverse=True)
         largest = np.zeros(len(unique), np.float32)
         np.maximum.at(largest, place, each)
         return unique.astype(np.int32), largest
-
-    def cosines(self, vector: Floats, passages: Rows) -> Floats:
-        """Return the cosines of a vector [D] with passages [n]; NaN without vectors."""
-        cosines = np.full(len(passages), np.nan, np.float32)
-        if self.vectors is not None:
-            assert self.scales is not None
-            for start in range(0, len(passages), CHUNK):
-                rows = passages[start : start + CHUNK]
-                products = self.vectors[rows].astype(np.float32) @ vector.astype(np.float32)
-                cosines[start : start + CHUNK] = products * self.scales[rows]
-        return cosines
 
     def best(self, scores: Floats, papers: Rows | None = None) -> Floats:
         """Return the best score of each paper (rows [n], by default all); scores: of all passages [N]."""
@@ -172,10 +114,10 @@ class PassageIndex:
 # Writing.
 
 
-def open_index(folder: Path, store: TextStore, encoder: WordsEncoder | None) -> PassageIndex | None:
+def open_index(folder: Path, store: TextStore) -> PassageIndex | None:
     """Open the index of the texts in a store; None if there is none."""
     name = store.get(CURRENT)
-    return PassageIndex.open(folder / name, encoder) if name else None
+    return PassageIndex.open(folder / name) if name else None
 
 
 def check_texts(folder: Path) -> None:
@@ -187,10 +129,7 @@ def check_texts(folder: Path) -> None:
 
 
 def update_index(
-    folder: Path,
-    store: TextStore,
-    encoder: WordsEncoder | None,
-    advance: Callable[[int], None] = lambda count: None,
+    folder: Path, store: TextStore, advance: Callable[[int], None] = lambda count: None
 ) -> PassageIndex | None:
     """Write an index of all texts in the store, and name it there, unless the current one is that.
 
@@ -198,8 +137,8 @@ def update_index(
     """
     papers, former = store.papers(), None
     with suppress(InputError, OSError):  # a damaged one, or of another version, is written anew
-        former = open_index(folder, store, encoder)
-    if former is not None and (encoder is None or former.vectors is not None):
+        former = open_index(folder, store)
+    if former is not None:
         hashes = dict(zip(former.papers, former.hashes.tolist(), strict=True))
         if hashes == {paper.paper: paper.hash for paper in papers}:
             return former
@@ -208,21 +147,19 @@ def update_index(
         numbers = [int(path.name) for path in folder.iterdir() if path.name.isdecimal()]
         name = str(max(numbers, default=0) + 1)
         with atomic_folder(folder / name) as part:
-            _write(part, store, encoder, advance)
+            _write(part, store, advance)
     store.set(CURRENT, name)
     for path in folder.iterdir():
         if path.is_dir() and path.name != name:
             shutil.rmtree(path, ignore_errors=True)
-    return open_index(folder, store, encoder)
+    return open_index(folder, store)
 
 
-def _write(
-    folder: Path, store: TextStore, encoder: WordsEncoder | None, advance: Callable[[int], None]
-) -> None:
+def _write(folder: Path, store: TextStore, advance: Callable[[int], None]) -> None:
     """Write the index of all texts in a store."""
     table, terms, words = WordTable(default_tokenize), Terms.named([], **LANGUAGE), 0
     papers, hashes, lengths, texts = list[str](), list[int](), list[int](), list[str]()
-    counts, vectors, scales = list[Counts](), list[NDArray[np.int8]](), list[Floats]()
+    counts = list[Counts]()
 
     def read_chunk() -> None:
         nonlocal terms, words
@@ -231,10 +168,6 @@ def _write(
         words = len(table)
         part = terms.counts(np.arange(len(texts)), tokens, len(texts))
         counts.append(replace(part, data=part.data.astype(np.uint16)))  # half the memory
-        if encoder is not None:
-            rounded, factors = quantise(encoder.encode(texts))
-            vectors.append(rounded)
-            scales.append(factors)
         advance(len(texts))
         texts.clear()
 
@@ -254,16 +187,7 @@ def _write(
     Postings.from_counts(counts, FORMULA, dtype=CONTRIBUTIONS).save(folder / "words")
     (folder / PAPERS).write_bytes(msgspec.json.encode(papers))
     (folder / TERMS).write_text("\n".join(terms.names), "utf-8")
-    arrays: dict[str, NDArray[Any]] = {"offsets": offsets_of(np.array(lengths, np.int64))}
-    if encoder is not None:
-        arrays |= {"vectors": np.concatenate(vectors), "scales": np.concatenate(scales)}
-    save_arrays(folder, hashes=np.array(hashes, np.int64), **arrays)
-    header = _About(VERSION, "" if encoder is None else encoder.name)
-    (folder / ABOUT).write_bytes(msgspec.json.encode(header))
+    offsets = offsets_of(np.array(lengths, np.int64))
+    save_arrays(folder, hashes=np.array(hashes, np.int64), offsets=offsets)
+    (folder / ABOUT).write_bytes(msgspec.json.encode(_About(VERSION)))
     write_checksums(folder)
-
-
-def quantise(vectors: Floats) -> tuple[NDArray[np.int8], Floats]:
-    """Round vectors [n, D] to 8-bit integers times a factor each [n]."""
-    scales = np.maximum(np.abs(vectors).max(axis=1, initial=0), np.float32(1e-12)) / np.float32(127)
-    return np.round(vectors / scales[:, None]).astype(np.int8), scales.astype(np.float32)

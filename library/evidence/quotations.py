@@ -37,6 +37,8 @@ _QUOTATIONS = re.compile(
     r"“([^“”]+)”|\"([^\"]+)\"|``(.+?)''|\\enquote\*?\{([^{}]+)\}|„([^„“]+)“|«([^«»]+)»|»([^«»]+)«", re.DOTALL
 )
 _COMMAND = re.compile(r"\\[a-zA-Z]+\*?\s*|[{}~*_]")
+_ENDS = re.compile(r"[.!?]\s+\w|\n\n")
+"""The end of a sentence before another one, or of a paragraph."""
 FAR = 200
 """Characters between a quotation and its citation."""
 
@@ -58,13 +60,15 @@ def locator(command: str) -> tuple[int, int] | None:
 def quotation(before: str, after: str, cites: re.Pattern[str]) -> str:
     """Return what is quoted beside a citation, from the texts on both sides; "" if nothing is.
 
-    cites: what a citation looks like; none may stand between.
+    cites: what a citation looks like; none may stand between, nor after what follows, to which it belongs.
     """
-    sides = [(match, before[match.end() :], FAR, r"\n\n") for match in _QUOTATIONS.finditer(before)][::-1]
-    if following := _QUOTATIONS.search(after):
-        sides.append((following, after[: following.start()], FAR // 2, r"[.!?]\s|\n\n"))
-    for match, between, far, ends in sides:
-        if len(between) <= far and not re.search(ends, between) and not cites.search(between):
+    sides = [(match, before[match.end() :], FAR) for match in _QUOTATIONS.finditer(before)][::-1]
+    if (following := _QUOTATIONS.search(after)) and not cites.search(
+        _ENDS.split(after[following.end() :])[0]
+    ):
+        sides.append((following, after[: following.start()], FAR // 2))
+    for match, between, far in sides:
+        if len(between) <= far and not _ENDS.search(between) and not cites.search(between):
             words = _COMMAND.sub(" ", next(filter(None, match.groups()))).split()
             return " ".join(words) if len(words) >= LEAST_WORDS else ""
     return ""

@@ -1,4 +1,5 @@
-"""Reads PDFs in processes of their own with limits of time and memory, so that no PDF costs more than a line.
+"""Reads PDFs, and JATS and TEI, in processes of their own with limits of time and memory, so that none costs
+more than a line.
 
 `python -m citerec.library.evidence.reading` is such a process: it reads names of files, as JSON, line by
 line, and answers each with a line, a `ReadText`.
@@ -22,13 +23,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, error_text
 from citerec.formats.articles.citing import Entry, Mark
 from citerec.formats.articles.pdf_layout import PdfParagraph, is_abstract
+from citerec.formats.bibliography.attachments import XML
 from citerec.formats.identifiers import ARXIV_ID
 
 if TYPE_CHECKING:
     from citerec.formats.articles.pdf import PdfText
+    from citerec.formats.documents import Reference
 
 READER = 2
 """Raise it when PDFs are read otherwise: libraries then read theirs again."""
@@ -41,6 +44,8 @@ MAX_BYTES = 300_000_000
 _DOI = re.compile(r"\b10\.\d{4,9}/[^\s\"<>,;]+[^\s\"<>,;.)\]]")
 _ARXIV = re.compile(rf"arxiv\s*:\s*({ARXIV_ID})", re.IGNORECASE)
 MAX_IDENTIFIERS = 20
+MAX_NAMES = 10
+"""Authors of an entry in XML that are kept."""
 HEAD = 2000
 """Characters of the first page that are kept to find the paper."""
 
@@ -48,7 +53,8 @@ HEAD = 2000
 class ReadText(msgspec.Struct, frozen=True, kw_only=True):
     """What was read of a file. problem: why nothing was, or not all. head: the beginning of the first page;
     identifiers: on this page, in order ("doi:10.1/a", "arxiv:2101.00001"). entries: of the list of
-    references; marks: places in the passages (TextStore) that cite them. labels: as of PdfText."""
+    references; marks: places in the passages (TextStore) that cite them; what has marks when it is read is
+    not cut: its passages are its parts. labels: as of PdfText."""
 
     problem: str = ""
     title: str = ""
@@ -222,15 +228,52 @@ def main() -> None:
 
 
 def read_here(file: str | Path) -> ReadText:
-    """Read a PDF in this process."""
+    """Read a PDF, or JATS or TEI, in this process."""
     from citerec.formats.articles.pdf import read_pdf
 
     try:
-        return ReadText.of(read_pdf(file))
-    except InputError as error:
-        return ReadText(problem=str(error))
+        return read_xml(Path(file)) if str(file).lower().endswith(XML) else ReadText.of(read_pdf(file))
+    except (InputError, OSError) as error:
+        return ReadText(problem=error_text(error).removeprefix(f"{file}: "))
     except MemoryError:
         return ReadText(problem="needs too much memory")
+
+
+def read_xml(file: Path) -> ReadText:
+    """Read JATS or TEI, whose marks say which entries they cite. Raises InputError without a running text."""
+    from citerec.formats.articles.jats import read_jats
+    from citerec.formats.articles.tei import read_tei
+    from citerec.formats.articles.xml_documents import read_trees
+
+    with file.open("rb") as content:
+        root = next(read_trees(content, str(file)))
+    about, full_text, _ = (read_tei if root.tag == "TEI" else read_jats)(root, file.stem, str(file))
+    paragraphs, references = full_text() if full_text else ([], {})
+    paragraphs = [paragraph for paragraph in paragraphs if not paragraph.reread]
+    if not paragraphs:
+        raise InputError("has no running text")
+    rows, marks = {name: row for row, name in enumerate(references)}, dict[tuple[int, int, int], list[int]]()
+    for number, paragraph in enumerate(paragraphs):
+        for start, end, ref in paragraph.citations:
+            if ref in rows:
+                marks.setdefault((number, start, end), []).append(rows[ref])
+    return ReadText(
+        title=about.title,
+        head=about.title,
+        abstract=about.abstract,
+        identifiers=[*about.identifiers],
+        parts=[PdfParagraph(paragraph.text, ((0, 0),), paragraph.section) for paragraph in paragraphs],
+        entries=[Entry(0, _printed(reference)) for reference in references.values()],
+        marks=[Mark(*place, tuple(dict.fromkeys(cited))) for place, cited in marks.items()],
+    )
+
+
+def _printed(entry: Reference) -> str:
+    """Return an entry in the form in which what it says is told (formats.articles.citing)."""
+    if not entry.title:
+        return entry.text
+    names = " and ".join(entry.authors[:MAX_NAMES])
+    return f"{names}: “{entry.title}.” {entry.year or ''} {' '.join(entry.identifiers)}".strip(" :")
 
 
 def _limit(memory: int) -> None:

@@ -26,7 +26,7 @@ from citerec.formats.articles.pdf_layout import KNOWN_HEADING, MAX_CHARACTERS, L
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.evidence import FOLDER
 from citerec.library.evidence.files import PaperFinder, cache_of, folder_files, stamp_of
-from citerec.library.evidence.index import CURRENT, WordsEncoder, update_index
+from citerec.library.evidence.index import CURRENT, update_index
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.reading import HEAD, MAX_BYTES, ReadText, read_files, unreadable
 from citerec.library.evidence.store import TextStore
@@ -66,7 +66,6 @@ class TextReport:
 def refresh_texts(
     library: Path,
     papers: Callable[[], Iterable[LibraryPaper]],
-    encoder: WordsEncoder | None,
     *,
     pdfs: Sequence[str] = (),
     notes: Mapping[str, Sequence[Passage]] | None = None,
@@ -91,7 +90,7 @@ def refresh_texts(
             store.set_papers(texts, of_papers)
             before, total = store.get(CURRENT), sum(stored.passages for stored in store.papers())
             with count_progress("passages indexed", total) as advance:
-                index = update_index(folder, store, encoder, advance)
+                index = update_index(folder, store, advance)
             report.papers = len(texts)
             report.passages = 0 if index is None else len(index)
             report.changed = store.get(CURRENT) != before

@@ -14,7 +14,6 @@ from citerec.base.files import expand_user
 from citerec.formats.bibliography.paper import SHORTEST_ABSTRACT, LibraryPaper
 from citerec.library.evidence import FOLDER
 from citerec.library.evidence.citations import LINKED, link_texts
-from citerec.library.evidence.evidence import text_encoder
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.refresh import TextReport, refresh_texts
 from citerec.library.evidence.store import TextStore
@@ -25,8 +24,6 @@ from citerec.library.papers.folder import (
     write_manifest,
 )
 from citerec.library.papers.library import CITED, Library
-from citerec.library.papers.models import open_model
-from citerec.library.papers.storage import MODEL
 from citerec.library.sources.zotero_database import read_annotations, zotero_database
 from citerec.library.sources.zotero_places import is_zotero
 
@@ -58,29 +55,17 @@ def update_full_texts(path: Path) -> TextReport | None:
     report = refresh_texts(
         path,
         library.papers,
-        text_encoder(open_model(library.folder / MODEL)),
         pdfs=library.manifest.pdfs,
         notes=_notes(library.manifest.named),
     )
     with closing(TextStore(path / FOLDER, create=True)) as store:
         report.changed |= link_texts(store, library.papers)
         linked = int(store.get(LINKED)[:15], 16) if store.links() else 0
-    report.abstracts = fill_abstracts(path)
-    is_new = rank_citations(path, linked)
-    if report.changed and not (report.abstracts or is_new):
+    report.abstracts, is_new = _change(path, linked)
+    if report.changed and not is_new:
         with lock_folder(path):  # so that open libraries read the texts
             write_manifest(path, msgspec.structs.replace(read_manifest(path), changed=now()))
     return report
-
-
-def rank_citations(path: Path, linked: int) -> bool:
-    """Let a library in memory rank by the sentences in which its full texts cite its papers. Returns whether
-    it did not, or by others. linked: a hash of the links that there are; 0 if there are none."""
-    with Library.edit(path) as library:
-        if library.manifest.lance or library.manifest.counts.get(CITED, 0) == linked:
-            return False
-        library.change([], (), linked)
-        return True
 
 
 def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
@@ -93,8 +78,10 @@ def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
     return notes
 
 
-def fill_abstracts(path: Path) -> int:
-    """Give papers without an abstract that of their PDF, marked as filled in. Returns how many got one."""
+def _change(path: Path, linked: int) -> tuple[int, bool]:
+    """Give papers without an abstract that of their PDF, marked as filled in, and let a library in memory
+    rank by the sentences in which its full texts cite its papers. Returns how many abstracts were filled in,
+    and whether anything changed. linked: a hash of the links that there are; 0 if there are none."""
     filled: dict[int, LibraryPaper] = {}
     with Library.edit(path) as library, closing(TextStore(path / FOLDER)) as store:
         for id, file in {stored.paper: stored.file for stored in store.papers()}.items():
@@ -103,6 +90,7 @@ def fill_abstracts(path: Path) -> int:
             read = store.about(file)
             if read is not None and len(read.abstract) >= SHORTEST_ABSTRACT:
                 filled[row] = paper._replace(abstract=read.abstract, filled=(*paper.filled, FILLED))
-        if filled:
-            library.change([*filled], [filled[row] for row in sorted(filled)])
-    return len(filled)
+        is_ranked = bool(library.manifest.lance) or library.manifest.counts.get(CITED, 0) == linked
+        if filled or not is_ranked:
+            library.change([*filled], [filled[row] for row in sorted(filled)], linked)
+    return len(filled), bool(filled) or not is_ranked

@@ -39,7 +39,7 @@ from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.letters import fold, with_pairs
 from citerec.formats.names import surname
 from citerec.formats.same_work import identity
-from citerec.library.evidence.evidence import FullTexts, text_encoder
+from citerec.library.evidence.evidence import FullTexts
 from citerec.library.papers.folder import damaged
 from citerec.library.papers.merging import Identities
 from citerec.library.papers.models import ENCODED, PLAIN, install_model, model_files, open_model
@@ -415,7 +415,7 @@ class LanceStorage(Papers):
     def full_texts(self) -> FullTexts | None:
         """The full texts of the papers, if there are any."""
         empty = SomePapers([], self.words, self.library.name)
-        return FullTexts.open(self.library, empty, text_encoder(self.retriever))
+        return FullTexts.open(self.library, empty)
 
     # Papers.
 

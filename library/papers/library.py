@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Maximum number of collections to list."""
-CITED = "cited"
+CITED = "citing"
 """Count of the manifest: a hash of what full texts cite, if the generation ranks by it, else 0."""
 Stamp = tuple[int, int] | None
 """What is different after any change of library.json; None if there is none."""

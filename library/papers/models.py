@@ -22,7 +22,7 @@ from citerec.hatten.static.model import CONFIG, StaticModel
 from citerec.hatten.trained import trained_retriever
 from citerec.rerank.ranker.model import MODEL as RANKING
 from citerec.rerank.ranker.model import Ranker, RankingModel
-from citerec.retrieval.base import Retriever
+from citerec.retrieval.base import OtherIndex, Retriever
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.networks.encoder import ENCODER, NetworkRetriever
 from citerec.retrieval.networks.networks import MANIFEST, Networks
@@ -117,14 +117,20 @@ def _open_networks(folder: Path) -> Networks:
     return networks
 
 
-def open_languages(library: Path) -> NetworkRetriever | None:
-    """Return the encoder of passages that are not in English, not yet indexed; None without its package."""
+def open_languages(library: Path) -> tuple[NetworkRetriever, RankingModel | None] | None:
+    """Return the encoder of passages that are not in English, not yet indexed, and the ranker with it, if it
+    has its own; None without its package. Raises InputError for one of another version."""
     spec = importlib.util.find_spec(LANGUAGES)
     if spec is None or spec.origin is None:
         return None
-    networks = _open_networks(Path(spec.origin).parent / NETWORKS)
+    folder = Path(spec.origin).parent / NETWORKS
+    networks, ranked = _open_networks(folder), folder / RankingModel.folder
     store = VectorStore(library / ENCODED_LANGUAGES, networks.identity, networks.dim)
-    return NetworkRetriever(networks, store, whole=False)
+    try:
+        model = RankingModel.open(ranked) if os.path.isdir(ranked) else None
+    except OtherIndex:
+        raise InputError(f"{folder.parent}: made for another version of citerec; install its own") from None
+    return NetworkRetriever(networks, store, whole=False), model
 
 
 def open_model(folder: Path, encoded: Path | None = None) -> Retriever:

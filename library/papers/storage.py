@@ -217,9 +217,9 @@ class Storage(Papers):
             raise damaged(self.library, error) from None
         self._full_texts = None
         if (self.library / FOLDER / DATABASE).is_file():
-            from citerec.library.evidence.evidence import FullTexts, text_encoder
+            from citerec.library.evidence.evidence import FullTexts
 
-            self._full_texts = FullTexts.open(self.library, self.corpus, text_encoder(retriever))
+            self._full_texts = FullTexts.open(self.library, self.corpus)
         if isinstance(retriever, Ranker):
             retriever.passages = self._full_texts
         return retriever
@@ -230,10 +230,11 @@ class Storage(Papers):
         ranker = self.retriever
         if not isinstance(ranker, Ranker) or ranker.encoder is None:
             return None
-        if (encoder := open_languages(self.library)) is None:
+        if (installed := open_languages(self.library)) is None:
             return None
+        encoder, model = installed
         encoder.reads_all = ranker.encoder.reads_all
-        return ranker.with_encoder(encoder.index(self.corpus))
+        return ranker.with_encoder(encoder.index(self.corpus), model)
 
     @property
     def full_texts(self) -> FullTexts | None:

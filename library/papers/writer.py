@@ -19,10 +19,11 @@ from citerec.base.progress import spinner
 from citerec.datasets.columns import ColumnWriter, save_arrays
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import prepare_store
-from citerec.datasets.records import IN_TEXTS, PaperRecord, Source
+from citerec.datasets.records import IN_TEXTS, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.datasets.tokenize import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.names import surname
+from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.citations import text_contexts
 from citerec.library.papers.folder import outdated
 from citerec.library.papers.merging import Identities
@@ -86,8 +87,11 @@ def _write_papers(folder: Path, old: Storage | None, kept: Rows, papers: Iterabl
     """Write the corpus, records and identities."""
     library, stored = folder.parents[1], ColumnWriter(folder, RECORDS)
     identities = Identities(old.identities[kept] if old else None)
-    titles = {old.corpus.paper_ids[row]: old.corpus.titles[row] for row in kept.tolist()} if old else {}
-    contexts, queries = text_contexts(library, titles)
+    contexts, queries = list[ContextRecord](), list[QueryRecord]()
+    if old and (library / FOLDER / DATABASE).is_file():
+        papers = list(papers)
+        titles = {old.corpus.paper_ids[row]: old.corpus.titles[row] for row in kept.tolist()}
+        contexts, queries = text_contexts(library, titles | {paper.id: paper.title for paper in papers})
     digest, content = blake2b(digest_size=16), dict[str, str]()
 
     def records() -> Iterator[PaperRecord]:

@@ -11,17 +11,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from citerec.base.errors import InputError
+from citerec.base.files import file_stamp
 from citerec.formats.bibliography.paper import LibraryPaper, is_preprint, is_published
 from citerec.formats.identifiers import clean_doi
 from citerec.formats.letters import LONG_TITLE, fold, normalise_title
 from citerec.formats.names import surname
-from citerec.formats.same_work import MAX_SAME_KEY, Identity, identity
+from citerec.formats.same_work import Identity, identity
 from citerec.library.papers.library import Library
 from citerec.library.papers.merging import KeyIndex
 from citerec.library.references.compare import Comparison, Record, compare
@@ -34,61 +37,45 @@ _PAGE_DOI = re.compile(r"(?:doi\.org/|\bdoi:?\s*)(10\.\d{4,9}/\S+)", re.IGNORECA
 
 
 class Source(Protocol):
-    """Records of works: of an index (references.table), a library, other entries, services."""
+    """Records of works: of an index (references.table), a library or services."""
 
     def records(self, paper: LibraryPaper) -> Iterator[Record]:
         """Yield what may be a paper's work: by its identifiers, title or authors."""
 
 
-class PaperSource:
-    """Records by the hashed identifiers of their works (same_work.Identity)."""
+class LibrarySource:
+    """The records of a library. They confirm what a service has told; what users wrote is compared only."""
 
-    def __init__(self, records: Iterable[Record]) -> None:
-        self._records: dict[tuple[str, int], list[Record]] = {}
-        for record in records:
-            for name in _names(record.paper):
-                self._records.setdefault(name, []).append(record)
-
-    @classmethod
-    def of_library(cls, library: Library, papers: Sequence[LibraryPaper]) -> PaperSource:
-        """Return a source of the records of a library that may be those of papers.
-
-        A record confirms what a service has told of it; what its user wrote is compared only.
-        """
-        storage, records = library.related(papers), list[Record]()
-        wanted = np.array([identity(paper) for paper in papers], np.uint64).reshape(-1, len(_FIELDS))
-        places = [(index, KeyIndex(storage.identities[:, index])) for index in map(_FIELDS.index, _BY)]
-        rows = {row for place, index in places for _, row in index.matches(wanted[:, place])}
-        for paper in map(storage.paper, sorted(rows)):
-            told = sorted({mark.partition(":")[2] for mark in paper.filled} & {*SERVICES})
-            where = ", ".join((f"library {library.path.name}", *told))
-            records.append(Record(paper, where, confirms=bool(told)))
-        return cls(records)
+    def __init__(self, library: Library, papers: Iterable[LibraryPaper]) -> None:
+        """papers: those that will be asked about."""
+        self._papers, self._name = library.related(papers), library.path.name
+        self._columns = {
+            name: KeyIndex(self._papers.identities[:, Identity._fields.index(name)])
+            for name in ("doi", "arxiv", "title")
+        }
 
     def records(self, paper: LibraryPaper) -> Iterator[Record]:
-        seen = set[int]()
-        for name in _names(paper):
-            for record in self._records.get(name, [])[:MAX_SAME_KEY]:
-                if id(record) not in seen:
-                    yield record._replace(by_id=name[0] != "title")
-                seen.add(id(record))
-
-
-_FIELDS, _BY = Identity._fields, ("doi", "arxiv", "title")
-
-
-def _names(paper: LibraryPaper) -> list[tuple[str, int]]:
-    numbers = identity(paper)
-    return [(name, number) for name in _BY if (number := getattr(numbers, name))]
+        rows, numbers = dict[int, bool](), identity(paper)
+        for name, column in self._columns.items():
+            for _, row in column.matches(np.array([getattr(numbers, name)], np.uint64)):
+                rows.setdefault(row, name != "title")
+        for row, by_id in rows.items():
+            paper = self._papers.paper(row)
+            told = sorted({mark.partition(":")[2] for mark in paper.filled} & {*SERVICES})
+            yield Record(paper, ", ".join((f"library {self._name}", *told)), by_id, confirms=bool(told))
 
 
 class Status(NamedTuple):
-    """What is to be known of a work. kind: retracted, published (a preprint that was), doi (it has one) or
-    shared (another entry has its identifier and another title: one of the two is wrong)."""
+    """What is to be known of a work. kind: retracted, preprint (that was published), missing_doi (it has one)
+    or duplicate (another entry is of the same work, or has its identifier). where: who says so, if others."""
 
     kind: str
     text: str
-    where: str
+    where: str = ""
+
+    @property
+    def said(self) -> str:
+        return f"{self.text} ({self.where})" if self.where else self.text
 
 
 @dataclass(frozen=True)
@@ -115,7 +102,7 @@ class Answer:
     @property
     def text(self) -> str:
         parts = [f"{self.answer}: {self.said}" if self.said else self.answer]
-        return "; ".join(parts + [f"{status.text} ({status.where})" for status in self.status])
+        return "; ".join(parts + [status.said for status in self.status])
 
     def as_json(self) -> dict[str, Any]:
         findings, status = ([part._asdict() for part in parts] for parts in (self.findings, self.status))
@@ -126,25 +113,24 @@ class Answer:
 def judge(
     paper: LibraryPaper,
     sources: Iterable[Source] = (),
-    others: Source | None = None,
     today: date | None = None,
     on_note: Callable[[str], None] = lambda _: None,
 ) -> Answer:
     """Return what an entry and other records say of it.
 
-    others: the other entries of its bibliography. on_note: is told of PDFs that cannot be read.
+    on_note: is told of PDFs that cannot be read.
     """
     reference = Reference(paper)
     findings = check_entry(reference, today or date.today())
-    compared = [pair for source in sources for pair in _compared(reference, source)]
-    by_id = [finding for record, comparison in compared if record.by_id for finding in comparison.findings]
+    records = (record for source in sources for record in source.records(paper))
+    others = (record for record in records if record.confirms or record.paper != paper)
+    compared = [(record, compare(reference, record)) for record in others]
     same = [(record, comparison) for record, comparison in compared if comparison.same]
     agreeing = [record for record, comparison in same if comparison.agrees]
-    by_title = [comparison.findings for record, comparison in same if not record.by_id]
-    if not by_id and not agreeing and by_title:
-        by_id = min(by_title, key=len)
-    told = {finding.field for finding in findings}
-    findings += [finding for finding in by_id if finding.field not in told]
+    differing = [comparison.findings for record, comparison in compared if record.by_id]
+    if not any(differing) and not agreeing:
+        differing = sorted((comparison.findings for _, comparison in same), key=len)[:1]
+    findings += chain.from_iterable(differing)
     where = next((record.where for record in agreeing if record.confirms), "")
     for file in paper.files if not where else ():
         if os.path.isfile(file):  # False for names that cannot be, too
@@ -153,25 +139,14 @@ def judge(
                 findings, where = findings + more, where or confirmed
             except InputError as error:
                 on_note(f"{file}: {error}")
-    unique = {(finding.field, finding.source): finding for finding in reversed(findings)}
-    status = [*_status(paper, same), *(_shared(reference, others) if others else ())]
-    return Answer(paper.key, [*unique.values()][::-1], status, where)
+    by_field = {finding.field: finding for finding in reversed(findings)}
+    return Answer(paper.key, [*by_field.values()][::-1], [*_status(paper, same)], where)
 
 
 def judge_by_library(papers: Sequence[LibraryPaper], library: Library | None = None) -> list[Answer]:
     """Return what the entries of papers and the records of a library say of them."""
-    sources = [PaperSource.of_library(library, papers)] if library is not None and papers else []
+    sources = [LibrarySource(library, papers)] if library is not None else []
     return [judge(paper, sources) for paper in papers]
-
-
-def _compared(reference: Reference, source: Source) -> Iterator[tuple[Record, Comparison]]:
-    """Yield the records of a source beside an entry, without the entry itself."""
-    own = reference.paper
-    records = [record for record in source.records(own) if record.paper != own or record.confirms]
-    letters = normalise_title(own.title)
-    named = [record.paper for record in records if not record.by_id and record.paper.authors]
-    first = {surname(work.authors[0]).lower() for work in named if normalise_title(work.title) == letters}
-    yield from ((record, compare(reference, record, alone=len(first) <= 1)) for record in records)
 
 
 def _status(paper: LibraryPaper, same: Sequence[tuple[Record, Comparison]]) -> Iterator[Status]:
@@ -183,22 +158,12 @@ def _status(paper: LibraryPaper, same: Sequence[tuple[Record, Comparison]]) -> I
     for record in sound if is_preprint(paper) else ():
         if is_published(work := record.paper) and not is_preprint(work):
             details = filter(None, (work.venue, str(work.year or ""), work.doi and f"doi:{work.doi}"))
-            yield Status("published", f"published since: {', '.join(details)}", record.where)
+            yield Status("preprint", f"published since: {', '.join(details)}", record.where)
             return
     dois = {record.paper.doi: record.where for record in sound if record.paper.doi}
     if not paper.doi and len(dois) == 1:
         [(doi, where)] = dois.items()
-        yield Status("doi", f"has doi:{doi}", where)
-
-
-def _shared(reference: Reference, others: Source) -> Iterator[Status]:
-    """Yield the other entries with an identifier of this one, but another title."""
-    paper = reference.paper
-    for record in others.records(paper):
-        if record.by_id and record.paper.key != paper.key:
-            id = f"doi:{paper.doi}" if paper.doi == record.paper.doi else f"arXiv:{paper.arxiv}"
-            titles = [f.source for f in compare(reference, record).findings if f.field == "title"]
-            yield from (Status("shared", f"{id} is also that of {title!r}", record.where) for title in titles)
+        yield Status("missing_doi", f"has doi:{doi}", where)
 
 
 def _compare_pdf(paper: LibraryPaper, file: Path) -> tuple[list[Finding], str]:
@@ -206,9 +171,7 @@ def _compare_pdf(paper: LibraryPaper, file: Path) -> tuple[list[Finding], str]:
 
     A title that is not there says nothing: the page may be a cover, or its letters pictures.
     """
-    from citerec.formats.articles.pdf import read_first_page  # PDFium is loaded for those who have PDFs
-
-    page = read_first_page(file)
+    page = _first_page(file, *file_stamp(file))
     title, findings = normalise_title(paper.title), list[Finding]()
     if len(title) < LONG_TITLE or title not in normalise_title(page):
         return [], ""
@@ -220,3 +183,10 @@ def _compare_pdf(paper: LibraryPaper, file: Path) -> tuple[list[Finding], str]:
         findings.append(Finding("doi", paper.doi, doi, where))
     first = surname(paper.authors[0]).lower() if paper.authors else ""
     return findings, where if not findings and first and first in fold(page).lower() else ""
+
+
+@lru_cache(1 << 10)
+def _first_page(file: Path, *_stamp: int) -> str:
+    from citerec.formats.articles.pdf import read_first_page  # PDFium is loaded for those who have PDFs
+
+    return read_first_page(file)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from citerec.formats.bibliography.paper import PREPRINT_VENUE, LibraryPaper, is_preprint
 from citerec.formats.letters import LONG_TITLE, fold, normalise_title
 from citerec.formats.names import surname
-from citerec.library.references.entry import OLD_PAPERS, Finding, Reference, are_apart
+from citerec.library.references.entry import Finding, Reference, are_apart
 from citerec.library.references.venues import find_series, same_venue
 
 SAME_NAME, SAME_WORD, SAME_WHOLE_NAME = 0.75, 0.75, 0.88
@@ -58,8 +58,8 @@ class Comparison(NamedTuple):
     agrees: bool
 
 
-def compare(reference: Reference, record: Record, alone: bool = True) -> Comparison:
-    """Compare an entry with a record. alone: no other record has its title."""
+def compare(reference: Reference, record: Record) -> Comparison:
+    """Compare an entry with a record."""
     own, other, where = reference.paper, record.paper, record.where
     none = Comparison([], False, False)
     if not own.title or not other.title:
@@ -70,37 +70,38 @@ def compare(reference: Reference, record: Record, alone: bool = True) -> Compari
     authors = [finding._replace(where=where) for finding in _authors(reference, other)]
     years = abs(own.year - other.year) if own.year and other.year else 0
     venue = same_venue(own.venue, other.venue)
-    findings: list[Finding] = []
     title = [Finding("title", own.title, other.title, where)]
     is_telling = len(_words(own.title)) >= TELLING
-    if record.by_id and change == "other":
+    if record.by_id:
         translated = bool(_FOREIGN.search(own.title)) != bool(_FOREIGN.search(other.title))
-        return none if translated or versions or not reference.is_article else none._replace(findings=title)
-    if record.by_id and change == "words" and not versions:
-        findings += title
-    if not record.by_id and change == "words":
-        nearly = not authors and years == 0 and venue and alone and own.authors and not versions
-        numbered = _NUMBERS.findall(own.title.lower()) != _NUMBERS.findall(other.title.lower())
-        return Comparison(title, True, False) if nearly and is_telling and not numbered else none
-    if not record.by_id and any(finding.field == "author" for finding in authors):
-        is_long = is_telling and len(normalise_title(own.title)) >= 1.5 * LONG_TITLE
-        if not (alone and is_long and (years <= 1 or venue)):
-            return none
-    if not record.by_id and change == "other":
+        if change == "other":
+            return (
+                none if translated or versions or not reference.is_article else none._replace(findings=title)
+            )
+    elif change == "other":
         return none
+    elif change == "words":
+        nearly = not authors and years == 0 and venue and own.authors and is_telling
+        numbered = _NUMBERS.findall(own.title.lower()) != _NUMBERS.findall(other.title.lower())
+        return Comparison(title, True, False) if nearly and not numbered else none
+    elif any(finding.field == "author" for finding in authors):
+        is_long = is_telling and len(normalise_title(own.title)) >= 1.5 * LONG_TITLE
+        if not (is_long and (years <= 1 or venue)):
+            return none
     if not reference.is_article:
         return Comparison([], not authors, change == "" and not authors and years <= 1)
-    certain = {"author"} if versions else {"author", "authors", *(("order",) if record.by_id else ())}
+    findings = title if change == "words" and not versions else []
+    # Other versions may have other authors, and the work of an editor another year.
+    certain = {"author"} if versions or years > 1 else {"author", "authors", "order" if record.by_id else ""}
     findings += [finding for finding in authors if finding.field in certain]
-    preprints = is_preprint(own) and is_preprint(other)
-    revised = preprints and (own.year > other.year or OLD_PAPERS.match(own.arxiv))
-    dated = other.venue or other.doi  # else it may be the preprint's year
-    if years > 1 and not versions and dated and not revised:
+    revised = is_preprint(own) and is_preprint(other) and own.year > other.year
+    if years > 1 and not versions and not revised and (venue or record.by_id):
         findings.append(Finding("year", str(own.year), str(other.year), where))
-    if venue is False:
+    # What was sent to ICLR, which shows all of it, may have appeared elsewhere, with pages.
+    sent = find_series(other.venue).name == "ICLR" and "pages" in reference.fields
+    if venue is False and not sent:
         findings.append(Finding("venue", own.venue, other.venue, where))
-    same_registrant = own.doi.split("/")[0] == other.doi.split("/")[0]
-    if are_apart(own.doi, other.doi) and not versions and not findings and (venue or not same_registrant):
+    if are_apart(own.doi, other.doi) and not versions and not findings and venue:
         findings.append(Finding("doi", own.doi, other.doi, where))
     sure = own.doi in ("", other.doi) or (own.arxiv and own.arxiv == other.arxiv)
     sure = sure or any(facts.series.name and facts.series == reference.series for facts in reference.facts)
@@ -133,8 +134,7 @@ def title_change(first: str, second: str) -> str:
     if all(_same_word("".join(words), "".join(others)) for words, others in changed):
         return "style"
     replaced = sum(max(map(len, pair)) for pair in changed)
-    few = replaced <= max(1, 0.34 * min(len(one), len(two)))
-    return "words" if few or len({*one} & {*two}) >= 0.6 * max(len(one), len(two)) else "other"
+    return "words" if replaced <= max(1, 0.34 * min(len(one), len(two))) else "other"
 
 
 def _same_word(one: str, two: str) -> bool:
@@ -160,7 +160,8 @@ def _authors(reference: Reference, other: LibraryPaper) -> Iterator[Finding]:
         yield Finding("author", own[0], names[0], "")
         return
     matched = [place for place in places if place is not None]
-    strange, left = len(own) - len(matched), len(names) - len(matched)
+    strange = len(own) - len(matched)
+    left = any(" " in name and place not in places for place, name in enumerate(names))
     distinct = len({surname(name) for name in names}) == len(names)
     if matched != sorted(matched) and not strange and not left and distinct:
         yield Finding("order", _listed(own), _listed(names), "")
@@ -188,7 +189,6 @@ def _same_person(first: str, second: str) -> bool:
     words, others = ({*_words(name)} for name in (first, second))
     if not one or not two or one == two or one in others or two in words or len(words & others) > 1:
         return True
-    one, two = one.replace("-", ""), two.replace("-", "")
     alike = one.startswith(two) or two.startswith(one) or _ratio(one, two) >= SAME_NAME
     if alike and min(len(one), len(two)) > 3:
         return True

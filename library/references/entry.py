@@ -10,11 +10,12 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from datetime import date
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.paper import PREPRINT_VENUE, LibraryPaper, is_published
+from citerec.formats.bibliography.tables import read_table
 from citerec.formats.identifiers import arxiv_date, find_arxiv_id
 from citerec.formats.letters import normalise_title
 from citerec.library.references.venues import Series, all_series, find_series, may_be
@@ -24,56 +25,31 @@ _REPOSITORY = re.compile(
     r"|57702|20944|36227|60692|57967)/"
 )
 """Beginnings of DOIs of preprints, data and repositories, which a paper of any venue may have."""
-_TOLD = tuple(
-    (re.compile(pattern), base)
-    for pattern, base in (
-        (r"^doi:10\.1109/(?P<series>[a-z]+)\d*\.(?P<year>(?:19|20)\d\d)\.", 0),
-        (r"^doi:10\.1609/(?P<series>aaai)\.v(?P<year>\d\d)i", 1986),
-        (
-            r"(?:^doi:10\.18653/v1|aclanthology\.org)/(?P<year>20\d\d)\."
-            r"(?:(?P<series>[a-z]+)-(?:long|short|main)|[\w-]+)\.",
-            0,
-        ),
-        (r"^doi:10\.18653/v1/(?P<series>[pdneqk])(?P<year>\d\d)-\d", 2000),
-        (r"^doi:10\.(?:1007|1038)/(?P<series>s\d{5})-0(?P<year>\d\d)-\d", 2000),
-        # Publishers who give a DOI, with the year, when a paper is accepted.
-        (
-            r"^doi:10\.(?:1016/j|1109/\w+|1111/j|1080/\d{7}[\dx]|3389/\w+)\b.*?\.(?P<year>199\d|20[0-4]\d)\.",
-            0,
-        ),
-        (r"thecvf\.com/content_?/?(?P<series>cvpr|iccv|wacv)_?(?P<year>(?:19|20)\d\d)", 0),
-        (r"(?P<series>neurips|nips)\.cc/paper(?:_files/paper)?/(?P<year>(?:19|20)\d\d)/", 0),
-        (r"(?P<series>jmlr)\.org/papers/v(?:olume)?(?P<year>[2-9]|\d\d)/", 1999),
-    )
-)
-"""What in DOIs and addresses tells the series and year (from a base) of a work."""
-_TOLD_SERIES = {
-    "p": "acl", "n": "naacl", "e": "eacl", "q": "tacl", "k": "conll", "nips": "neurips",
-    "s10994": "machine learning", "s11263": "ijcv", "s41586": "nature",
-}  # fmt: skip
-_YEARLY = re.compile(r"18653|anthology|jmlr")
 _ACM = re.compile(r"10\.1145/(\d{7})\.\d{7}")
 _KDD = (
     1390156, 1553374, 1835804, 2020408, 2339530, 2487575, 2623330, 2783258, 2939672, 3097983, 3219819,
     3292500, 3394486, 3447548, 3534678, 3580305, 3637528,
 )  # fmt: skip
 """Numbers of proceedings in DOIs of ACM, which counts up, from 2008 on."""
-OLD_PAPERS = re.compile(r"130[1-4]\.")
-"""Months in which papers of earlier conferences (UAI) were put on arXiv."""
+MUCH_LATER = 6
+"""Years after which old papers are put on arXiv."""
+_VENUES = ("conference", "journal")
 _PLACEHOLDER = re.compile(
     r"^\W*(?:x{3,}|(?:19|20)?[x?]{2,4}|0000|\?{2,}|todo|tbd|tba|fixme|placeholder|lorem ipsum.*"
-    r"|(?:first|last) ?name.*|anonymous authors?|author(?: (?:name|one|a))?|title|paper title"
+    r"|(?:first|last) ?name.*|anonymous authors|author(?: (?:name|one|a))?|title|paper title"
     r"|john doe|jane doe|.*\btitle here|proceedings of(?: the)? \.\.\.)\W*$",
     re.IGNORECASE,
 )
 _PLACEHOLDER_ID = re.compile(
-    r"x{3,}|\?{2,}|10\.(?:xxxx|1234|12345|9999|99999|0000)/|\b(\d)\1{3}\.\1{4,5}\b", re.I
+    r"x{3,}|(?<!\w)\?{2,}|10\.(?:xxxx|1234|12345|9999|99999|0000)/|\b(\d)\1{3}\.\1{4,5}\b", re.I
 )
 _RUN_TOGETHER = re.compile(
     r"[.,]\s+(?:In|in) (?:Proceedings|Proc\.|Advances in)\b|\barXiv preprint arXiv\b"
     r"|\b\d+\(\d+\):\s?\d+[-–]\d+, (?:19|20)\d\d"
 )
-_NO_DOI = re.compile(r"https?:|www\.|\d{4,}|^[\d.]*$|^10/\w+$|^\W*(?:none|n/?a|no|null|nan|-+)?\W*$", re.I)
+_NO_DOI = re.compile(
+    r"https?:|www\.|\d{4,}|^[\d.]*$|^10/\w+$|^\W*(?:none|n/?a|no(?:[ _-]?doi)?|null|nan|-+)?\W*$", re.I
+)
 _NUMBER = re.compile(r"(?<![\w-])(?:97[89][- ]?)?\d[\d -]{6,14}[\dxX](?![\w-])")
 """An ISBN or ISSN."""
 
@@ -99,6 +75,14 @@ class Facts(NamedTuple):
     year: int
     exact: bool
     where: str
+
+
+@lru_cache
+def _addresses() -> list[tuple[re.Pattern[str], int, bool]]:
+    """Return what in DOIs and addresses tells the series and the year (from the first one) of a work, and
+    whether it is a publication of each year: others give DOIs when a paper is accepted."""
+    rows = read_table("addresses")
+    return [(re.compile(row["pattern"]), int(row["first_year"]), bool(row["yearly"])) for row in rows]
 
 
 class Reference:
@@ -127,14 +111,14 @@ class Reference:
     @cached_property
     def facts(self) -> list[Facts]:
         text, facts = f"doi:{self.paper.doi} {self.addresses}".lower(), []
-        for pattern, base in _TOLD:
+        for pattern, first_year, is_yearly in _addresses():
             if match := pattern.search(text):
                 name = match.groupdict().get("series") or ""
-                series = all_series().get(_TOLD_SERIES.get(name, name), Series())
+                series = all_series().get(name, Series())
                 where = f"doi:{self.paper.doi}" if match[0].startswith("doi:") else match[0]
                 if name or self.paper.year >= 1995:  # earlier papers were printed again
-                    exact = series.kind == "conference" or bool(_YEARLY.search(where))
-                    facts.append(Facts(series, base + int(match["year"]), exact, where))
+                    exact = series.kind == "conference" or is_yearly
+                    facts.append(Facts(series, first_year + int(match["year"]), exact, where))
         return facts
 
 
@@ -196,11 +180,9 @@ def _dates(reference: Reference, today: date) -> Iterator[Finding]:
             yield Finding("year", year, str(facts.year), facts.where)
             return
     posted, month = arxiv_date(paper.arxiv)
-    # Old papers are put on arXiv, too, but do not get a DOI of arXiv's for their own.
-    published = is_published(paper) or series.kind in ("conference", "journal")
-    own = paper.doi.startswith("10.48550/") or not published
-    # The last of December get ids of January.
-    if own and posted - (month == 1) - paper.year > published and not OLD_PAPERS.match(paper.arxiv):
+    own = paper.doi.startswith("10.48550/") or not (is_published(paper) or series.kind in _VENUES)
+    # The last of December get ids of January; what was posted much later had appeared elsewhere.
+    if own and 1 < posted - (month == 1) - paper.year < MUCH_LATER:
         yield Finding("year", year, str(posted), f"arXiv:{paper.arxiv}")
     if (match := _ACM.match(paper.doi)) and reference.kind == "inproceedings":
         latest = 2008 + bisect_left(_KDD, int(match[1]))
@@ -213,7 +195,7 @@ def _dates(reference: Reference, today: date) -> Iterator[Finding]:
 
 def _venues(reference: Reference) -> Iterator[Finding]:
     paper, series = reference.paper, reference.series
-    is_known = series.kind in ("conference", "journal")
+    is_known = series.kind in _VENUES
     if not paper.venue or (PREPRINT_VENUE.search(paper.venue) and not is_known):
         return
     for facts in reference.facts:

@@ -15,9 +15,9 @@ SHORT_VENUE = 12
 """Characters of a venue's name that may be any abbreviation."""
 LIKE_VENUE = 0.6
 """Share of words that a name and one that may be meant have."""
-_NOT_THE_VENUE = re.compile(
+_NOT_THE_VENUE = re.compile(  # workshops, other parts of a conference, and what is only named like it
     r"workshop|companion|findings|adjunct|tutorial|demo|CVPRW|ICCVW|late.breaking|symposi|weblogs"
-    r"|social media|anthology",
+    r"|social media|anthology|machine learning (?:and|for)|ethics|forum",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W\d_]+")
@@ -39,10 +39,13 @@ class Series(NamedTuple):
 
 @lru_cache
 def all_series() -> dict[str, Series]:
-    """Return the series by their names in lower case."""
-    rows = read_table("series")
-    parts = ((row["series"], row["kind"], row["names"].split("; "), row["prefixes"].split()) for row in rows)
-    return {series.name.lower(): series for series in map(Series._make, parts)}
+    """Return the series by their names in lower case, and by their codes in identifiers."""
+    series: dict[str, Series] = {}
+    for row in read_table("series"):
+        names, prefixes = tuple(row["names"].split("; ")), tuple(row["prefixes"].split())
+        told = Series(row["series"], row["kind"], names, prefixes)
+        series |= dict.fromkeys((row["series"].lower(), *row["codes"].split()), told)
+    return series
 
 
 @lru_cache(1 << 14)
@@ -64,15 +67,10 @@ def find_series(venue: str) -> Series:
             return normalise_title(name) in letters
         return not words.isdisjoint((name, name.upper())) or alone == name.lower()
 
-    fitting = [series for series in all_series().values() if any(map(fits, series.names))]
+    fitting = [series for series in dict.fromkeys(all_series().values()) if any(map(fits, series.names))]
     if len(fitting) > 1:  # arXiv may stand beside the venue
         fitting = [series for series in fitting if series.kind != "preprint"]
-    return fitting[0] if len(fitting) == 1 and not is_workshop(venue) else Series()
-
-
-def is_workshop(venue: str) -> bool:
-    """True if a venue is a workshop, or another part of a conference that is not its proceedings."""
-    return bool(_NOT_THE_VENUE.search(venue))
+    return fitting[0] if len(fitting) == 1 and not _NOT_THE_VENUE.search(venue) else Series()
 
 
 def same_venue(first: str, second: str) -> bool | None:

@@ -116,7 +116,7 @@ def make_server(recommender: Recommender) -> MCPServer[Any]:
         entries: Annotated[messages.Text, Field(description="BibTeX entries of the references")],
     ) -> list[dict[str, Any]]:
         """Say of each reference whether the user's library confirms or contradicts it, with both readings;
-        unknown means that nothing is known, not that it is invented."""
+        unknown means that nothing is known, not that there is no such work."""
         return await call(lambda: messages.check_references(recommender, entries))
 
     @server.tool(annotations=reads)

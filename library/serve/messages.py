@@ -192,6 +192,13 @@ class Claim(RequestBody):
     k: Count = Field(default=3, description="number of passages")
 
 
+class Entries(RequestBody):
+    """Papers whose entries are wanted."""
+
+    id: list[Name] = Field(min_length=1, max_length=limits.MAX_EXCLUDED, description="ids or keys")
+    format: EntryFormat = "bibtex"
+
+
 class FoundPassages(BaseModel):
     """Passages of a paper's full text that fit a claim best, best first."""
 
@@ -247,12 +254,11 @@ def paper_details(recommendation: Recommendation, paper: LibraryPaper, link: Lin
     evidence = recommendation.evidence
     in_title = "" if evidence.name else ", ".join(evidence.in_title)
     mark = evidence.cited_as.find(MARK)
-    cited = f"Cited for this in {evidence.cited_by}:" if evidence.cited_by else "Cited elsewhere:"
     texts = [
         ("Named in the passage:", evidence.name, [(0, len(evidence.name))]),
         ("In its title:", in_title, [(0, len(in_title))]),
         ("", evidence.sentence, list(evidence.matched)),
-        (cited, evidence.cited_as, [(mark, mark + len(MARK))] if mark >= 0 else []),
+        (f"Cited for this in {evidence.cited_by}:", evidence.cited_as, [(mark, mark + len(MARK))]),
     ]
     parts = [HighlightedText(kind=kind, text=text, spans=spans) for kind, text, spans in texts if text]
     opens = link(paper.id, evidence.place) if evidence.place else ""
@@ -319,6 +325,7 @@ REQUESTS: dict[str, type[BaseModel]] = {
     "/recommend": Question,
     "/passages": Claim,
     "/search": Search,
+    "/papers": Entries,
 }
 """What each path is sent."""
 

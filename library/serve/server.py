@@ -16,6 +16,7 @@ import os
 import re
 import socket
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import h11
 import uvicorn
-from anyio import CapacityLimiter, move_on_after, to_thread
+from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import (
@@ -40,6 +41,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from citerec.base.errors import InputError, count_noun
+from citerec.formats.bibliography.attachments import XML
 from citerec.library import limits
 from citerec.library.ask.relations import Relations
 from citerec.library.papers.storage import UnknownPaper
@@ -172,32 +174,47 @@ class WorkQueue:
     """Runs blocking work in threads, with a queue in which nobody waits longer than limits.LONGEST_WAIT."""
 
     def __init__(self, threads: int) -> None:
-        self._turns, self._threads = CapacityLimiter(threads), CapacityLimiter(threads)
+        self._threads, self._free = CapacityLimiter(threads), threads
+        self._waiting = deque[asyncio.Future[None]]()
         self._seconds = 0.0
         """How long work takes: the later counts the more."""
 
-    @property
-    def wait(self) -> float:
-        """Seconds until another request would have its answer; 0 if it gets its turn at once."""
-        if self._turns.available_tokens >= 1:
-            return 0.0
-        turns = (self._turns.statistics().tasks_waiting + 1) / self._turns.total_tokens
-        return self._seconds * (turns + 1)
+    def wait(self, before: int) -> float:
+        """Seconds until a request has its answer behind so many that wait."""
+        return self._seconds * ((before + 1) / self._threads.total_tokens + 1)
 
-    def _refuse(self) -> HTTPException:
-        headers = {"Retry-After": str(max(1, math.ceil(self.wait)))}
+    def _refusal(self) -> HTTPException:
+        headers = {"Retry-After": str(max(1, math.ceil(self.wait(len(self._waiting)))))}
         return HTTPException(503, "too many queued requests; try again later", headers)
+
+    async def _take_turn(self) -> None:
+        """Wait for a turn. Raises HTTPException if that takes too long."""
+        if self._free:
+            self._free -= 1
+            return
+        if self.wait(len(self._waiting)) > limits.LONGEST_WAIT:
+            raise self._refusal()
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        await asyncio.wait([turn], timeout=max(limits.LONGEST_WAIT - self._seconds, 0))
+        if not turn.done():
+            self._waiting.remove(turn)
+            raise self._refusal()
+        turn.result()  # raises if it was refused
+
+    def _next(self) -> None:
+        """Give turns that are free to who has waited longest, and refuse those who would wait too long."""
+        while self._waiting and self.wait(len(self._waiting) - 1) > limits.LONGEST_WAIT:
+            self._waiting.pop().set_exception(self._refusal())
+        while self._waiting and self._free:
+            self._free -= 1
+            self._waiting.popleft().set_result(None)
 
     async def run(
         self, work: Callable[[], T], is_disconnected: Callable[[], Awaitable[bool]] | None = None
     ) -> T:
         """Return the result of `work`. Raises HTTPException if it waits too long, or the client has gone."""
-        if self.wait > limits.LONGEST_WAIT:
-            raise self._refuse()
-        with move_on_after(max(limits.LONGEST_WAIT - self._seconds, 1)) as waited:
-            await self._turns.acquire()
-        if waited.cancelled_caught:
-            raise self._refuse()
+        await self._take_turn()
         try:
             if is_disconnected is not None and await is_disconnected():
                 raise HTTPException(499, "the client disconnected")
@@ -208,7 +225,8 @@ class WorkQueue:
                 took = time.monotonic() - started
                 self._seconds += (took - self._seconds) / (5 if self._seconds else 1)
         finally:
-            self._turns.release()
+            self._free += 1
+            self._next()
 
 
 # The application.
@@ -297,7 +315,8 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
         file = await answer(request, lambda: recommender.text_file(id))
         if not os.path.isfile(Path(file)):
             raise HTTPException(404, "the PDF is not on this machine")
-        return FileResponse(file, media_type="application/pdf", content_disposition_type="inline")
+        kind = "text/plain" if file.lower().endswith(XML) else "application/pdf"
+        return FileResponse(file, media_type=kind, content_disposition_type="inline")
 
     @app.get("/search", response_model_exclude_unset=True)
     async def search(wanted: Annotated[messages.Search, Query()], request: Request) -> messages.Found:
@@ -305,13 +324,9 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
         return await answer(request, lambda: messages.find_papers(recommender, wanted))
 
     @app.get("/papers", responses={200: {"content": {"text/plain": {}}}})
-    async def entries(
-        id: Annotated[list[messages.Name], Query(min_length=1, max_length=limits.MAX_EXCLUDED)],
-        request: Request,
-        format: messages.EntryFormat = "bibtex",
-    ) -> Response:
+    async def entries(wanted: Annotated[messages.Entries, Query()], request: Request) -> Response:
         """Return the entries of papers, by id or key."""
-        text = await answer(request, lambda: messages.write_entries(recommender, id, format))
+        text = await answer(request, lambda: messages.write_entries(recommender, wanted.id, wanted.format))
         return PlainTextResponse(text)
 
     return app

@@ -89,15 +89,9 @@ class Prefetcher:
     ) -> Prefetched:
         """Prefetch the top papers of contexts [N], without the citing paper; what: their name in the log;
         own: the papers to search for each, by default all candidates.
-
-        Raises InputError if the corpus has fewer candidates than `depth`.
+        Of a corpus with fewer candidates than `depth`, all.
         """
-        pool = int(np.count_nonzero(self.corpus.is_candidate))
-        if depth > pool:
-            raise InputError(
-                f"corpus {self.corpus.name} has {pool:,} candidates, cannot prefetch {depth:,} per query; "
-                "lower model.negatives.depth and model.validation.candidates"
-            )
+        depth = min(depth, int(np.count_nonzero(self.corpus.is_candidate)))
         folder = self.folder / self.key(contexts, depth, own)
         files = {start: folder / f"{start}.npy" for start in range(0, len(contexts), SHARD)}
         missing = [start for start, file in files.items() if not file.is_file()]

@@ -1,41 +1,53 @@
-"""Finds the training contexts that cite a paper and are most similar to a query."""
+"""Finds the contexts that cite a paper and are most similar to a query."""
 
 from __future__ import annotations
-
-from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import TRAIN
-from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
+from citerec.rerank.ranker.corpus_statistics import CorpusStatistics, citing_split
 from citerec.rerank.ranker.texts import B_SHORT, CitingTexts, TermRows, WeightedTexts, best_products, idf
+from citerec.retrieval.arrays import Floats
 from citerec.retrieval.queries import Queries
+
+BEST = 2
+"""Contexts by which a paper is raised: two papers that cite it so tell more than one."""
 
 
 class CitingContexts:
-    """Ranks the contexts of a split that cite a paper, at most `MAX_CITING` per paper (`CorpusStatistics`).
+    """Ranks the contexts that cite a paper, at most `MAX_CITING` per paper (`CorpusStatistics`).
 
     Similarity is BM25, with the words of both contexts weighted by their nearness to the mark.
     """
 
-    def __init__(
-        self, corpus: Corpus, statistics: CorpusStatistics | None = None, of_split: str = TRAIN
-    ) -> None:
+    def __init__(self, corpus: Corpus, statistics: CorpusStatistics | None = None) -> None:
         """statistics: of a ranker over the corpus, whose weights of words are then used."""
-        split = corpus.splits.get(of_split)
-        self.statistics = copy(statistics) if statistics else CorpusStatistics(corpus)
-        if statistics is None or of_split != TRAIN:
+        split = citing_split(corpus)
+        self.statistics = statistics or CorpusStatistics(corpus)
+        if statistics is None:
             queries = self.statistics.read_citations(corpus, split)
             counts = self.statistics.near_counts(queries.words("context"))
             frequency = np.bincount(counts.indices, minlength=counts.shape[1])
-            rarity = statistics.rarity if statistics else idf(frequency, counts.shape[0])
-            self.near = WeightedTexts.from_counts(counts, rarity, B_SHORT)
+            self.near = WeightedTexts.from_counts(counts, idf(frequency, counts.shape[0]), B_SHORT)
         else:
             self.near = statistics.near
         self.contexts = np.empty(0, np.int64) if split is None else split.contexts
         """rows among the corpus's contexts"""
+
+    def shares(self, queries: Queries, papers: NDArray[np.integer]) -> Floats:
+        """Return how similar the BEST contexts that cite papers [Q, K] are to each query's: the mean of their
+        scores, 0 for one that is not there, as a share of what the query's words score in themselves."""
+        statistics, cited = self.statistics, self.statistics.citing
+        counts = statistics.with_query_words(queries).near_counts(queries.words("context"))
+        own = WeightedTexts.from_counts(counts, statistics.rarity, b=0.0)
+        whole = np.bincount(counts.texts, own.weights * counts.data, len(queries))
+        terms = TermRows(counts.indptr, counts.indices, counts.data)
+        citing = CitingTexts(cited.offsets, cited.values, statistics.source)
+        scratch = np.zeros(counts.shape[1], np.float32)
+        products, _ = best_products(terms, self.near.rows, scratch, papers, citing, queries.citing)
+        best = np.maximum(products[..., :BEST], 0).mean(axis=2)
+        return np.asarray(best / np.maximum(whole, 1e-9)[:, None], np.float32)
 
     def most_similar(
         self, queries: Queries, rows: NDArray[np.integer], papers: NDArray[np.integer], count: int

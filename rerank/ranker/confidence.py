@@ -3,7 +3,8 @@
 The softmax over a list with an outside option, "none of them" (McFadden 1974; reject option: Chow 1970),
 whose logit depends on how well the best candidates fit in absolute terms. So the probabilities of a list sum
 to less than 1. Fitted to lists of which some lack the cited papers, asked as in a draft that is being written
-and alone.
+and alone. As a passage may cite several papers, a logistic curve then maps these probabilities to how often
+the first papers of complete lists are cited (Platt 1999); the order stays.
 
 What a draft tells is added to the logits. A paper that it cites elsewhere is meant more often than its score
 tells: by how much depends on the number of the other papers, which share the chance of a first citation (as
@@ -18,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from citerec.rerank.ranker.linear import Lists, TrainingLists, centre, minimise
 from citerec.retrieval.arrays import Floats, Mask
@@ -26,9 +28,8 @@ MISSING = 0.05
 """Share of the training lists that lose their cited papers."""
 SCALE, NONE = "scale", "none"
 """Parameters: of scores, and of the outside option. Further ones are weights of inputs of these two."""
-KNOWN, OTHERS, OVERLAPS = "known", "known, others", "known, overlaps"
-"""Inputs of papers cited elsewhere: 1; the logarithm of the number of other candidates; 1 if only passages
-cite it that overlap with the context."""
+KNOWN, OTHERS = "known", "known, others"
+"""Inputs of papers cited elsewhere: 1; the logarithm of the number of other candidates."""
 KNOWN_SCALE = "known, score"
 """Their score, less the mean of these papers'."""
 WORDS = "elsewhere_words"
@@ -42,6 +43,10 @@ AGAIN = "known, "
 BEST = ("dense", "encoder")
 """Columns whose highest value tells how well a list fits: they mean the same in every library."""
 L2, LEAST_SCALE = 1e-4, 1e-3
+SLOPE, LEVEL, DRAFT_LEVEL = "slope", "level", "level, draft"
+"""Parameters of the curve: of the logit, 1, and 1 where the draft cites papers elsewhere."""
+FIRST = 3
+"""Papers of a list to which the curve is fitted."""
 
 
 def list_inputs(lists: Lists) -> dict[str, Floats]:
@@ -64,8 +69,6 @@ def draft_inputs(lists: Lists, scores: Floats) -> dict[str, Floats]:
     count = np.add.reduceat(is_known, starts, dtype=np.float32)
     others = np.log(lists.lengths - count + 1).astype(np.float32)[query]
     columns = {name: np.where(is_known, lists.column(name), np.nan) for name in ELSEWHERE}
-    elsewhere = np.isfinite(columns[WORDS])
-    overlaps = is_known & ~elsewhere & np.logical_or.reduceat(elsewhere, starts)[query]
     columns[KNOWN_SCALE] = np.where(is_known, scores, np.nan)
     columns |= {name: lists.column(name) for name in BESIDE}
     centred, _ = centre(Lists(list(columns), np.stack(list(columns.values()), axis=1), lists.offsets))
@@ -77,10 +80,7 @@ def draft_inputs(lists: Lists, scores: Floats) -> dict[str, Floats]:
             np.where(is_known, inputs[name], 0),
         )
     inputs |= {KNOWN: is_known.astype(np.float32), OTHERS: np.where(is_known, others, 0)}
-    return inputs | {
-        OVERLAPS: overlaps.astype(np.float32),
-        BESIDE_WORDS: np.nan_to_num(lists.column(BESIDE_WORDS)),
-    }
+    return inputs | {BESIDE_WORDS: np.nan_to_num(lists.column(BESIDE_WORDS))}
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,19 @@ class Confidence:
             none += weights.get(name, 0.0) * values
         highest = np.maximum(np.maximum.reduceat(logits, starts), none)
         total = np.add.reduceat(np.exp(logits - highest[lists.query]), starts) + np.exp(none - highest)
-        return (logits - (highest + np.log(total))[lists.query]).astype(np.float32)
+        logs = logits - (highest + np.log(total))[lists.query]
+        curve = weights.get(LEVEL, 0.0) + weights.get(DRAFT_LEVEL, 0.0) * cites_elsewhere(lists)[lists.query]
+        return (-np.logaddexp(0, -(weights.get(SLOPE, 1.0) * log_odds(logs) + curve))).astype(np.float32)
+
+
+def log_odds(logs: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return the log-odds of probabilities of which these are the logarithms."""
+    return logs - np.log(np.maximum(-np.expm1(logs), 1e-9))
+
+
+def cites_elsewhere(lists: Lists) -> Mask:
+    """Return the lists that have papers which the draft cites elsewhere, [Q]."""
+    return np.logical_or.reduceat(lists.column("known") > 0, lists.offsets[:-1])
 
 
 def without_cited(lists: TrainingLists, seed: int) -> Mask:
@@ -128,3 +140,20 @@ def fit_confidence(lists: TrainingLists, scores: Floats) -> Confidence:
     offsets = lists.offsets + np.arange(len(lists) + 1)
     weights = dict(zip([*papers, *none], minimise(values, offsets, cited, L2).tolist(), strict=True))
     return Confidence({**weights, SCALE: max(weights[SCALE], LEAST_SCALE)})
+
+
+def fit_curve(confidence: Confidence, lists: TrainingLists, logs: Floats) -> Confidence:
+    """Fit the curve of a confidence to how often the FIRST papers of lists are cited.
+
+    logs: logarithms of the probabilities [n] that confidences gave which were not fitted to these lists.
+    """
+    order = np.lexsort((-logs, lists.query))
+    first = order[np.arange(len(logs)) - lists.offsets[lists.query] < FIRST]
+    cited, drafts = lists.cited[first], cites_elsewhere(lists)[lists.query[first]]
+    # A softmax over two rows, the second of which is "not cited", is the logistic curve.
+    values = np.zeros((2 * len(first), 3), np.float32)
+    values[::2] = np.stack([log_odds(logs[first]), np.ones(len(first)), drafts], axis=1)
+    ends = np.arange(0, len(values) + 1, 2)
+    weights = minimise(values, ends, np.stack([cited, ~cited], axis=1).ravel(), L2).tolist()
+    curve = {SLOPE: max(weights[0], LEAST_SCALE), LEVEL: weights[1], DRAFT_LEVEL: weights[2]}
+    return Confidence({**confidence.parameters, **curve})

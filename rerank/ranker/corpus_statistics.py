@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged, save_arrays
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.records import TRAIN
+from citerec.datasets.records import IN_TEXTS, TRAIN
 from citerec.datasets.word_statistics import BEGINNING, TERM
 from citerec.rerank.ranker.author_names import author_names
 from citerec.rerank.ranker.paper_names import Names, SortedNames, initials, title_names, word_hashes
@@ -29,6 +29,11 @@ TERM_OPTIONS, BEGINNING_OPTIONS = ("english", EUROPEAN), (BEGINNINGS, EUROPEAN)
 """Stemmer and stop words of terms, and of the beginnings of words, which words of other languages share."""
 MAX_CITING = 100
 """Maximum training contexts to read per cited paper, evenly sampled."""
+
+
+def citing_split(corpus: Corpus) -> Split | None:
+    """Return the contexts that tell how papers are cited: for training, or of a library's full texts."""
+    return corpus.splits.get(TRAIN, corpus.splits.get(IN_TEXTS))
 
 
 def keep_fields(queries: Queries, *names: str) -> Queries:
@@ -185,11 +190,12 @@ class CorpusStatistics:
         return queries
 
     def _read_contexts(self, corpus: Corpus) -> None:
-        queries = self.read_citations(corpus, corpus.splits.get(TRAIN))
+        queries = self.read_citations(corpus, citing_split(corpus))
         words = queries.words("context")
+        inputs = words if TRAIN in corpus.splits else words.take(np.empty(0, np.int64))
         self.near, self.before = (
-            WeightedTexts.from_counts(self.near_counts(words, weigh), self.rarity, B_SHORT)
-            for weigh in (nearness, nearness_before)
+            WeightedTexts.from_counts(self.near_counts(texts, weigh), self.rarity, B_SHORT)
+            for texts, weigh in ((words, nearness), (inputs, nearness_before))
         )
 
     @_in_blocks

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged, offsets_of
+from citerec.datasets.records import TRAIN
 from citerec.rerank.ranker.author_names import HALF, capitalised_words, years_near
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.paper_names import MAX_NAME_WORDS, Names, nearest_names, ngram_hashes, word_hashes
@@ -40,7 +41,7 @@ RETRIEVERS, WORDS, CITING, NAMES = "retrievers", "words", "citing", "names"
 PASSAGES, DRAFT = "passages", "draft"
 """Groups of features. PASSAGES: of full texts. DRAFT: what a draft tells; only rerank.ranker.confidence reads
 these."""
-NETWORK = ("encoder", "encoder_title", "beside_encoder")
+NETWORK = ("encoder", "encoder_title", "english_encoder", "beside_encoder")
 """Features that need a network that has read all papers."""
 BESIDE_WEIGHT = 0.3
 """Weight of a paper that is cited beside the context, apart from the words in common."""
@@ -320,6 +321,17 @@ def encoder_title(x: Candidates) -> Floats:
     return x.unknown if part is None else part.title_scores(x.queries, x.papers)
 
 
+@feature(RETRIEVERS)
+def english_encoder(x: Candidates) -> Floats:
+    """Cosine by the encoder of English, where one of other languages ranks in its place; NaN for scripts that
+    it does not read, [Q, K]."""
+    part = complete_encoder(x.parts)
+    if part is None or part.english is None or not part.english.complete:
+        return x.unknown
+    is_read = part.english.reads(x.queries)[:, None]
+    return np.where(is_read, part.english.cosines(x.queries, x.papers), np.float32(np.nan))
+
+
 # Words that query and paper share.
 
 
@@ -354,7 +366,7 @@ def abstract_near(x: Candidates) -> Floats:
 def title_beginnings(x: Candidates) -> Floats:
     """BM25 of the first five letters of the context's words, by nearness, against those of the title, [Q, K].
 
-    Other languages share them.
+    Other languages share them (formats.letters.cognate).
     """
     beginnings = x.statistics.beginnings.with_words(x.queries.new_words)
     text, term, distance = x.statistics.locate_terms(x.queries.words("context"), beginnings)
@@ -370,6 +382,8 @@ def citing_words(x: Candidates) -> Floats:
 
     The nearer to the mark, the more they weigh, in both. [Q, K]
     """
+    if TRAIN not in x.corpus.splits:  # those of full texts are no input (rerank.ranker.model)
+        return x.unknown
     text, term, distance = x.locate_terms("context")
     terms = TermRows(x.offsets(text), term, nearness_before(distance))
     citing = CitingTexts(x.statistics.citing.offsets, x.statistics.citing.values, x.statistics.source)

@@ -28,7 +28,7 @@ STEPS = 1000
 """Maximum steps to fit weights."""
 BINS = 10
 SURE = 0.5
-"""Least probability to fill a citation (library.settings)."""
+"""Least probability of the first papers of which it is told how many are right."""
 MIN_LISTS = 20
 """Minimum lists with a cited paper to fit a model."""
 

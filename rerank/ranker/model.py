@@ -25,9 +25,11 @@ from citerec.base.errors import InputError
 from citerec.base.files import write_text
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import IN_TEXTS
 from citerec.hatten.dense import DenseModel
 from citerec.hatten.trained import open_model
 from citerec.rerank.ranker.author_names import named_papers
+from citerec.rerank.ranker.citing_contexts import CitingContexts
 from citerec.rerank.ranker.confidence import Confidence
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.features import (
@@ -53,13 +55,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FORMAT, MODEL = "ranker-6", "ranker.json"
+FORMAT, MODEL = "ranker-7", "ranker.json"
 QUERIES = 32
 """Queries ranked at a time."""
 CITED = 50
 """Candidates from the passages of a draft."""
 BY_PASSAGES = 50
 """Candidates by passages of full texts."""
+CITED_WEIGHT, CITED_FROM = 20.0, 0.2
+"""How far contexts of full texts that cite a paper raise it: this times their similarity to the question
+(`CitingContexts.shares`) above a least one. Chosen as docs/write/fulltexts.md says."""
 STATISTICS = "statistics"
 """Folder of the corpus statistics in a saved index."""
 
@@ -127,7 +132,7 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
             f"{len(lists.columns)} features"
         )
         scores = cross_fit(settings, lists, run.seed)
-        model = cls(fit_ranker(settings, lists), calibrate(lists, scores, run.seed))
+        model = cls(fit_ranker(settings, lists), calibrate(settings, lists, scores, run.seed))
         [measures] = measure(lists, scores).values()
         figures = ", ".join(f"{name} {value:.4f}" for name, value in measures.items())
         log.info(f"ranker: {settings.folds}-fold cross-fitting over citing papers: {figures}")
@@ -254,9 +259,10 @@ class Ranker(Retriever):
         quick.all_parts = quick.parts
         return quick
 
-    def with_encoder(self, encoder: NetworkRetriever) -> Self:
-        """Return the same ranker with another encoder, indexed, in the place of its own."""
+    def with_encoder(self, encoder: NetworkRetriever, model: RankingModel | None = None) -> Self:
+        """Return the same ranker with an encoder of other languages, indexed, and perhaps its own model."""
         other = copy.copy(self)
+        other.model, encoder.english = model or self.model, self.encoder
         other.parts = {name: encoder if part is self.encoder else part for name, part in self.parts.items()}
         return other
 
@@ -383,6 +389,10 @@ class Ranker(Retriever):
                 plain = self.model.confidence.log_probabilities(lists, self.model.model.scores(lists))
                 probabilities = np.where(unread, plain, probabilities)
         scores[mask] = probabilities
+        if IN_TEXTS in self.corpus.splits:
+            cited = CitingContexts(self.corpus, self.statistics)
+            more = CITED_WEIGHT * np.maximum(cited.shares(queries, papers) - CITED_FROM, 0)
+            scores = raised(scores, more) if self.log_probabilities else scores + more
         return scores
 
     def with_pairs(self, queries: Queries, papers: NDArray[np.int32], lists: Lists, depth: int) -> Lists:
@@ -430,6 +440,13 @@ class Ranker(Retriever):
         for name, part in self.parts.items():
             part.load(folder / "parts" / name, corpus)
         self.statistics = CorpusStatistics.load(folder / STATISTICS, corpus)
+
+
+def raised(scores: Floats, more: Floats) -> Floats:
+    """Add `more` to logarithms of probabilities [Q, K], which stay such: what none of them has is shared."""
+    before, after = (np.exp(values).sum(axis=1, keepdims=True) for values in (scores, scores + more))
+    whole = np.maximum(before, 1)  # more than 1 where several papers may be cited
+    return np.asarray(scores + more - np.log((whole - before + after) / whole), np.float32)
 
 
 def encoder_of(retriever: Retriever) -> NetworkRetriever | None:

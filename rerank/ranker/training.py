@@ -16,7 +16,7 @@ from citerec.base.progress import count_progress
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import SURROUNDINGS
-from citerec.rerank.ranker.confidence import Confidence, fit_confidence, without_cited
+from citerec.rerank.ranker.confidence import Confidence, fit_confidence, fit_curve, without_cited
 from citerec.rerank.ranker.corpus_statistics import keep_fields
 from citerec.rerank.ranker.features import DRAFT, NETWORK, is_listed
 from citerec.rerank.ranker.linear import (
@@ -58,17 +58,28 @@ WHOLE, CONTEXT, WITH_TITLE, SENTENCE = range(4)
 paper's abstract, the sentence alone."""
 
 
-def calibrate(lists: TrainingLists, scores: Floats, seed: int) -> Confidence:
+def calibrate(settings: RankerSettings, lists: TrainingLists, scores: Floats, seed: int) -> Confidence:
     """Fit a confidence to scores [n] of models that were not fitted to these lists.
 
     Lists of drafts WRITTEN so far are asked as drafts, others as questions, for which nothing is known to be
-    cited elsewhere; without the former, all are asked both ways.
+    cited elsewhere; without the former, all are asked both ways. Its curve is fitted to lists of other citing
+    papers (settings.folds).
     """
-    kept, written = without_cited(lists, seed), lists.source == WRITTEN
+    written = lists.source == WRITTEN
     rows = (written, ~written) if written.any() else (~written, ~written)
-    drafts, questions = (lists.take(row).keep(kept[row[lists.query]]) for row in rows)
-    asked = TrainingLists.concat([drafts, questions.without_draft()])
-    return fit_confidence(asked, np.concatenate([scores[kept & row[lists.query]] for row in rows]))
+    lists_asked = TrainingLists.concat([lists.take(rows[0]), lists.take(rows[1]).without_draft()])
+    scores = np.concatenate([scores[row[lists.query]] for row in rows])
+    kept, fold = without_cited(lists_asked, seed), folds_of(lists_asked, settings.folds, seed)
+
+    def fit(chosen: Mask) -> Confidence:
+        places = chosen[lists_asked.query]
+        return fit_confidence(lists_asked.take(chosen).keep(kept[places]), scores[places & kept])
+
+    logs = np.empty_like(scores)
+    for i in range(settings.folds):
+        places = (fold == i)[lists_asked.query]
+        logs[places] = fit(fold != i).log_probabilities(lists_asked.take(fold == i), scores[places])
+    return fit_curve(fit(fold >= 0), lists_asked, logs)
 
 
 Measures = Mapping[str, Mapping[str, float]]
@@ -102,7 +113,7 @@ def fit_networks(settings: RankerSettings, lists: TrainingLists, calibrated: Mas
     ways = _by_way(networks, lists, *scores)
     of_query = calibrated[lists.query]
     chosen = {way: (part.take(calibrated), values[of_query]) for way, (part, values) in ways.items()}
-    sure = {way: calibrate(*part, seed) for way, part in chosen.items()}
+    sure = {way: calibrate(settings, *part, seed) for way, part in chosen.items()}
     measures = {way: measure(lists, values) for way, (_, values) in ways.items()}
     drafts, last = [*chosen.values()][-1]
     measures[DRAFT] = measure(drafts, _cross_calibrated(settings, drafts, last, seed), sure=True)
@@ -131,7 +142,7 @@ def _cross_calibrated(settings: RankerSettings, lists: TrainingLists, scores: Fl
     fold, probabilities = folds_of(lists, settings.folds, seed), np.empty(len(scores), np.float32)
     for i in range(settings.folds):
         of_fold = (fold == i)[lists.query]
-        confidence = calibrate(lists.take(fold != i), scores[~of_fold], seed)
+        confidence = calibrate(settings, lists.take(fold != i), scores[~of_fold], seed)
         held_out = lists.take(fold == i)
         probabilities[of_fold] = confidence.log_probabilities(held_out, scores[of_fold])
     return probabilities
@@ -141,9 +152,13 @@ def measure_ways(fitted: Fitted, lists: TrainingLists) -> dict[str, Measures]:
     """Return the measures of a model by way of ranking, over lists with the scores of its networks."""
     networks = fitted.networks
     ways = _by_way(networks, lists, fitted.model.scores(lists), networks.read.scores(lists))
-    measures = {way: measure(part, scores) for way, (part, scores) in ways.items()}
+    sure = {BARE: fitted.confidence, **networks.confidences}
+    measures = {
+        way: measure(part, sure[way].log_probabilities(part.without_draft(), scores), sure=True)
+        for way, (part, scores) in ways.items()
+    }
     way, (part, scores) = [*ways.items()][-1]
-    return {**measures, DRAFT: measure(part, networks.confidences[way].log_probabilities(part, scores), True)}
+    return {**measures, DRAFT: measure(part, sure[way].log_probabilities(part, scores), sure=True)}
 
 
 def _by_way(

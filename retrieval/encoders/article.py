@@ -9,7 +9,7 @@ import torch
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.retrieval.arrays import Floats, Rows
+from citerec.retrieval.arrays import Floats, Rows, to_unit_length
 from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.embeddings import Advance, load_or_encode
@@ -18,7 +18,7 @@ from citerec.retrieval.encoders.nets import as_numpy
 from citerec.retrieval.encoders.sentences import SentenceRetriever
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import ArticleConfig, IndexConfig
-from citerec.retrieval.vectors import VectorTable, encode_queries, to_unit_length
+from citerec.retrieval.vectors import VectorTable, encode_queries
 
 
 class ArticleRetriever(DenseRetriever):

@@ -1,8 +1,8 @@
 """Article encoders: pretrained transformers that encode papers and queries as vectors.
 
 `ArticleEncoder` encodes; `load_pretrained` finds or downloads a model and checks it.
-retrieval.encoders.article_text prepares texts, retrieval.encoders.article searches the vectors, `citerec data
-embed` stores those of papers.
+retrieval.encoders.article_text prepares texts, retrieval.encoders.embeddings stores the vectors of papers,
+retrieval.encoders.article searches them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import cache_folder
@@ -125,6 +126,8 @@ class ArticleEncoder(nn.Module):
         self.model, self.tokenizer, self.config = model, tokenizer, config
         self.precision = torch.float32
         self.chunk_tokens = CHUNK_TOKENS
+        self.gradient_cache = False
+        """Keep no activations of a chunk: the backward pass computes them again, chunk by chunk."""
 
     @classmethod
     def pretrained(cls, config: ArticleConfig) -> ArticleEncoder:
@@ -175,17 +178,23 @@ class ArticleEncoder(nn.Module):
         """
         parts, rows = [], []
         for chunk in self._batches(texts, advance) if isinstance(texts, Ragged) else texts.chunks:
-            hidden = self._hidden_states(chunk.ids, chunk.mask)
-            if self.config.pooling == "cls":
-                parts.append(hidden[:, 0].float().clone())  # a view would keep all hidden states in memory
-            elif chunk.mask is None:
-                parts.append(hidden.mean(1, dtype=torch.float32))
+            if self.gradient_cache:
+                parts.append(checkpoint(self._pooled, chunk.ids, chunk.mask, use_reentrant=False))
             else:
-                weights = chunk.mask[:, None].float() / chunk.mask.sum(1)[:, None, None]
-                parts.append((weights @ hidden.float())[:, 0])
+                parts.append(self._pooled(chunk.ids, chunk.mask))
             rows.append(chunk.rows)
         out = torch.zeros(len(texts), self.dim, device=self.model.device)
         return out.index_copy(0, torch.cat(rows), torch.cat(parts)) if parts else out
+
+    def _pooled(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+        """[n, L] -> [n, D] float32"""
+        hidden = self._hidden_states(ids, mask)
+        if self.config.pooling == "cls":
+            return hidden[:, 0].float().clone()  # a view would keep all hidden states in memory
+        if mask is None:
+            return hidden.mean(1, dtype=torch.float32)
+        weights = mask[:, None].float() / mask.sum(1)[:, None, None]
+        return (weights @ hidden.float())[:, 0]
 
     def encode_parts(self, texts: Ragged, parts: Ragged, count: int) -> Tensor:
         """The means of the tokens of `count` parts of texts [count, D].

@@ -54,7 +54,7 @@ class _Model(msgspec.Struct):
 
 
 class _Limits(msgspec.Struct):
-    """Of sentence_bert_config.json, tokenizer_config.json and config.json, one each."""
+    """The token limits in sentence_bert_config.json, tokenizer_config.json and config.json."""
 
     max_seq_length: int | None = None
     model_max_length: float | None = None

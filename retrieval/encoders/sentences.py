@@ -114,18 +114,18 @@ class SentenceRetriever(Retriever):
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         papers, scores = empty_rankings(len(queries), k)
         vectors, lengths = self._sentences(self._reader.queries(queries))
-        asked = np.flatnonzero(lengths)
+        non_empty = np.flatnonzero(lengths)
         rows = np.arange(len(self._papers))
         if allowed is not None:
             rows = np.flatnonzero(allowed[self._papers])
-        if len(asked) and len(rows):
-            starts = offsets_of(lengths[asked])[:-1]
-            best = Ranking(papers[asked], scores[asked])
+        if len(non_empty) and len(rows):
+            starts = offsets_of(lengths[non_empty])[:-1]
+            best = Ranking(papers[non_empty], scores[non_empty])
             for block in self._blocks(rows, max(1, PAIRS // len(vectors))):
                 near, negative = self._nearest(vectors, starts, block)
                 papers_too = np.concatenate((best.papers, near), axis=1)
                 best = top_k(papers_too, np.concatenate((best.scores, negative), axis=1), k)
-            papers[asked], scores[asked] = best.papers, best.scores
+            papers[non_empty], scores[non_empty] = best.papers, best.scores
         return Ranking(papers, scores)
 
     def _blocks(self, rows: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:

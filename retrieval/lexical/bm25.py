@@ -21,7 +21,7 @@ from citerec.datasets.records import TRAIN
 from citerec.datasets.word_statistics import BM25_TERM
 from citerec.retrieval.arrays import Counts, Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings
-from citerec.retrieval.lexical.postings import METHODS, Formula, Postings, RankBM25
+from citerec.retrieval.lexical.bm25_formula import METHODS, Formula, Postings, RankBM25
 from citerec.retrieval.lexical.terms import PAPERS_PER_BATCH, Terms, Tokenizer
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import check_fields
@@ -115,15 +115,11 @@ class BM25(Retriever):
         """Raises InputError if no candidate has a term, or contexts are to be indexed but cannot."""
         self._prepare(corpus)
         self._terms = Terms.from_words(corpus.words, **self.tokenisation)
-        contexts = self._indexed_contexts(corpus)
-        counts = [
-            self._paper_counts(corpus, self._rows[start : start + PAPERS_PER_BATCH], contexts)
-            for start in range(0, len(self._rows), PAPERS_PER_BATCH)
-        ]
+        counts = self._counts(corpus)
         if corpus.whole is None and not any(len(part.data) for part in counts):
             raise InputError(f"corpus {corpus.name}: no candidate has a word that BM25 can index")
         if self._backend == "rank_bm25":
-            self._engine: RankBM25 | Postings = RankBM25.from_counts(counts, self._formula)
+            self._engine: RankBM25 | Postings = RankBM25(counts, self._formula)
         else:
             self._engine = Postings.from_counts(counts, self._formula, self._whole(corpus))
 
@@ -134,11 +130,15 @@ class BM25(Retriever):
         whole = corpus.whole
         return whole.count(BM25_TERM, self._terms.names), whole.papers, whole.averages[BM25_TERM]
 
-    def _indexed_contexts(self, corpus: Corpus) -> Ragged | None:
-        """The contexts to index with each paper [P], if any."""
-        if not self._contexts:
-            return None
-        return citing_contexts(corpus.split(TRAIN), len(corpus.paper_ids), self._contexts)
+    def _counts(self, corpus: Corpus) -> list[Counts]:
+        """Term counts of all candidates, in batches."""
+        contexts = None
+        if self._contexts:
+            contexts = citing_contexts(corpus.split(TRAIN), len(corpus.paper_ids), self._contexts)
+        return [
+            self._paper_counts(corpus, self._rows[start : start + PAPERS_PER_BATCH], contexts)
+            for start in range(0, len(self._rows), PAPERS_PER_BATCH)
+        ]
 
     def _paper_counts(self, corpus: Corpus, papers: NDArray[np.int32], contexts: Ragged | None) -> Counts:
         """Term counts of papers [n, T], with the contexts [P] that are indexed with them."""
@@ -204,13 +204,14 @@ class BM25(Retriever):
 
     def _save(self, folder: Path) -> None:
         self._terms.save(folder)
-        self._engine.save(folder)
+        if isinstance(self._engine, Postings):
+            self._engine.save(folder)
 
     def _load(self, folder: Path, corpus: Corpus) -> None:
         self._prepare(corpus)
         self._terms = Terms.load(folder, **self.tokenisation)
-        if self._backend == "rank_bm25":
-            self._engine = RankBM25.load(folder, self._formula)
+        if self._backend == "rank_bm25":  # which has no file format
+            self._engine = RankBM25(self._counts(corpus), self._formula)
         else:
             self._engine = Postings.load(folder, len(self._rows))
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from threading import Lock
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -15,10 +14,9 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged, load_ragged, save_ragged
-from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
-from citerec.formats.letters import fold, with_pairs
-from citerec.retrieval.arrays import Counts, Rows
+from citerec.formats.letters import cognate, with_pairs
+from citerec.retrieval.arrays import Counts
 from citerec.retrieval.queries import Queries
 
 PAPERS_PER_BATCH = 1 << 16
@@ -27,7 +25,7 @@ KEPT_WORDS = 1 << 18
 """Words whose terms are kept for the next texts."""
 
 BEGINNINGS, LETTERS = "beginnings", 5
-"""The stemmer that keeps the first LETTERS letters of a word, without accents: "protéines" is "prote"."""
+"""The stemmer that keeps the first LETTERS letters of a word as `cognate` spells it: "спектры" is "spekt"."""
 
 
 STOP_WORDS = {
@@ -39,29 +37,24 @@ STOP_WORDS = {
 ENGLISH = STOP_WORDS["english_plus"]
 """NLTK's English stop words."""
 EUROPEAN = "european"
-"""The stop words of English, French, German, Spanish and Portuguese together."""
+"""The stop words of English, French, German, Spanish and Portuguese together, and those of other languages
+with letters beyond ASCII, which are no words of English."""
 FUNCTION_WORDS = frozenset(
-    word for language in ("english_plus", "fr", "de", "es", "pt") for word in STOP_WORDS[language]
+    word
+    for language, listed in STOP_WORDS.items()
+    for word in listed
+    if language in ("english_plus", "fr", "de", "es", "pt") or not word.isascii()
 ) - {"ai", "also", "era", "han", "man", "mir", "nas", "sea", "soy", "ti", "war"}
 """Those of EUROPEAN: without the ones that mean something else in English titles."""
 
 
 def _beginning(word: str) -> str:
-    return fold(word)[:LETTERS]
+    return cognate(word)[:LETTERS]
 
 
 def strip_markers(text: str) -> str:
     """Remove the citation markers from a context."""
     return text.replace(TARGET_MARKER, " ").replace(OTHER_MARKER, " ")
-
-
-def query_texts(corpus: Corpus, queries: Queries | Rows, fields: Sequence[str]) -> Iterator[str]:
-    """Yield the joined fields of each query [Q]; repeated fields are repeated.
-
-    queries: or rows of the corpus's contexts; fields: of QUERY_FIELDS.
-    """
-    queries = Queries.from_contexts(corpus, queries)
-    return (" ".join(map(strip_markers, parts)) for parts in zip(*map(queries.texts, fields), strict=True))
 
 
 _TOKEN = re.compile(r"\b\w\w+\b")
@@ -84,7 +77,7 @@ class Tokenizer:
             raise InputError(f"retriever.stopwords: {stopwords!r} is not one of {', '.join(STOP_WORDS)}")
         self._ignored = lists[stopwords or ""]
         stem = _beginning if stemmer == BEGINNINGS else stemmer and Stemmer.Stemmer(stemmer).stemWord
-        self._stem = lru_cache(KEPT_WORDS)(stem or str)
+        self._stem = stem or str
 
     def terms(self, text: str) -> list[str]:
         """Return the terms of a text, in order."""
@@ -111,7 +104,7 @@ class Terms:
         key = (id(words), stemmer, stopwords)
         if (terms := _CACHE.get(key)) is None:
             terms_of_words = _word_terms(stemmer, stopwords)
-            terms = _CACHE[key] = cls(*terms_of_words.of(words), terms_of_words)
+            terms = _CACHE[key] = cls(*terms_of_words.lookup(words), terms_of_words)
             terms._words = words  # kept alive, so that no other object gets this id
         return terms
 
@@ -123,16 +116,16 @@ class Terms:
     def with_words(self, words: Sequence[str], more_terms: bool = False) -> Terms:
         """Add words. Unknown terms are dropped, or added with more_terms."""
         if more_terms:
-            names = [name for name in self._known.of(words)[1] if name not in self._ids]
+            names = [name for name in self._known.lookup(words)[1] if name not in self._ids]
             return Terms(self.word_terms, [*self.names, *names], self._known).with_words(words)
-        more, all_names = self.of(words), self.names
+        more, all_names = self.lookup(words), self.names
         values = np.concatenate([self.word_terms.values, more.values])
         offsets = np.concatenate([self.word_terms.offsets, self.word_terms.offsets[-1] + more.offsets[1:]])
         return Terms(Ragged(values, offsets), all_names, self._known)
 
-    def of(self, words: Sequence[str]) -> Ragged:
+    def lookup(self, words: Sequence[str]) -> Ragged:
         """Return the known terms of any words [rows]."""
-        rows, names = self._known.of(words)
+        rows, names = self._known.lookup(words)
         ids = [self._ids.get(name) for name in names]
         return Ragged.from_rows(
             [[term for i in row.tolist() if (term := ids[i]) is not None] for row in rows]
@@ -152,7 +145,7 @@ class Terms:
         return Counts.add_up(text, terms.values, (texts, self.size))
 
     def query_counts(self, queries: Queries, fields: Sequence[str]) -> Counts:
-        """Term counts of queries, float32 [Q, T]; fields as for `query_texts`."""
+        """Term counts of queries, float32 [Q, T]; fields: of QUERY_FIELDS, repeated ones count repeatedly."""
         rows, none = np.arange(len(queries)), np.empty(0, np.int64)
         total = Counts.add_up(none, none, (len(queries), self.size))
         for field in queries.fields:
@@ -180,45 +173,17 @@ _CACHE: WeakValueDictionary[tuple[int, str | None, str | None], Terms] = WeakVal
 
 
 class _WordTerms:
-    """The terms of words, by a tokeniser; those of many words are not kept. Several threads may ask."""
+    """The terms of words, by a tokeniser; those of many words are not kept."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer, self._lock = tokenizer, Lock()
-        self._clear()
+        self._read: Callable[[str], list[str]] = lambda word: tokenizer.terms(_without_markers(word))
+        self._kept: Callable[[str], list[str]] = lru_cache(KEPT_WORDS)(self._read)
 
-    def _clear(self) -> None:
-        self._kept, self._ids, self._names = dict[str, list[int]](), dict[str, int](), list[str]()
-
-    def of(self, words: Sequence[str]) -> tuple[Ragged, list[str]]:
+    def lookup(self, words: Sequence[str]) -> tuple[Ragged, list[str]]:
         """Return the term ids of each word, and the name of each term, in order of first use."""
-        with self._lock:
-            if len(words) > KEPT_WORDS // 4:
-                rows, names = self._read(words)
-                return Ragged.from_rows(rows), names
-            new = [word for word in words if word not in self._kept]
-            if len(self._kept) + len(new) > KEPT_WORDS:
-                self._clear()
-                new = list(words)
-            self._keep(new)
-            terms = Ragged.from_rows([self._kept[word] for word in words])
-            ids, first, values = np.unique(terms.values, return_index=True, return_inverse=True)
-            order = np.argsort(first)
-            place = np.empty(len(order), np.int32)
-            place[order] = np.arange(len(order))
-            names = [self._names[id] for id in ids[order].tolist()]
-            return Ragged(place[values], terms.offsets), names
-
-    def _keep(self, words: Sequence[str]) -> None:
-        rows, names = self._read(words)
-        self._names += [name for name in names if name not in self._ids]
-        ids = [self._ids.setdefault(name, len(self._ids)) for name in names]
-        self._kept.update(zip(words, ([ids[term] for term in row] for row in rows), strict=True))
-
-    def _read(self, words: Sequence[str]) -> tuple[list[list[int]], list[str]]:
-        ids = dict[str, int]()
-        terms = (self._tokenizer.terms(_without_markers(word)) for word in words)
-        rows = [[ids.setdefault(term, len(ids)) for term in row] for row in terms]
-        return rows, list(ids)
+        ids, terms_of = dict[str, int](), self._read if len(words) > KEPT_WORDS // 4 else self._kept
+        rows = [[ids.setdefault(term, len(ids)) for term in terms_of(word)] for word in words]
+        return Ragged.from_rows(rows), list(ids)
 
 
 @lru_cache

@@ -47,6 +47,8 @@ class NetworkRetriever(Retriever):
     comparable = True
     reads_all = True
     """whether it may be `complete`: false where the papers are those found for one question"""
+    english: NetworkRetriever | None = None
+    """the encoder of English in whose place this one reads other languages"""
     _keys: Keys
     _candidates: Rows
     _searched: tuple[Rows, FlatIndex]
@@ -73,7 +75,7 @@ class NetworkRetriever(Retriever):
     # What has been encoded.
 
     def missing(self) -> Rows:
-        """Rows of the candidates of which no vector is kept."""
+        """Rows of the candidates without a stored vector."""
         kept = self.store.folder is not None
         return self._candidates[~self.store.known(self._keys, written=kept)]
 
@@ -154,11 +156,7 @@ class NetworkRetriever(Retriever):
 
     def query_vectors(self, queries: Queries) -> Floats:
         """[Q, D]"""
-        return self.text_vectors(self.networks.reader.queries(queries))
-
-    def text_vectors(self, queries: Sequence[Subwords]) -> Floats:
-        """Vectors [Q, D] of queries as subwords."""
-        read = self._read_queries(queries)
+        read = self._read_queries(self.networks.reader.queries(queries))
         return np.array([vector for vector, _ in read], np.float32).reshape(-1, self.networks.dim)
 
     def _read_queries(self, queries: Sequence[Subwords]) -> list[tuple[Floats, Floats]]:
@@ -197,8 +195,8 @@ class NetworkRetriever(Retriever):
         NaN for papers without a vector or a title.
         """
         scores, reader = np.full(papers.shape, np.nan, np.float32), self.networks.reader
-        asked, mark = reader.queries(queries), reader.special["mask"]
-        for query, (text, (_, states)) in enumerate(zip(asked, self._read_queries(asked), strict=True)):
+        texts, mark = reader.queries(queries), reader.special["mask"]
+        for query, (text, (_, states)) in enumerate(zip(texts, self._read_queries(texts), strict=True)):
             listed = np.flatnonzero(papers[query] >= 0)
             keys = self._keys[np.searchsorted(self._candidates, papers[query, listed])]
             read, words = [*self.store.papers(keys)], np.array(text, np.int32)
@@ -288,11 +286,11 @@ def word_weights(
     """Weights [L] of a passage's subwords, 0 for special ones. mark: place of the citation in it. subwords:
     of papers, `lengths` [n] of each."""
     size = int(max(subwords.max(initial=0), passage.max(initial=0))) + 1
-    asked = np.zeros(size, np.bool_)
-    asked[passage] = True
-    there = np.flatnonzero(asked[subwords])
-    paper = np.repeat(np.arange(len(lengths)), lengths)[there]
-    different = np.unique(paper * size + subwords[there]) % size
+    marked = np.zeros(size, np.bool_)
+    marked[passage] = True
+    places = np.flatnonzero(marked[subwords])
+    paper = np.repeat(np.arange(len(lengths)), lengths)[places]
+    different = np.unique(paper * size + subwords[places]) % size
     count = np.bincount(different, minlength=size)[passage]
     distance = np.abs(np.arange(len(passage)) - mark)
     weights = np.log1p(len(lengths) / (count + 1)) * np.exp(-distance / REACH)
@@ -308,8 +306,8 @@ def score_titles(
     scores = np.full(len(counts), np.nan, np.float32)
     if not len(words) or not weights.any():
         return scores
-    used, some = weights > 0, counts > 0
+    used, counted = weights > 0, counts > 0
     cosines = (passage[used] / np.float32(127)) @ words.astype(np.float32).T  # [L, w]
-    best = np.maximum.reduceat(cosines, offsets_of(counts[some])[:-1], axis=1)
-    scores[some] = weights[used] @ best / weights.sum()
+    best = np.maximum.reduceat(cosines, offsets_of(counts[counted])[:-1], axis=1)
+    scores[counted] = weights[used] @ best / weights.sum()
     return scores

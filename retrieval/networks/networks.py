@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +27,7 @@ from safetensors.numpy import load_file, save
 
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import digest_file, write_text
-from citerec.retrieval.arrays import Floats
+from citerec.retrieval.arrays import Floats, to_unit_length
 from citerec.retrieval.networks.inputs import PAPER, QUERY, InputReader, Lengths, PaperText, Subwords
 from citerec.retrieval.networks.session import Network
 from citerec.retrieval.networks.store import Encoded, Keys
@@ -108,15 +108,6 @@ class Networks:
         hashes = {name: digest_file(folder / name) for name in names}
         _write_manifest(folder, graphs[ENCODER].shape[1], lengths, hashes, prefixes, scale)
 
-    def with_cross_encoder(self, bert: Bert) -> Self:
-        """Write a cross-encoder to the folder; returns the networks with it."""
-        from citerec.retrieval.networks.graph import write_graph
-
-        write_graph(bert, self.folder / CROSS_ENCODER)
-        hashes = {**self.hashes, CROSS_ENCODER: digest_file(self.folder / CROSS_ENCODER)}
-        _write_manifest(self.folder, self.dim, self.reader.lengths, hashes, self.reader.prefixes, self.scale)
-        return replace(self, hashes=hashes)
-
     @property
     def scores_pairs(self) -> bool:
         """Whether there is a cross-encoder."""
@@ -131,11 +122,11 @@ class Networks:
         return self._network(CROSS_ENCODER)
 
     def _network(self, name: str) -> Network:
-        """Open a file once for all folders that have it, so that a library that was changed opens none."""
+        """Open a file once for all folders with the same content, so that a changed library reopens none."""
         return _opened.setdefault(self.hashes[name], Network(self.folder / name))
 
     def load(self) -> None:
-        """Open the files now, because others may take the place of their folder."""
+        """Open the files now, because their folder may be replaced."""
         self.encoder.open()
         if self.scores_pairs:
             self.cross_encoder.open()
@@ -164,7 +155,8 @@ class Networks:
 
         def read_text(_: int, hidden: Floats) -> tuple[Floats, Floats]:
             hidden = self._less_mean(hidden, QUERY)
-            return np.float32(self.scale) * _unit(hidden.mean(axis=0)), _units(hidden[before:-1])
+            whole = np.float32(self.scale) * to_unit_length(hidden.mean(axis=0))
+            return whole, to_unit_length(hidden[before:-1])
 
         return self.encoder.map([(self.reader.alone(text), None) for text in texts], read_text)
 
@@ -183,8 +175,9 @@ class Networks:
             hidden = self._less_mean(hidden, PAPER)
             inside = hidden[before:]
             parts = [inside[start:end] for start, end in pairwise(papers[number].bounds)]
-            sentences = [_unit(part.sum(axis=0)) for part in parts]
-            return _unit(hidden.mean(axis=0)), sentences, _units(inside[: papers[number].title])
+            sentences = [to_unit_length(part.sum(axis=0)) for part in parts]
+            title = to_unit_length(inside[: papers[number].title])
+            return to_unit_length(hidden.mean(axis=0)), sentences, title
 
         inputs = [(self.reader.alone(paper.subwords, PAPER), None) for paper in papers]
         encoded = self.encoder.map(inputs, encode_paper, advance, pool)
@@ -217,15 +210,6 @@ def _write_manifest(
     content |= {"prefixes": dict(prefixes)} if prefixes else {}
     content |= {"scale": scale} if scale != 1 else {}
     write_text(folder / MANIFEST, json.dumps(content, indent=1) + "\n")
-
-
-def _unit(vector: Floats) -> Floats:
-    return _units(vector[None])[0]
-
-
-def _units(vectors: Floats) -> Floats:
-    units: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-    return units
 
 
 def _bytes(vectors: Sequence[Floats] | Floats, dim: int) -> NDArray[np.int8]:

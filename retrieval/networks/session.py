@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -83,15 +83,16 @@ class Network:
         None means those that all networks share."""
         self.open()
 
-        def one(number: int) -> T:
+        def run_one(number: int) -> T:
             return use(number, self.run(*inputs[number]))
 
         if len(inputs) == 1:
-            return [one(0)]
+            return [run_one(0)]
         # The longest first, so that no thread is left with a long one at the end.
         order = sorted(range(len(inputs)), key=lambda number: -len(inputs[number][0]))
         outputs: dict[int, T] = {}
-        for number, value in zip(order, _in_threads(one, order, pool or shared_pool()), strict=True):
+        # Those that have not begun are left out if the caller stops.
+        for number, value in zip(order, (pool or shared_pool()).map(run_one, order), strict=True):
             outputs[number] = value
             if advance is not None:
                 advance(1)
@@ -105,17 +106,6 @@ class Network:
 
     def __deepcopy__(self, memo: object) -> Network:
         return self  # sessions are shared
-
-
-def _in_threads(function: Callable[[int], T], numbers: Iterable[int], pool: Executor) -> Iterable[T]:
-    """Map in the threads of a pool. What has not begun is left out if the caller stops."""
-    futures = [pool.submit(function, number) for number in numbers]
-    try:
-        for future in futures:
-            yield future.result()
-    finally:
-        for future in futures:
-            future.cancel()
 
 
 def _open(path: Path) -> onnxruntime.InferenceSession:

@@ -1,6 +1,6 @@
-"""What a network has made of papers, kept in a folder by a hash of what it has read.
+"""Outputs of a network for papers, stored in a folder by a hash of its inputs.
 
-A paper whose text stays is never encoded again, whatever else changes. Every `append` writes a file of its
+A paper with unchanged text is never encoded again, whatever else changes. Every `append` writes a file of its
 own, atomically: a killed process loses at most the papers of one file, and several may write at once.
 
     RANDOM.safetensors   keys [n]; vectors [n, D]; subwords, sentences [s, D], words of titles [w, D],
@@ -39,7 +39,7 @@ MANY = 16
 MOST = 20_000
 """Papers in memory alone: about 160 MB."""
 RAGGED = {"subwords": "lengths", "sentences": "counts", "words": "titles"}
-"""Arrays of several rows a paper, and those that tell how many."""
+"""Arrays with several rows per paper, and the arrays with their numbers."""
 
 
 @dataclass(frozen=True)
@@ -192,12 +192,8 @@ class VectorStore:
             yield rows, self._parts[number].take(places)
 
     def _of(self, name: str, key: int) -> NDArray[Any]:
-        part, row = self._place(key)
-        return part.ragged(name, np.array([row]))
-
-    def _place(self, key: int) -> tuple[Encoded, int]:
         number, row = self._places[key]
-        return self._parts[number], row
+        return self._parts[number].ragged(name, np.array([row]))
 
     def _by_part(self, keys: Keys) -> Iterable[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
         """Yield number of a part, rows of `keys` that it has, and their places there."""

@@ -150,7 +150,7 @@ def test_a_command_calls_its_function_or_prints_help(capsys: pytest.CaptureFixtu
     assert printed.startswith("citerec data fetch: Fetch.") and printed.endswith("\n\narxiv  large\n")
     run_command("data fetch", Fetch, called.append, ["arxiv"])
     assert called == [Fetch(names=("arxiv",))] and not capsys.readouterr().out
-    run_command("data fetch", Fetch, lambda given: f"{given.cache}: done", ["arxiv"])
+    run_command("data fetch", Fetch, lambda settings: f"{settings.cache}: done", ["arxiv"])
     assert capsys.readouterr().out == ".cache: done\n"
 
 

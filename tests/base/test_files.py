@@ -96,8 +96,10 @@ def test_a_folder_that_goes_while_its_files_are_listed_is_left_out(
 
     assert folder / "sub" / "b" in files_below(folder)
     monkeypatch.setattr(os, "scandir", scandir_of_a_folder_that_is_moved)
-    found = files_below(folder)
-    assert folder / "a.npy" in found and folder / "own" / "c" in found and folder / "sub" / "b" not in found
+    result = files_below(folder)
+    assert (
+        folder / "a.npy" in result and folder / "own" / "c" in result and folder / "sub" / "b" not in result
+    )
 
 
 def test_files_are_read_again_only_if_they_were_touched(folder: Path) -> None:

@@ -52,7 +52,7 @@ def test_nothing_is_shown_where_there_is_no_terminal(
 
 
 @pytest.fixture
-def loggers(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[logging.Logger, logging.Logger]]:
+def loggers() -> Iterator[tuple[logging.Logger, logging.Logger]]:
     """The root's and ours, the latter as in a program that does not know it."""
     root, ours = logging.getLogger(), logging.getLogger("citerec")
     before = root.handlers, ours.handlers, ours.level

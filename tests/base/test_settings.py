@@ -50,17 +50,17 @@ class Files(Settings):
     only: tuple[str, ...] | None = None
 
 
-@pytest.mark.parametrize("given", ["a.bib", Path("a.bib"), ["a.bib"], [Path("a.bib")], ("a.bib",)])
-def test_one_text_or_path_is_a_list_of_it(given: Any) -> None:
+@pytest.mark.parametrize("value", ["a.bib", Path("a.bib"), ["a.bib"], [Path("a.bib")], ("a.bib",)])
+def test_one_text_or_path_is_a_list_of_it(value: Any) -> None:
     make: Any = Files
-    assert make(source=given) == Files(source=("a.bib",)) and make(source="").source == ()
+    assert make(source=value) == Files(source=("a.bib",)) and make(source="").source == ()
     assert make(source=(), only="a").only == ("a",)
     with pytest.raises(InputError, match="source=5: must be a list"):
         make(source=5)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("values", "message"),
     [
         ({"colour": 1}, "model.part.colour: there is no such option; choose from name, margin, depth"),
         ({"margins": 1}, r"model.part.margins: there is no such option; did you mean model.part.margin\?"),
@@ -80,11 +80,11 @@ def test_one_text_or_path_is_a_list_of_it(given: Any) -> None:
         ({"on": "some"}, "model.part.on=some: must be true or false"),
     ],
 )
-def test_an_invalid_value_is_one_line(given: dict[str, Any], message: str) -> None:
+def test_an_invalid_value_is_one_line(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        read_settings(Whole, {"part": given})
+        read_settings(Whole, {"part": values})
     with pytest.raises(InputError, match=message):
-        read_settings(Part, given)
+        read_settings(Part, values)
 
 
 @pytest.fixture
@@ -116,8 +116,8 @@ def test_hydra_validates_against_the_schema(
     defaults = "defaults: [/schema/test_whole@model, /schema/test_target@part, _self_]"
     (tmp_path / "main.yaml").write_text(f"{defaults}\nmodel: {{rounds: 3}}")
     with initialize_config_dir(str(tmp_path), version_base="1.3"):
-        given = ["model.part.levels=[3]", "+model.extra.lr=1", "model.shares={one: 2}", "part.depth=4"]
-        config = compose("main", given)
+        options = ["model.part.levels=[3]", "+model.extra.lr=1", "model.shares={one: 2}", "part.depth=4"]
+        config = compose("main", options)
         assert read_settings(Whole, config.model) == Whole(Part(levels=(3,)), 3, {"lr": 1}, {"one": 2.0})
         assert config.part._target_ == "citerec.base.settings.Settings" and config.part.depth == 4
         with pytest.raises(Exception) as raised:

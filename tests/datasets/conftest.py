@@ -38,7 +38,9 @@ def write_corpus(folder: Path, papers: Mapping[str, Mapping[str, Any]], contexts
     (folder / "contexts.json").write_text(json.dumps(texts))
     for split in dict.fromkeys(split for split, *_ in contexts.values() if split):
         queries = [
-            {"context_id": id, "positive_ids": cited[id]} for id, (of, *_) in contexts.items() if of == split
+            {"context_id": id, "positive_ids": cited[id]}
+            for id, (its_split, *_) in contexts.items()
+            if its_split == split
         ]
         (folder / f"{split}.json").write_text(json.dumps(queries))
     return folder
@@ -77,6 +79,14 @@ def write_lines(path: Path, records: Sequence[Any]) -> Path:
     text = "".join(f"{line}\n" for line in lines).encode()
     path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
     return path
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write files by their paths in a folder, which is made."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
 
 
 def archive_of(files: Mapping[str, bytes], kind: str = "zip") -> bytes:

@@ -60,7 +60,7 @@ def write(tmp_path: Path) -> Write:
 
 
 def cited(graph: CitationGraph) -> dict[str, list[str]]:
-    return {graph.ids[row]: [graph.ids[one] for one in found] for row, found in enumerate(graph.cites)}
+    return {graph.ids[row]: [graph.ids[item] for item in result] for row, result in enumerate(graph.cites)}
 
 
 @pytest.mark.parametrize("name", ["papers.jsonl", "papers.jsonl.gz"])
@@ -79,7 +79,7 @@ def test_the_graph_matches_the_files(write: Write, tmp_path: Path, name: str) ->
         assert graph.is_distractor.tolist() == [False] * 6 + [True]
         assert graph.unknown == 1  # c cites a missing paper
         assert graph.citations.tolist() == [3, 1, 0, 0, 1, 1, 0]
-        assert [found.tolist() for found in graph.cited_by] == [[1, 2, 3], [2], [], [], [3], [3], []]
+        assert [result.tolist() for result in graph.cited_by] == [[1, 2, 3], [2], [], [], [3], [3], []]
         assert np.flatnonzero(graph.in_field("Law")).tolist() == [1, 5]
     assert len(list((tmp_path / "cache" / "graphs").glob("*/graph.json"))) == 1
 
@@ -90,14 +90,14 @@ NAMES = [f"p{number}" for number in range(6)]
 @settings(max_examples=25)
 @given(st.lists(st.lists(st.sampled_from([*NAMES, "gone"]), max_size=8), min_size=1, max_size=6))
 def test_citations_are_pairs_of_different_known_papers(references: list[list[str]]) -> None:
-    papers = {NAMES[number]: found for number, found in enumerate(references)}
+    papers = {NAMES[number]: result for number, result in enumerate(references)}
     with tempfile.TemporaryDirectory() as folder:
-        lines = [{"paper_id": name, "references": found} for name, found in papers.items()]
+        lines = [{"paper_id": name, "references": result} for name, result in papers.items()]
         graph = open_graph(write_lines(Path(folder) / "papers.jsonl", lines), cache_dir=folder)
-        plain = {a: [b for b in papers if b in found and b != a] for a, found in papers.items()}
+        plain = {a: [b for b in papers if b in result and b != a] for a, result in papers.items()}
         assert cited(graph) == plain
         turned = [[row for row, name in enumerate(papers) if other in plain[name]] for other in papers]
-        assert [found.tolist() for found in graph.cited_by] == turned
+        assert [result.tolist() for result in graph.cited_by] == turned
 
 
 @pytest.mark.parametrize(
@@ -196,12 +196,12 @@ def test_papers_are_queries_for_their_references(write: Write, tmp_path: Path) -
 def test_splits_are_by_year_or_by_a_list(write: Write, tmp_path: Path) -> None:
     years = YearSplitting([None, 2001], None, [2002, None])
     by_year = open_papers(write(), years, cache_dir=tmp_path / "cache")
-    assert {split: len(found) for split, found in by_year.splits.items()} == {"train": 1, "test": 1}
+    assert {split: len(result) for split, result in by_year.splits.items()} == {"train": 1, "test": 1}
     queries = tmp_path / "queries.json"
     queries.write_text(json.dumps({"test": {"Art": ["c"], "Law": ["a"]}, "val": ["d"]}))
     listed = queries_of(open_papers(write(), years, queries, cache_dir=tmp_path / "cache"))
-    found = {split: list(queries) for split, queries in listed.items()}
-    assert found == {"train": ["b"], "val": ["d"], "test": ["c"]}  # a cites nothing
+    result = {split: list(queries) for split, queries in listed.items()}
+    assert result == {"train": ["b"], "val": ["d"], "test": ["c"]}  # a cites nothing
 
 
 def test_ranges_of_years_and_files_come_from_the_command_line(write: Write, tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ CITES: dict[int, list[int]] = {
 def dated(titles: list[str] = TITLES, cites: dict[int, list[int]] = CITES) -> list[dict[str, Any]]:
     return [
         {"paper_id": f"p{row}", "title": title, "abstract": f"Abstract {row}.", "year": YEARS[row]}
-        | {"references": [f"p{one}" for one in cites.get(row, [])]}
+        | {"references": [f"p{item}" for item in cites.get(row, [])]}
         for row, title in enumerate(titles)
     ]
 
@@ -280,18 +280,18 @@ def find(write: Write, tmp_path: Path) -> Callable[..., GraphQueries]:
 
 def rows(queries: dict[str, QuerySet]) -> dict[str, dict[int, list[int]]]:
     return {
-        split: {row: found.tolist() for row, found in zip(some.papers.tolist(), some.relevant, strict=True)}
+        split: {row: result.tolist() for row, result in zip(some.papers.tolist(), some.relevant, strict=True)}
         for split, some in queries.items()
     }
 
 
 def test_queries_by_shares_of_the_years(find: Callable[..., GraphQueries]) -> None:
-    found = find()
-    assert found.papers.tolist() == [0, 1, 3, 4, 5, 6, 7, 8, 9, 10]  # 2 has no year
+    result = find()
+    assert result.papers.tolist() == [0, 1, 3, 4, 5, 6, 7, 8, 9, 10]  # 2 has no year
     # By year, then position: 1 3 6 10 5 7 | 0 9 | 4 8. Papers without citations are not queries.
     train = {3: [6], 5: [1], 6: [1], 7: [3]}
     expected = {"train": train, "val": {0: [1], 9: [6]}, "test": {4: [0, 5], 8: [0, 4]}}
-    assert rows(found.queries) == expected
+    assert rows(result.queries) == expected
     everything = rows(find(RandomSplitting(0.0, 0.0, 1.0, seed=0), near_duplicates=0.7).queries)
     assert everything["test"].keys() == {0, 2, 3, 4, 5, 6, 7, 8, 9} and not everything["train"]
 
@@ -327,8 +327,8 @@ def test_near_duplicates_of_held_out_papers_are_dropped_from_training(
     monkeypatch.setattr("citerec.datasets.citations.queries.TitleIndex", None)
     assert rows(find(near_duplicates=0.5).queries)["train"].keys() == {3, 5}
     corpus = open_papers(write(dated()), SHARES, cache_dir=tmp_path / "cache", near_duplicates=0.7)
-    found = {split: list(queries) for split, queries in queries_of(corpus).items()}
-    assert found == {"train": ["p3", "p5", "p7"], "val": ["p0", "p9"], "test": ["p4", "p8"]}
+    result = {split: list(queries) for split, queries in queries_of(corpus).items()}
+    assert result == {"train": ["p3", "p5", "p7"], "val": ["p0", "p9"], "test": ["p4", "p8"]}
     assert corpus.has_paper("p6") and corpus.is_candidate.all()  # it stays a candidate
     assert not corpus.has_paper("p2")
 
@@ -336,9 +336,9 @@ def test_near_duplicates_of_held_out_papers_are_dropped_from_training(
 def test_listed_queries_are_held_out_as_well(write: Write, tmp_path: Path) -> None:
     queries = tmp_path / "queries.json"
     queries.write_text(json.dumps({"test": ["p6"]}))
-    found = open_queries(write(dated()), SHARES, queries, cache_dir=tmp_path, near_duplicates=0.7)
-    assert rows(found.queries)["test"] == {6: [1]}
-    train = rows(found.queries)["train"]
+    result = open_queries(write(dated()), SHARES, queries, cache_dir=tmp_path, near_duplicates=0.7)
+    assert rows(result.queries)["test"] == {6: [1]}
+    train = rows(result.queries)["train"]
     assert 2 in train and 8 not in train  # a list may contain papers without a year
 
 

@@ -91,7 +91,7 @@ def test_a_web_folder_gives_its_files(server: Any, tiny_source: Path, tmp_path: 
     assert len(server.requests) == 4
 
 
-@pytest.mark.parametrize("name", [name for name, of in RELEASES.items() if not of.repositories])
+@pytest.mark.parametrize("name", [name for name, release in RELEASES.items() if not release.repositories])
 def test_failed_downloads_say_which_files_to_put_where(server: Any, at: Any, cache: Path, name: str) -> None:
     address = f"{server.url}/gone"
     at(name, address)
@@ -272,10 +272,10 @@ def test_a_folder_without_the_data_set_is_a_one_line_error(
     with pytest.raises(InputError, match=r"matches among ours\.zip, papers\.json; give the address"):
         ensure_release("refseer", cache)
     drive_file(drive, KEYS[1], packed(tiny_source))
-    found = ensure_release(
+    result = ensure_release(
         "refseer", cache, address=f"https://drive.google.com/drive/folders/{FOLDER}?usp=sharing"
     )
-    assert visible(found) == sorted(CORPUS_FILES)
+    assert visible(result) == sorted(CORPUS_FILES)
 
 
 def test_an_unshared_folder_is_a_one_line_error(drive: Any, cache: Path) -> None:
@@ -323,8 +323,8 @@ def test_processes_that_start_at_once_download_once(server: Any, tiny_source: Pa
     folder = cache / "published" / "acl200"
     folder.mkdir(parents=True)
     begin = get_context("fork").Event()  # a fork that is made later would hold the lock, too
-    given = f"cache_dir={cache}", f"address={address}"
-    processes = [started(*given, first=begin.wait) for _ in range(2)]
+    options = f"cache_dir={cache}", f"address={address}"
+    processes = [started(*options, first=begin.wait) for _ in range(2)]
     with file_lock(folder / ".acl200.lock", "tests"):
         begin.set()
         for _, said in processes:

@@ -106,8 +106,8 @@ def test_papers_and_missing_fields_by_role(view: CorpusView) -> None:
         "year_median": [2005, 2001, 2006, 2005],
         "year_latest": [2009, 2009, 2008, 2009],
     }
-    found = {"all": ["c", "r"], "candidates": ["c", "r"], "citing": ["r"], "cited": ["c", "r"]}
-    assert examples(table, "no_title") == found
+    result = {"all": ["c", "r"], "candidates": ["c", "r"], "citing": ["r"], "cited": ["c", "r"]}
+    assert examples(table, "no_title") == result
 
 
 def test_lengths(view: CorpusView) -> None:
@@ -195,8 +195,8 @@ LEAKING: dict[str, dict[str, Any]] = {
 def test_leaks_of_a_context(make_corpus: Make, text: str, cited: str | list[str], expected: set[str]) -> None:
     corpus = make_corpus(LEAKING, {"c1": ("test", "p", cited, text)})
     table = leak_table(CorpusView(corpus))
-    found = {key for key, counts in values(table).items() if counts == [1]}
-    assert found == expected | ({"any"} if expected else set())
+    result = {key for key, counts in values(table).items() if counts == [1]}
+    assert result == expected | ({"any"} if expected else set())
 
 
 HOSTILE = '<script>alert("x")</script> & <img src=http://example.org/x onerror=alert(1)>'

@@ -219,7 +219,11 @@ def test_records_need_no_files(opened: Open, tiny_source: Path, tmp_path: Path) 
             yield PaperRecord(key, paper["title"], paper["abstract"], 2000 + number)
 
     def queries(split: str) -> list[QueryRecord]:
-        return [QueryRecord(key, [cited]) for key, (of, _, cited, _) in CONTEXTS.items() if of == split]
+        return [
+            QueryRecord(key, [cited])
+            for key, (its_split, _, cited, _) in CONTEXTS.items()
+            if its_split == split
+        ]
 
     contexts = [ContextRecord(key, text, citing, cited) for key, (_, citing, cited, text) in CONTEXTS.items()]
     splits = {split: partial(queries, split) for split in ("train", "val", "test")}

@@ -23,6 +23,7 @@ from citerec.datasets.published.downloads import (
 )
 from citerec.datasets.published.recipes.neurips import _numbers
 from citerec.datasets.published.releases import RELEASES
+from citerec.tests.datasets.conftest import write_files
 from citerec.tests.formats.articles.test_jats import article, cite, entry
 
 Serve = Callable[..., str]
@@ -34,11 +35,9 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
 
     def put(name: str, *files: Mapping[str, str | bytes], **more: Any) -> str:
         repositories = []
-        for repository, of in zip(RELEASES[name].repositories, files, strict=True):
+        for repository, contents in zip(RELEASES[name].repositories, files, strict=True):
             folder = tmp_path / "mirror" / "/".join(repository.address.split("/")[-2:])
-            for path, content in of.items():
-                (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                (folder / path).write_bytes(content.encode() if isinstance(content, str) else content)
+            write_files(folder, contents)
             for command in (
                 ["init", "--quiet"],
                 ["add", "."],
@@ -115,10 +114,10 @@ Figure 1: A caption [6].
         for title in titles
     ]
     listed.append({"title": "Rejected", "abstract": "Of nothing.", "author": "C D", "status": "Reject"})
-    about = {"id": "p1", "title": "A paper", "abstract": "Of papers.", "authors": ["Ann Lee"]}
+    record = {"id": "p1", "title": "A paper", "abstract": "Of papers.", "authors": ["Ann Lee"]}
     place = "output/neurips_2025_full"
     files = {
-        f"{place}/reviews/p1.json": json.dumps(about | {"conference": "NeurIPS 2025"}),
+        f"{place}/reviews/p1.json": json.dumps(record | {"conference": "NeurIPS 2025"}),
         f"{place}/parsed_pdfs/p1.pdf.md": text,
         f"{place}/parsed_pdfs/p1.pdf.json": "{}",
     }
@@ -130,7 +129,7 @@ Figure 1: A caption [6].
     papers = content(folder, "papers.json")
     assert [paper["title"] for paper in papers.values()] == [*titles, "A paper"]
     cited = sorted(papers[context["refid"]]["title"] for context in contexts.values())
-    assert cited == sorted(titles[:4]) and {one["citing_id"] for one in contexts.values()} == {
+    assert cited == sorted(titles[:4]) and {item["citing_id"] for item in contexts.values()} == {
         "neurips2025-p1"
     }
     assert _numbers("[3, 7–9]") == ["3", "7", "8", "9"]
@@ -155,7 +154,7 @@ def test_sentences_citing_a_paper_by_its_first_author_and_year(serve: Serve, tmp
     corpus = open_published("acl-scisumm-lcr", cache_dir=tmp_path / "cache")  # candidates: with an abstract
     assert corpus.titles[0] == "A tagger" and corpus.is_candidate.tolist() == [True, False, False, False]
     assert {name: len(split) for name, split in corpus.splits.items()} == {"train": 1, "val": 1, "test": 1}
-    masked = [one["masked_text"] for one in content(folder, "contexts.json").values()]
+    masked = [item["masked_text"] for item in content(folder, "contexts.json").values()]
     assert masked == [
         "The sentences of the collection were tagged by a model (TARGETCIT) and parsed.",
         "Much as in (TARGETCIT; OTHERCIT), tags are found by rules that were learned.",

@@ -56,12 +56,16 @@ def test_shares_match_sorting_by_year(years: list[int], shares: tuple[float, flo
     train, val = shares
     test = round(1 - train - val, 6)
     papers = [row for row in range(len(years)) if row % 5]
-    found = YearShares(train, val, test, None, 0).split(np.array(years, np.int32), np.array(papers, np.int64))
+    result = YearShares(train, val, test, None, 0).split(
+        np.array(years, np.int32), np.array(papers, np.int64)
+    )
     order = sorted((row for row in papers if years[row]), key=lambda row: years[row])
     first = int(len(order) * train)
     last = first + int((len(order) - first) * (val / (val + test) if val + test else 0))
     expected = (sorted(order[:first]), sorted(order[first:last]), sorted(order[last:]))
-    assert {split: rows.tolist() for split, rows in found.items()} == dict(zip(SPLITS, expected, strict=True))
+    assert {split: rows.tolist() for split, rows in result.items()} == dict(
+        zip(SPLITS, expected, strict=True)
+    )
 
 
 def test_all_splits_but_train_are_sampled() -> None:

@@ -111,8 +111,8 @@ def check(corpus: Corpus, source: Source, tokenizer: str, candidates: str) -> No
     assert list(corpus.splits) == [split for split in SPLITS if split in source]
     for name, split in corpus.splits.items():
         assert [corpus.context_ids[row] for row in split.contexts] == [q["context_id"] for q in source[name]]
-        found = [[corpus.paper_ids[row] for row in rows] for rows in split.positives]
-        assert found == [query["positive_ids"] for query in source[name]]
+        result = [[corpus.paper_ids[row] for row in rows] for rows in split.positives]
+        assert result == [query["positive_ids"] for query in source[name]]
     seen = {paper for query in source.get("train", []) for paper in query["positive_ids"]}
     assert [corpus.paper_ids[row] for row in np.flatnonzero(corpus.seen)] == [p for p in papers if p in seen]
 
@@ -175,11 +175,11 @@ def test_the_error_for_an_unknown_split_lists_the_splits(tiny_corpus: Corpus) ->
 
 def test_a_split_has_two_halves_without_a_common_citing_paper(demo_corpus: Corpus) -> None:
     whole, halves = demo_corpus.split("train"), [demo_corpus.split(f"train/{half}") for half in (1, 2)]
-    one, other = (set(demo_corpus.citing[half.contexts].tolist()) for half in halves)
-    assert not one & other and 0 <= len(one) - len(other) <= 1
+    item, other = (set(demo_corpus.citing[half.contexts].tolist()) for half in halves)
+    assert not item & other and 0 <= len(item) - len(other) <= 1
     cited = {int(row): papers.tolist() for row, papers in zip(whole.contexts, whole.positives, strict=True)}
-    found = [zip(half.contexts.tolist(), half.positives, strict=True) for half in halves]
-    assert {row: papers.tolist() for half in found for row, papers in half} == cited
+    result = [zip(half.contexts.tolist(), half.positives, strict=True) for half in halves]
+    assert {row: papers.tolist() for half in result for row, papers in half} == cited
 
 
 def test_many_batches_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_source: Path) -> None:

@@ -47,7 +47,3 @@ def test_special_characters_and_case_do_not_matter() -> None:
     index = ["Deep-learning: a <i>Review</i> (Über alles)", "", "1/2 +?", "ﬁne"]
     same = ["deep LEARNING a i review i über alles", "u\u0308ber i i deep learning a review alles", "2 & 1"]
     assert near([*same, "fine", "", "!?"], index) == [0, 1, 2, 3]
-
-
-def test_nothing_to_compare() -> None:
-    assert near(["some title"], []) == near([], [""]) == []

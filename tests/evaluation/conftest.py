@@ -83,8 +83,8 @@ class Damaged(BM25):
     """BM25 whose scores are NaN, like those of diverged weights."""
 
     def _search(self, queries: Any, k: int, allowed: Any) -> Ranking:
-        found = super()._search(queries, k, allowed)
-        return Ranking(found.papers, np.where(found.papers >= 0, np.float32("nan"), found.scores))
+        result = super()._search(queries, k, allowed)
+        return Ranking(result.papers, np.where(result.papers >= 0, np.float32("nan"), result.scores))
 
 
 def no_retriever() -> Retriever:
@@ -94,8 +94,8 @@ def no_retriever() -> Retriever:
 
 def metrics_of(folder: Path) -> dict[str, Any]:
     """Read metrics.json of an output folder."""
-    found: dict[str, Any] = json.loads((folder / "metrics.json").read_text())
-    return found
+    result: dict[str, Any] = json.loads((folder / "metrics.json").read_text())
+    return result
 
 
 @pytest.fixture

@@ -73,11 +73,11 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_differences_agree_with_the_metrics(outputs: Path) -> None:
-    found = compare_outputs(outputs / "bm25", outputs / "popularity", ["mrr", "recall@10"])
-    for name, one in found.items():
+    result = compare_outputs(outputs / "bm25", outputs / "popularity", ["mrr", "recall@10"])
+    for name, item in result.items():
         a, b = (json.loads((outputs / key / "metrics.json").read_text()) for key in ("bm25", "popularity"))
-        assert (one.a, one.b) == pytest.approx((a[name], b[name]))
-        assert one.low < one.difference < one.high and (one.queries, one.papers) == (70, 10)
+        assert (item.a, item.b) == pytest.approx((a[name], b[name]))
+        assert item.low < item.difference < item.high and (item.queries, item.papers) == (70, 10)
     inductive = compare_outputs(outputs / "bm25", outputs / "popularity", ["mrr"], "inductive")["mrr"]
     assert inductive.b == 0 and inductive.queries < 60
 
@@ -130,31 +130,35 @@ def test_pool_sizes_are_compared_one_by_one(tmp_path: Path) -> None:
     )  # better in small pools, worse in large ones
     b = grouped(tmp_path / "b", 0.5, {"100": 0.0, "400": 0.0, "900": 0.0})
     for group, lead in (("100", 0.05), ("400", -0.05)):
-        one = compare_outputs(a, b, ["map"], group=group)["map"]
-        assert one.difference == pytest.approx(lead, abs=1e-9) and (one.queries, one.papers) == (40, 20)
+        item = compare_outputs(a, b, ["map"], group=group)["map"]
+        assert item.difference == pytest.approx(lead, abs=1e-9) and (item.queries, item.papers) == (40, 20)
     with pytest.raises(InputError, match="not comparable: candidates is None and 900"):
         compare_outputs(a, b, ["map"], group="900")
 
 
 def test_systems_are_compared_in_python(demo_corpus: Corpus) -> None:
     split, measures = demo_corpus.split("test"), ["R@10", "MRR"]
-    bm25, popularity = (one.index(demo_corpus) for one in (BM25(), Popularity()))
-    found = compare([bm25, popularity], split, measures)
-    rankings = [one.search(split, 100) for one in (bm25, popularity)]
+    bm25, popularity = (item.index(demo_corpus) for item in (BM25(), Popularity()))
+    result = compare([bm25, popularity], split, measures)
+    rankings = [item.search(split, 100) for item in (bm25, popularity)]
     named = dict(zip(("bm25", "popularity"), rankings, strict=True))
-    assert found == compare(named, split, measures)
-    assert [(row["system"], row["measure"]) for row in found.rows] == [*product(named, measures)]
-    for row in found.rows:
+    assert result == compare(named, split, measures)
+    assert [(row["system"], row["measure"]) for row in result.rows] == [*product(named, measures)]
+    for row in result.rows:
         expected = evaluate(named[row["system"]], [row["measure"]], intervals=True)[row["measure"]]
         assert (row["mean"], row["low"], row["high"]) == expected
     ours, theirs = (measure(ranking, measures) for ranking in rankings)
-    for row in found.rows[2:]:
+    for row in result.rows[2:]:
         name = row["measure"]
-        one = paired_difference(theirs.values[name], ours.values[name], ours.papers)
-        assert row["difference"] == one.difference == row["mean"] - evaluate(rankings[0], [name])[name]
-        assert (row["difference_low"], row["difference_high"], row["p"]) == (one.low, one.high, one.p)
-    assert [row["p_holm"] for row in found.rows] == [None, None, *holm([row["p"] for row in found.rows[2:]])]
-    assert str(found).splitlines()[2].startswith(f"| bm25 | R@10 | {found.rows[0]['mean']:.4f} [")
+        item = paired_difference(theirs.values[name], ours.values[name], ours.papers)
+        assert row["difference"] == item.difference == row["mean"] - evaluate(rankings[0], [name])[name]
+        assert (row["difference_low"], row["difference_high"], row["p"]) == (item.low, item.high, item.p)
+    assert [row["p_holm"] for row in result.rows] == [
+        None,
+        None,
+        *holm([row["p"] for row in result.rows[2:]]),
+    ]
+    assert str(result).splitlines()[2].startswith(f"| bm25 | R@10 | {result.rows[0]['mean']:.4f} [")
     with pytest.raises(InputError, match="two or more systems; by name"):
         compare([bm25, bm25], split)
     with pytest.raises(InputError, match="ranking 2 ranks other queries than bm25"):

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.pictures
 
 def metrics(level: float) -> dict[str, float]:
     """Recall at 1, 10 and 100; an interval at 10, and a pool of 500."""
-    found = {"candidates": 500, "recall@1": level / 4, "recall@10": level / 2, "recall@100": level}
-    return found | {"recall@10/low": level / 2 - 0.05, "recall@10/high": level / 2 + 0.04}
+    result = {"candidates": 500, "recall@1": level / 4, "recall@10": level / 2, "recall@100": level}
+    return result | {"recall@10/low": level / 2 - 0.05, "recall@10/high": level / 2 + 0.04}
 
 
 def axes_of(figure: Figure) -> Axes:

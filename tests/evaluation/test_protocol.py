@@ -34,24 +34,26 @@ def test_seen_needs_one_target_that_training_cites(tiny_source: Path, tmp_path: 
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])
 def test_inductive_targets_and_candidates_are_unseen_in_training(tiny_corpus: Corpus, split: str) -> None:
-    found = make_protocols((TRANSDUCTIVE, INDUCTIVE), tiny_corpus, tiny_corpus.split(split), Filters())
-    assert found[0].name == TRANSDUCTIVE and found[0].candidates == 11
-    assert len(found[0].queries) == len(tiny_corpus.split(split))
-    wanted = {key for key, (of, _, cited, _) in CONTEXTS.items() if of == split and cited not in SEEN}
+    result = make_protocols((TRANSDUCTIVE, INDUCTIVE), tiny_corpus, tiny_corpus.split(split), Filters())
+    assert result[0].name == TRANSDUCTIVE and result[0].candidates == 11
+    assert len(result[0].queries) == len(tiny_corpus.split(split))
+    wanted = {
+        key for key, (its_split, _, cited, _) in CONTEXTS.items() if its_split == split and cited not in SEEN
+    }
     if split == "train":
-        assert not wanted and len(found) == 1
+        assert not wanted and len(result) == 1
         return
-    assert {tiny_corpus.context_ids[row] for row in found[1].queries.contexts.tolist()} == wanted
-    pool = {tiny_corpus.paper_ids[row] for row in np.flatnonzero(found[1].filters.allowed(tiny_corpus))}
-    assert len(pool) == found[1].candidates == 7 and not pool & SEEN and "bare" not in pool
+    assert {tiny_corpus.context_ids[row] for row in result[1].queries.contexts.tolist()} == wanted
+    pool = {tiny_corpus.paper_ids[row] for row in np.flatnonzero(result[1].filters.allowed(tiny_corpus))}
+    assert len(pool) == result[1].candidates == 7 and not pool & SEEN and "bare" not in pool
     assert {
-        paper for own in Qrels.from_split(tiny_corpus, found[1].queries).judgements.values() for paper in own
+        paper for own in Qrels.from_split(tiny_corpus, result[1].queries).judgements.values() for paper in own
     } <= pool
 
 
 def names(corpus: Corpus, filters: Filters) -> list[str]:
     return [
-        one.name for one in make_protocols((TRANSDUCTIVE, INDUCTIVE), corpus, corpus.split("test"), filters)
+        item.name for item in make_protocols((TRANSDUCTIVE, INDUCTIVE), corpus, corpus.split("test"), filters)
     ]
 
 
@@ -75,8 +77,8 @@ def test_without_a_training_split_there_is_no_inductive_protocol(tiny_source: Pa
 
 def test_filters_that_leave_no_unseen_paper(tiny_corpus: Corpus) -> None:
     filters = Filters(exclude=sorted(set(tiny_corpus.paper_ids) - SEEN))
-    found = make_protocols((TRANSDUCTIVE, INDUCTIVE), tiny_corpus, tiny_corpus.split("test"), filters)
-    assert [one.name for one in found] == [TRANSDUCTIVE] and found[0].candidates == 4
+    result = make_protocols((TRANSDUCTIVE, INDUCTIVE), tiny_corpus, tiny_corpus.split("test"), filters)
+    assert [item.name for item in result] == [TRANSDUCTIVE] and result[0].candidates == 4
     with pytest.raises(InputError, match="none of the candidates"):
         make_protocols(
             PROTOCOLS, tiny_corpus, tiny_corpus.split("test"), Filters(exclude=list(tiny_corpus.paper_ids))
@@ -103,10 +105,10 @@ def test_a_relevance_that_is_too_large_is_one_line(tmp_path: Path, blank: str) -
 
 def test_a_draft_knows_the_other_citations_of_its_paper(tiny_corpus: Corpus) -> None:
     split = tiny_corpus.split("train")
-    found = make_protocols([DRAFT], tiny_corpus, split, Filters())[0]
-    queries = found.retriever_queries(tiny_corpus)
-    for query, known in enumerate(queries.known):
+    result = make_protocols([DRAFT], tiny_corpus, split, Filters())[0]
+    queries = result.retriever_queries(tiny_corpus)
+    for query, known_rows in enumerate(queries.known):
         context = tiny_corpus.context_ids[int(split.contexts[query])]
         citing = CONTEXTS[context][1]
         others = {cited for key, (_, own, cited, _) in CONTEXTS.items() if own == citing and key != context}
-        assert {tiny_corpus.paper_ids[row] for row in known} == others
+        assert {tiny_corpus.paper_ids[row] for row in known_rows} == others

@@ -259,11 +259,11 @@ def test_every_job_of_our_own_pages_composes(
     monkeypatch.setattr(jobs, "initialize_config_dir", lambda *_, **options: nullcontext())
     monkeypatch.setattr(jobs, "compose", compose_config)
     plan = read_plan(next(path for path in PLANS if path.stem == name))
-    found = [job_settings(job) for job in plan.jobs]
-    assert {one["benchmark"]["_target_"].rpartition(".")[2] for one in found} == expected
-    assert {key for one in found for key in one} == set(jobs.SETTINGS)
-    assert all(published_parts(one.published) for one in plan.file.data.values() if one.published)
-    for step in {str(one.folder): one for job in plan.jobs for one in job.needs}.values():
+    result = [job_settings(job) for job in plan.jobs]
+    assert {item["benchmark"]["_target_"].rpartition(".")[2] for item in result} == expected
+    assert {key for item in result for key in item} == set(jobs.SETTINGS)
+    assert all(published_parts(item.published) for item in plan.file.data.values() if item.published)
+    for step in {str(item.folder): item for job in plan.jobs for item in job.needs}.values():
         assert compose_config("train", step.overrides).output_dir == str(step.folder)
 
 
@@ -298,9 +298,7 @@ def test_only_missing_or_outdated_jobs_run(
         assert ran == ["evaluate fewer"]
 
 
-def test_an_interrupted_training_resumes(
-    plan: Plan, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_training_resumes(plan: Plan, ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     run_script = jobs._run_script
 
     def interrupted(script: str, overrides: list[str], folder: Path) -> None:
@@ -315,10 +313,12 @@ def test_an_interrupted_training_resumes(
 
 
 def test_options_that_the_retriever_does_not_use_do_not_matter(plan: Plan) -> None:
-    one = plan.jobs[0]
-    other = Job(one.data, one.name, one.folder, [*one.overrides, "encoder=specter", "seed=0"])
-    assert job_settings(one) == job_settings(other)
-    assert job_settings(one) != job_settings(Job("d", "n", one.folder, [*one.overrides, "retriever.b=0.1"]))
+    item = plan.jobs[0]
+    other = Job(item.data, item.name, item.folder, [*item.overrides, "encoder=specter", "seed=0"])
+    assert job_settings(item) == job_settings(other)
+    assert job_settings(item) != job_settings(
+        Job("d", "n", item.folder, [*item.overrides, "retriever.b=0.1"])
+    )
 
 
 def test_a_failed_job_keeps_the_others_and_leaves_no_old_result(
@@ -362,8 +362,8 @@ def test_the_status_tells_how_far_trainings_are(tiny_source: Path, script: Calla
     rows = {name: ["retriever=bm25", f"filters.exclude={{{name}}}"] for name in ("one", "two", "three")}
     trainings = {name: {"overrides": ["model=hatten"], "checkpoint": "ids.txt"} for name in rows}
     path = write_plan(tiny_source.parent, retrievers=rows, training=trainings, compare=[])
-    one, two, _ = (job.needs[0] for job in read_plan(path, "elsewhere").jobs)
-    write_text(one.output, "vision\n")
+    item, two, _ = (job.needs[0] for job in read_plan(path, "elsewhere").jobs)
+    write_text(item.output, "vision\n")
     write_text(two.folder / jobs.OUTPUT, f"step 5 of 9\n{PROGRESS}\nwaiting for another process\n")
     done = script("results", str(path), "status=true", "outputs=elsewhere")
     left = "about 4.0 h left of what has begun; not begun: 1 of 3"
@@ -403,9 +403,9 @@ def test_a_plan_goes_on_after_its_runner_was_stopped_or_killed(tmp_path: Path) -
         retrievers={"static": ["retriever=static", "checkpoint={static}"]},
         compare=[],
     )
-    given = train_config(dict(option.split("=") for option in [*data, *options]), {"output_dir": "whole"})
-    given.output_dir = str(tmp_path / "whole")
-    whole = train(given)
+    config = train_config(dict(option.split("=") for option in [*data, *options]), {"output_dir": "whole"})
+    config.output_dir = str(tmp_path / "whole")
+    whole = train(config)
     step = read_plan(path).jobs[0].needs[0]
     command = [sys.executable, "-m", "citerec", "results", str(path)]
     for number, code in ((signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)):
@@ -609,9 +609,9 @@ def test_tables_mark_the_best_value_and_leave_gaps(tmp_path: Path) -> None:
     for name, value in (("a", 4.0), ("b", 6.0)):
         outputs[name] = Output(tmp_path / name, by_field, {})
         write_text(tmp_path / name / TYPES, json.dumps({"graph": {"map": value, "recall_5": 2.0}}))
-    found = to_markdown(MDCR.view(outputs, ""), tmp_path)
-    assert found[0].splitlines()[0] == "| MAP | Art | AVG |"  # the average comes last
-    assert found[-1].splitlines()[2:] == ["| a | 4.00 | **2.00** |", "| b | **6.00** | **2.00** |"]
+    result = to_markdown(MDCR.view(outputs, ""), tmp_path)
+    assert result[0].splitlines()[0] == "| MAP | Art | AVG |"  # the average comes last
+    assert result[-1].splitlines()[2:] == ["| a | 4.00 | **2.00** |", "| b | **6.00** | **2.00** |"]
 
 
 # Published figures

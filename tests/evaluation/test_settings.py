@@ -19,7 +19,7 @@ EMPTY = "list at least one value"
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "given", "message"),
+    ("benchmark", "options", "message"),
     [
         (Prefetch, {"cutoffs": []}, f"benchmark.cutoffs: {EMPTY}"),
         (Prefetch, {"cutoffs": [10, 0]}, "^benchmark.cutoffs=0: must be at least 1$"),
@@ -40,8 +40,10 @@ EMPTY = "list at least one value"
         (FieldLevel, {"fields": []}, rf"benchmark\.fields: {EMPTY}"),
     ],
 )
-def test_unusable_options_are_named(benchmark: type[Benchmark], given: dict[str, Any], message: str) -> None:
+def test_unusable_options_are_named(
+    benchmark: type[Benchmark], options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InputError, match=message) as error:
-        given = {"reranker": "somewhere"} | given if benchmark is Pipeline else given
-        benchmark(**vars(read_settings(benchmark.settings_class, given)))
+        options = {"reranker": "somewhere"} | options if benchmark is Pipeline else options
+        benchmark(**vars(read_settings(benchmark.settings_class, options)))
     assert "\n" not in str(error.value)

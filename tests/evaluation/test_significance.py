@@ -39,8 +39,8 @@ def exact_p(sums: Floats) -> float:
 def test_p_is_that_of_all_sign_flips(differences: list[list[float]], seed: int) -> None:
     papers = np.repeat(np.arange(len(differences)) * 3, [len(own) for own in differences])
     exact = exact_p(np.array([sum(own) for own in differences]))
-    found = randomisation_test(np.concatenate(differences), papers, seed=seed)
-    assert abs(found - exact) < 4.5 * math.sqrt(0.25 / 10_000) + 1e-4
+    result = randomisation_test(np.concatenate(differences), papers, seed=seed)
+    assert abs(result - exact) < 4.5 * math.sqrt(0.25 / 10_000) + 1e-4
 
 
 def test_p_is_never_zero_and_is_one_without_a_difference() -> None:
@@ -90,11 +90,14 @@ def test_one_citing_paper_gives_no_interval() -> None:
 def test_paired_differences() -> None:
     rng = np.random.default_rng(6)
     a, b, papers = rng.random(80), rng.random(80), rng.integers(10, size=80)
-    found = paired_difference(a, b, papers, draws=2000)
-    assert found.difference == pytest.approx(found.a - found.b) and found.low < found.difference < found.high
+    result = paired_difference(a, b, papers, draws=2000)
+    assert (
+        result.difference == pytest.approx(result.a - result.b)
+        and result.low < result.difference < result.high
+    )
     other = paired_difference(b, a, papers, draws=2000)
-    assert (other.low, other.high) == pytest.approx((-found.high, -found.low)) and other.p == found.p
-    assert (found.queries, found.papers) == (80, 10)
+    assert (other.low, other.high) == pytest.approx((-result.high, -result.low)) and other.p == result.p
+    assert (result.queries, result.papers) == (80, 10)
     surely = paired_difference(a + 0.5, a, papers, draws=2000)
     assert surely.low == pytest.approx(0.5) and surely.p < 0.01
 

@@ -133,16 +133,16 @@ def library() -> object:
         return None
     recommender = Recommender.open("mine")
     recommender.library.verify()
-    found = [(one.id, one.score) for one in recommender.recommend(QUESTION)]
-    return found, recommender.search("spades rakes graphs")
+    result = [(item.id, item.score) for item in recommender.recommend(QUESTION)]
+    return result, recommender.search("spades rakes graphs")
 
 
 def files(folder: str) -> Callable[[], object]:
     """The contents of the files in a folder."""
 
     def state() -> object:
-        found = {str(file): file.read_bytes() for file in Path(folder).rglob("[!.]*") if file.is_file()}
-        return found or None
+        result = {str(file): file.read_bytes() for file in Path(folder).rglob("[!.]*") if file.is_file()}
+        return result or None
 
     return state
 
@@ -278,14 +278,14 @@ class Tries:
                     shim.fault_arm(str(folder).encode(), ctypes.c_long(at), error)
                 try:
                     with exit_on_input_error():
-                        found: object = work()
+                        results: object = work()
                     code = 0
                 except SystemExit as end:
-                    code, found = int(end.code or 0), None
+                    code, results = int(end.code or 0), None
                 if at:
-                    found = int(shim.fault_count())
+                    results = int(shim.fault_count())
                     shim.fault_arm(b"", ctypes.c_long(0), 0)
-                result.write_bytes(pickle.dumps(found))
+                result.write_bytes(pickle.dumps(results))
                 sys.stdout.flush()
             except BaseException:
                 traceback.print_exc()
@@ -293,13 +293,13 @@ class Tries:
                 sys.stderr.flush()
                 os._exit(code)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        found = pickle.loads(result.read_bytes()) if result.exists() else None
-        return code, output.read_text("utf-8", "replace"), found
+        results = pickle.loads(result.read_bytes()) if result.exists() else None
+        return code, output.read_text("utf-8", "replace"), results
 
     def state(self, folder: Path) -> object:
-        code, text, found = self.run(self.change.state, folder)
+        code, text, result = self.run(self.change.state, folder)
         assert code == 0, text
-        return found
+        return result
 
     def try_at(self, number: int, error: int) -> str:
         """Let a change fail, or be killed; then do it again. Returns what was there between."""
@@ -309,14 +309,14 @@ class Tries:
         if error:
             assert "Traceback" not in text, text
             assert code == 0 or text.count("error: ") == 1, text
-        found = self.state(self.folder)
-        assert found in (self.old, self.new), "neither the old state nor the new one"
-        assert code != 0 or found == self.new, "no error, and nothing done"
-        if found == self.old:
+        result = self.state(self.folder)
+        assert result in (self.old, self.new), "neither the old state nor the new one"
+        assert code != 0 or result == self.new, "no error, and nothing done"
+        if result == self.old:
             again, text, _ = self.run(self.change.change, self.folder)
             assert again == 0, f"the repeated command fails: {text}"
             assert self.state(self.folder) == self.new, "the repeated command leaves another state"
-        return "old" if found == self.old else "new"
+        return "old" if result == self.old else "new"
 
 
 def try_change(name: str, places: int) -> dict[str, Any]:
@@ -345,7 +345,7 @@ def run_all(places: int, names: Sequence[str] = ()) -> dict[str, dict[str, Any]]
         shim = Path(folder) / "shim.so"
         subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", shim, SHIM, "-ldl"], check=True)
         environment = {**os.environ, "LD_PRELOAD": str(shim), "OMP_NUM_THREADS": "1"}
-        given = [
+        arguments = [
             sys.executable,
             "-m",
             __spec__.name if __name__ == "__main__" else __name__,
@@ -353,7 +353,7 @@ def run_all(places: int, names: Sequence[str] = ()) -> dict[str, dict[str, Any]]
             str(places),
         ]
         done = subprocess.run(
-            [*given, *names], env=environment, stdout=subprocess.PIPE, text=True, check=True
+            [*arguments, *names], env=environment, stdout=subprocess.PIPE, text=True, check=True
         )
     return dict(json.loads(done.stdout))
 

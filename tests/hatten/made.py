@@ -61,8 +61,8 @@ def measured_recall(retriever: Retriever, demo: dict[str, Any]) -> float:
     retriever.index(corpus)
     split = corpus.split("val")
     rows = np.sort(np.random.default_rng((0, 2)).permutation(len(split))[:50])
-    found = retriever.search(split.contexts[rows], 10).papers
-    pairs = zip(rows, found, strict=True)
+    result = retriever.search(split.contexts[rows], 10).papers
+    pairs = zip(rows, result, strict=True)
     return float(np.mean([bool(set(split.positives[row].tolist()) & set(papers)) for row, papers in pairs]))
 
 

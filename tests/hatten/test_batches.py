@@ -74,9 +74,9 @@ def batches(
     return Batches(reader, reader.corpus.split("train"), pool, config, **{"seed": 1, "round": 0, **options})
 
 
-def same(one: Batch, other: Batch) -> bool:
+def same(batch: Batch, other: Batch) -> bool:
     """True if all arrays are equal."""
-    return pickle.dumps(vars(one)) == pickle.dumps(vars(other))
+    return pickle.dumps(vars(batch)) == pickle.dumps(vars(other))
 
 
 def test_levels_describe_the_relation_of_paper_and_query(reader: RecordingReader, pool: Pool) -> None:
@@ -162,8 +162,8 @@ def test_every_query_occurs_once_per_epoch(reader: RecordingReader, group: int) 
     rounds = 1 + 2 * len(split) // 77
     order = np.concatenate([batches(reader, None, config, round=number).order for number in range(rounds)])
     first, second = (order[start : start + len(split)] for start in (0, len(split)))
-    for one in (first, second):
-        assert sorted(one.tolist()) == list(range(len(split)))
+    for item in (first, second):
+        assert sorted(item.tolist()) == list(range(len(split)))
     assert not np.array_equal(first, second)
     assert all(len(batches(reader, None, config, round=number).order) == 77 for number in range(rounds))
     one_pass = batches(reader, None, replace(config, steps_per_round=0))
@@ -188,13 +188,13 @@ def test_log_rate_is_the_sampling_rate(reader: RecordingReader, pool: Pool) -> N
     rate = np.exp(of_round[0].log_rate)
     query = np.isin(split.contexts, reader.contexts)
     mined = {int(paper) for q in np.flatnonzero(query) for paper in pool.papers[q]}
-    for paper, found in zip(reader.paper_rows, rate, strict=True):
+    for paper, result in zip(reader.paper_rows, rate, strict=True):
         times = int((split.positives.values == paper).sum())
         expected = 8 * times / len(split.positives.values)
         expected += 2 * 8 / corpus.is_candidate.sum() if corpus.is_candidate[paper] else 0
         # A paper in a pool of ten may have been drawn from it.
         rates = [expected, expected + 0.1] if int(paper) in mined else [expected]
-        assert any(found == pytest.approx(min(rate, 1.0), rel=1e-4) for rate in rates)
+        assert any(result == pytest.approx(min(rate, 1.0), rel=1e-4) for rate in rates)
     assert (rate < 1.0).any()
 
 
@@ -240,16 +240,16 @@ def test_a_corpus_is_pickled_as_its_path_and_batches_without_texts(corpora: list
 @pytest.mark.slow
 def test_a_worker_holds_a_few_numbers_per_paper_and_no_texts(corpora: list[Corpus]) -> None:
     with FORKS.Pool(1) as pool:
-        found = pool.map(read_all, [pickle.dumps(batches_of(corpus)) for corpus in corpora])
+        result = pool.map(read_all, [pickle.dumps(batches_of(corpus)) for corpus in corpora])
     here = [read_all(pickle.dumps(batches_of(corpora[0])))[2]]
     tracemalloc.stop()
-    assert here == [found[0][2]]
+    assert here == [result[0][2]]
     stores = [sum(path.stat().st_size for path in corpus.path.iterdir()) for corpus in corpora]
-    grown, (held, peak, _) = stores[1] - stores[0], np.subtract(found[1], found[0])
+    grown, (held, peak, _) = stores[1] - stores[0], np.subtract(result[1], result[0])
     assert grown > 8_000_000
     assert held < 0.1 * grown
     assert peak < 0.1 * grown
-    assert max(peak for _, peak, _ in found) < 0.5 * stores[1]
+    assert max(peak for _, peak, _ in result) < 0.5 * stores[1]
 
 
 class _Tokenised(Dataset[int]):
@@ -271,9 +271,9 @@ def test_workers_do_not_wait_for_the_tokenisers_threads_of_their_parent(
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
     tokenizer = Tokenizer(WordLevel({"paper": 0, "?": 1}, unk_token="?"))
     tokenizer.encode_batch(["a paper"] * 1000)  # starts its threads
-    found: list[int] = []
+    result: list[int] = []
     loader = make_loader(_Tokenised(tokenizer), 1, 0)
-    reading = threading.Thread(target=lambda: found.extend(loader), daemon=True)
+    reading = threading.Thread(target=lambda: result.extend(loader), daemon=True)
     reading.start()
     reading.join(60)
-    assert found == [50, 50]
+    assert result == [50, 50]

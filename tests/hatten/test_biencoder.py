@@ -16,6 +16,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.hatten.biencoder.model import BiEncoderRetriever
 from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.encoder import ArticleEncoder
+from citerec.retrieval.settings import ArticleConfig
 from citerec.tests.runs import (
     history,
     train_config,
@@ -63,8 +64,8 @@ def test_it_learns_and_the_saved_folder_retrieves(
     rows = history(best.parent)
     assert rows[2]["train/loss"] < 0.7 * rows[1]["train/loss"]
     assert {row["val/papers"] for row in rows} == {5}  # size of the validation pool
-    about = json.loads((best / "about.json").read_text())
-    assert about["encoder"] == "tiny" and about["val/mrr"] == max(row["val/mrr"] for row in rows[1:])
+    record = json.loads((best / "about.json").read_text())
+    assert record["encoder"] == "tiny" and record["val/mrr"] == max(row["val/mrr"] for row in rows[1:])
     before, after = (load_file(folder / "model.safetensors") for folder in (tiny_bert, best))
     name = "encoder.layer.0.attention.self.query.weight"
     assert before.keys() == after.keys() and not torch.equal(before[name], after[name])
@@ -76,9 +77,9 @@ def test_it_learns_and_the_saved_folder_retrieves(
     with torch.no_grad():
         papers = F.normalize(encoder.encode(reader.papers(np.arange(12))), dim=1)
         query = F.normalize(encoder.encode(reader.queries(np.array([3]))), dim=1)[0]
-    found = retriever.search(np.array([3]), 5)
-    assert tiny_corpus.citing[3] not in found.papers[0]
-    np.testing.assert_allclose((papers @ query)[found.papers[0].tolist()], found.scores[0], atol=1e-3)
+    result = retriever.search(np.array([3]), 5)
+    assert tiny_corpus.citing[3] not in result.papers[0]
+    np.testing.assert_allclose((papers @ query)[result.papers[0].tolist()], result.scores[0], atol=1e-3)
 
 
 @pytest.mark.slow
@@ -89,3 +90,26 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     whole, resumed = train_twice(train, 5, tmp_path, small, more)
     for name in ("model.safetensors", "encoder.json", "about.json"):
         assert (whole / name).read_bytes() == (resumed / name).read_bytes()
+
+
+def test_cached_gradients_are_those_of_the_whole_batch(tiny_bert: Path, tiny_corpus: Corpus) -> None:
+    def step(cached: bool, chunk_tokens: int) -> tuple[list[torch.Tensor], int]:
+        encoder = ArticleEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert), max_tokens=24))
+        encoder.gradient_cache, encoder.chunk_tokens, kept = cached, chunk_tokens, list[int]()
+        texts = ArticleReader(tiny_corpus, encoder.tokenizer, encoder.config).papers(np.arange(12))
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            kept.append(0 if isinstance(tensor, torch.nn.Parameter) else tensor.nbytes)
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            vectors = F.normalize(encoder.encode(texts), dim=1)
+        F.cross_entropy(vectors[:6] @ vectors[6:].T / 0.1, torch.arange(6)).backward()
+        return [weight.grad for weight in encoder.parameters() if weight.grad is not None], sum(kept)
+
+    whole, all_kept = step(False, 4096)
+    for cached in (False, True):
+        gradients, kept = step(cached, 48)
+        for gradient, wanted in zip(gradients, whole, strict=True):
+            torch.testing.assert_close(gradient, wanted, atol=1e-6, rtol=1e-4)
+        assert (kept < all_kept / 20) == cached

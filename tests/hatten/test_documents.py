@@ -50,18 +50,18 @@ def test_papers_have_title_and_abstract_and_queries_also_a_context(
         return [[tiny_corpus.words[i] for i in own if tiny_corpus.words[i] in vocabulary.words] or None
                 for own in tokens]  # fmt: skip
 
-    found = reader.papers(papers)
+    result = reader.papers(papers)
     expected = [words(row) for row in papers]
-    assert words_of(found, vocabulary) == expected
+    assert words_of(result, vocabulary) == expected
     assert tiny_corpus.paper_row("bare") == 6 and expected[2][1] is None
-    assert found.types.tolist() == [[TITLE, ABSTRACT]] * 2 + [[TITLE, ABSENT_TYPE]] + [[TITLE, ABSTRACT]]
-    assert not found.is_query.any()
-    found = reader.queries(contexts)
+    assert result.types.tolist() == [[TITLE, ABSTRACT]] * 2 + [[TITLE, ABSENT_TYPE]] + [[TITLE, ABSTRACT]]
+    assert not result.is_query.any()
+    result = reader.queries(contexts)
     citing = tiny_corpus.citing[contexts]
     texts = [tiny_corpus.context_tokens[row] for row in contexts]
-    assert words_of(found, vocabulary) == [words(*pair) for pair in zip(citing, texts, strict=True)]
-    assert found.types.tolist() == [[TITLE, ABSTRACT, CONTEXT]] * 5
-    assert found.is_query.all()
+    assert words_of(result, vocabulary) == [words(*pair) for pair in zip(citing, texts, strict=True)]
+    assert result.types.tolist() == [[TITLE, ABSTRACT, CONTEXT]] * 5
+    assert result.is_query.all()
 
 
 def test_a_citing_paper_with_several_contexts_is_read_once(tiny_corpus: Corpus) -> None:
@@ -79,9 +79,6 @@ def test_a_text_without_a_known_word_is_absent(tiny_corpus: Corpus) -> None:
     assert len(reader.papers(np.empty(0, np.int64))) == 0
 
 
-TARGET = 1  # word id in the store; 0 is unknown to the model
-
-
 @given(
     texts=st.lists(st.lists(st.integers(0, 5), max_size=14), min_size=1, max_size=6),
     most=st.integers(1, 9),
@@ -97,19 +94,19 @@ def test_long_texts_are_truncated_and_words_near_the_marker_added(texts: list[li
     vocabulary = Vocabulary(words[1:])
     documents = DocumentReader(corpus, vocabulary, most, near=(1, 3)).queries(rows)
     for text, (title, abstract, context, *near) in zip(texts, words_of(documents, vocabulary), strict=True):
-        known, read = [words[i] for i in text if i], context or []
+        kept, read = [words[i] for i in text if i], context or []
         mark = read.index("targetcit") if "targetcit" in read else None
         around = [None if mark is None else read[max(mark - n, 0) : mark + n + 1] for n in (1, 3)]
         assert near == around
-        assert title == abstract == (known[:most] or None)
-        if len(known) <= most or "targetcit" not in known:
-            assert context == (known[:most] or None)
+        assert title == abstract == (kept[:most] or None)
+        if len(kept) <= most or "targetcit" not in kept:
+            assert context == (kept[:most] or None)
             continue
         assert context is not None and len(context) == most
-        place = known.index("targetcit")
-        starts = [i for i in range(len(known) - most + 1) if known[i : i + most] == context]
+        place = kept.index("targetcit")
+        starts = [i for i in range(len(kept) - most + 1) if kept[i : i + most] == context]
         # Centred on the marker as far as the ends of the text allow.
-        assert min(max(place - most // 2, 0), len(known) - most) in starts
+        assert min(max(place - most // 2, 0), len(kept) - most) in starts
 
 
 def test_padding_is_first_unless_listed_and_no_text_can_contain_it() -> None:

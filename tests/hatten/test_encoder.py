@@ -234,10 +234,10 @@ def test_dropout_applies_only_in_training_and_input_dropout_is_separate(rate: fl
         assert torch.equal(encoder.encode(some), encoder.encode(some))
         encoder.train()
         assert not torch.equal(encoder.encode(some), encoder.encode(some))
-    of, x, seen = encoder.word_level, torch.randn(4, 7, 16), list[Tensor]()
-    of.layers[0].register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-    of(x, None)
-    assert torch.equal(seen[0], x + of.positions[:7]) == (rate == 0)
+    level, x, seen = encoder.word_level, torch.randn(4, 7, 16), list[Tensor]()
+    level.layers[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    level(x, None)
+    assert torch.equal(seen[0], x + level.positions[:7]) == (rate == 0)
 
 
 @pytest.mark.parametrize(("trainable", "expected"), [("none", []), ("all", ["word_vectors"])])

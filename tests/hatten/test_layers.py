@@ -133,7 +133,7 @@ def test_distances_from_the_marker_are_signed_and_bounded() -> None:
     with torch.no_grad():
         path.word_weight.zero_()
         path.distance_weight.copy_(torch.linspace(-3, 3, 2 * DISTANCE_BUCKETS))
-        found = path.encode(vectors, documents([[[], [], text]]))
+        result = path.encode(vectors, documents([[[], [], text]]))
         weight = path.distance_weight.exp()
         before = (
             weight[1:DISTANCE_BUCKETS].sum() + 10 * weight[DISTANCE_BUCKETS - 1]
@@ -141,7 +141,7 @@ def test_distances_from_the_marker_are_signed_and_bounded() -> None:
         after = weight[DISTANCE_BUCKETS + 1 :].sum() + 10 * weight[2 * DISTANCE_BUCKETS - 1]
         expected = torch.zeros(WORDS)
         expected[[1, 2, TARGET]] = torch.stack([before, after, weight[0]])
-        torch.testing.assert_close(found[0], unit(expected))
+        torch.testing.assert_close(result[0], unit(expected))
 
 
 def test_words_are_dropped_only_in_training() -> None:

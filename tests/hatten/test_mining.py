@@ -30,11 +30,11 @@ DEPTH = 15
 @pytest.fixture(scope="module")
 def split(demo_corpus: Corpus) -> Split:
     """The training contexts; every second one also has the positive of the next one."""
-    of = demo_corpus.split("train")
-    cited = of.positives.values.tolist()
+    train = demo_corpus.split("train")
+    cited = train.positives.values.tolist()
     following = zip(cited, cited[1:] + cited[:1], strict=True)
     rows = [list(dict.fromkeys(some[: 1 + i % 2])) for i, some in enumerate(following)]
-    return Split("train", of.contexts, Ragged.from_rows(rows))
+    return Split("train", train.contexts, Ragged.from_rows(rows))
 
 
 def filled(ranked: list[int]) -> list[int]:
@@ -66,9 +66,9 @@ def test_papers_without_abstract_are_not_mined(tiny_corpus: Corpus) -> None:
     queries = np.arange(len(train))
     pool = Mining(tiny_corpus, train, queries).by_vectors(unit(len(train), 3), unit(12, 4), 20)
     bare = tiny_corpus.paper_row("bare")
-    for query, found in enumerate(pool.papers):
+    for query, result in enumerate(pool.papers):
         gone = {bare, int(tiny_corpus.citing[train.contexts[query]]), *train.positives[query].tolist()}
-        assert set(found.tolist()) == (set(range(12)) - gone) | {-1}
+        assert set(result.tolist()) == (set(range(12)) - gone) | {-1}
 
 
 @pytest.mark.parametrize("few", [False, True], ids=["all candidates", "twelve candidates"])
@@ -127,12 +127,12 @@ def test_jaccard_matches_python_sets_of_stems(
         contexts = random.integers(0, len(corpus.context_ids), 6)
         papers = random.integers(-1, len(corpus.paper_ids), (6, 9))
         words = WordSets(corpus)
-        found = words.jaccard(words.queries(contexts), papers)
+        result = words.jaccard(words.queries(contexts), papers)
         expected = [
             [jaccard_by_sets(corpus, c, p) for p in row] for c, row in zip(contexts, papers, strict=True)
         ]
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
-        assert found.max() > 0 and (found[papers < 0] == 0).all()
+        np.testing.assert_allclose(result, expected, rtol=1e-6)
+        assert result.max() > 0 and (result[papers < 0] == 0).all()
 
 
 @pytest.mark.parametrize("pairs", [1, 40, 200_000])
@@ -172,9 +172,9 @@ def test_drawn_papers_are_distinct_and_from_the_pool_of_the_query(size: int, see
     drawn, relevant = pool.draw(np.array([0, 1, 2, 3, 0]), size, np.random.default_rng(seed))
     assert drawn.shape == relevant.shape == (5, min(size, 6))
     assert (drawn[1] == -1).all() and not relevant[1].any()
-    for row, of in ((0, 2), (2, 0), (3, 1), (4, 2)):
+    for row, place in ((0, 2), (2, 0), (3, 1), (4, 2)):
         there = drawn[row][drawn[row] >= 0].tolist()
-        assert len(set(there)) == len(there) and set(there) <= set(papers[of].tolist())
+        assert len(set(there)) == len(there) and set(there) <= set(papers[place].tolist())
         assert relevant[row].tolist() == [paper >= 0 and paper % 2 == 0 for paper in drawn[row]]
     again, _ = pool.draw(np.array([0, 1, 2, 3, 0]), size, np.random.default_rng(seed))
     assert np.array_equal(again, drawn)

@@ -32,11 +32,6 @@ def vectors(encoder: HAttenEncoder) -> torch.Tensor:
         return encoder.encode(documents([[[1, 2], [2], [4, 3, 5, 1]], [[2]]]))
 
 
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    return model().save(tmp_path / "hatten")
-
-
 @pytest.mark.parametrize(
     "options",
     [{}, {"trainable_vectors": "all", "residual": "mean"}, {"layers": 2}],
@@ -118,8 +113,8 @@ def reference_content(words: int = 6, dim: int = 8, layers: int = 1) -> dict[str
     random = torch.Generator().manual_seed(0)
     state: dict[str, torch.Tensor] = {}
 
-    def linear(name: str, out: int, of: int = dim) -> None:
-        state[f"{name}.weight"] = torch.randn(out, of, generator=random)
+    def linear(name: str, out: int, inputs: int = dim) -> None:
+        state[f"{name}.weight"] = torch.randn(out, inputs, generator=random)
         state[f"{name}.bias"] = torch.randn(out, generator=random)
 
     for part, positions in (("single_paragraph_encoder.", 16), ("multiple_paragraph_encoder.", 3)):
@@ -209,6 +204,6 @@ def test_the_published_checkpoint_is_downloaded_by_name(
         address = server.put(name, data)
         monkeypatch.setitem(RELEASES, name, replace(RELEASES[name], addresses=(address,)))
     for _ in range(2):
-        found = HAttenRetriever("hatten-acl200", cache_dir=tmp_path / "cache")
-        assert found.vocabulary.words == listed
+        result = HAttenRetriever("hatten-acl200", cache_dir=tmp_path / "cache")
+        assert result.vocabulary.words == listed
     assert len(server.requests) == 2

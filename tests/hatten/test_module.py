@@ -58,9 +58,9 @@ def module(corpus: Corpus, ema: float = 0.9, loss: str = "InfoNCE", **schedule: 
     return made
 
 
-def encoder(of: EncoderModule) -> ResidualEncoder:
-    assert isinstance(of.encoder, ResidualEncoder)
-    return of.encoder
+def encoder(module: EncoderModule) -> ResidualEncoder:
+    assert isinstance(module.encoder, ResidualEncoder)
+    return module.encoder
 
 
 def batches(corpus: Corpus) -> Batches:
@@ -69,15 +69,15 @@ def batches(corpus: Corpus) -> Batches:
     return Batches(reader, corpus.split("train"), None, config, seed=0, round=0)
 
 
-def step(of: EncoderModule, optimizer: torch.optim.Optimizer, batch: Batch) -> None:
+def step(module: EncoderModule, optimizer: torch.optim.Optimizer, batch: Batch) -> None:
     optimizer.zero_grad()
-    of.training_step(batch, 0).backward()
+    module.training_step(batch, 0).backward()
     optimizer.step()
-    of.average_weights()
+    module.average_weights()
 
 
-def weights(of: EncoderModule) -> dict[str, Tensor]:
-    return {name: weight.detach().clone() for name, weight in of.encoder.named_parameters()}
+def weights(module: EncoderModule) -> dict[str, Tensor]:
+    return {name: weight.detach().clone() for name, weight in module.encoder.named_parameters()}
 
 
 def test_the_saved_weights_are_a_moving_average(demo_corpus: Corpus) -> None:
@@ -184,7 +184,7 @@ def test_processes_share_a_batch_and_have_the_gradients_of_one(
     assert all(gradient.any() for gradient in whole.values())
     shared = in_processes(processes, gradients)
     for name, gradient in whole.items():
-        mean = torch.stack([of[name] for of in shared]).mean(0)
+        mean = torch.stack([own[name] for own in shared]).mean(0)
         torch.testing.assert_close(mean, gradient, rtol=1e-4, atol=2e-6, msg=name)
     torch.testing.assert_close(torch.stack(losses), losses[0].expand(processes + 1))
 
@@ -197,14 +197,14 @@ def test_recalls_are_shares_of_the_cited_papers(rankings: list[list[int]], data:
     cited = [data.draw(st.lists(st.integers(0, 11), min_size=1, max_size=3, unique=True)) for _ in rankings]
     there = data.draw(st.integers(0, 10))  # number of papers found
     rankings = [[*ranked[:there], *[-1] * (10 - there)] for ranked in rankings]
-    found = recall_and_mrr(np.array(rankings), np.array([[*row, -1, -1, -1][:3] for row in cited]))
-    assert set(found) == {"mrr", *(f"recall@{k}" for k in RECALL_AT if k <= 10)}
+    result = recall_and_mrr(np.array(rankings), np.array([[*row, -1, -1, -1][:3] for row in cited]))
+    assert set(result) == {"mrr", *(f"recall@{k}" for k in RECALL_AT if k <= 10)}
     pairs = list(zip(rankings, cited, strict=True))
     for k in (1, 10):
         shares = [len(set(ranked[:k]) & set(row)) / len(row) for ranked, row in pairs]
-        assert found[f"recall@{k}"] == pytest.approx(np.mean(shares))
+        assert result[f"recall@{k}"] == pytest.approx(np.mean(shares))
     first = [next((1 / (i + 1) for i, paper in enumerate(r) if paper in row), 0.0) for r, row in pairs]
-    assert found["mrr"] == pytest.approx(np.mean(first), abs=1e-9)
+    assert result["mrr"] == pytest.approx(np.mean(first), abs=1e-9)
 
 
 def test_the_history_finds_the_best_round_and_is_written(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_recall_matches_a_search_among_the_sampled_papers(demo_corpus: Corpus, p
     cosines[np.arange(QUERIES), demo_corpus.citing[made.contexts]] = -np.inf
     best = [set(row[:10].tolist()) for row in np.argsort(-cosines, axis=1)]
     pairs = zip(best, cited(demo_corpus, made.contexts), strict=True)
-    shares = [len(found & right) / len(right) for found, right in pairs]
+    shares = [len(result & right) / len(right) for result, right in pairs]
     measured = made.measure(queries, vectors)
     assert measured["recall@10"] == pytest.approx(np.mean(shares))
     assert measured.get("papers") == (40 if papers == 40 else None)  # only for a sample

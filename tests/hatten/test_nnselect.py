@@ -16,10 +16,9 @@ from citerec.datasets.corpus import Corpus
 from citerec.hatten.documents import Vocabulary
 from citerec.hatten.nnselect.model import AverageRetriever, NNSelect, NNSelectRetriever, average_encoder
 from citerec.hatten.words.vectors import Embeddings, WordVectors
-from citerec.hatten.words.word2vec import Word2Vec
 from citerec.tests.composing import compose_config
 from citerec.tests.hatten.made import documents, measured_recall
-from citerec.tests.runs import history, overrides, train_config, train_twice
+from citerec.tests.runs import history, overrides, train_config
 from citerec.train import train
 
 SMALL: dict[str, Any] = {
@@ -65,32 +64,32 @@ class Made(Embeddings):
 
 @pytest.mark.parametrize("weighting", ["mean", "idf"])
 def test_ranks_by_the_cosine_of_averages(demo_corpus: Corpus, weighting: str) -> None:
-    given = vectors(demo_corpus)
-    retriever = AverageRetriever(Made(given), weighting)
+    made = vectors(demo_corpus)
+    retriever = AverageRetriever(Made(made), weighting)
     retriever.index(demo_corpus)
     contexts = np.array([5, 0, 17])
-    found = retriever.search(contexts, 4)
-    words = [any(map(str.isalnum, word)) for word in given.words]
-    table = given.matrix * np.array(words)[:, None]  # punctuation counts for nothing
+    ranking = retriever.search(contexts, 4)
+    words = [any(map(str.isalnum, word)) for word in made.words]
+    table = made.matrix * np.array(words)[:, None]  # punctuation counts for nothing
     titles, abstracts = demo_corpus.title_tokens, demo_corpus.abstract_tokens
     if weighting == "idf":
         texts = [{*titles[i].tolist(), *abstracts[i].tolist()} for i in range(len(titles))]
         n = np.array([sum(word in text for text in texts) for word in range(len(table))])
         table = table * np.log(1 + (len(texts) - n + 0.5) / (n + 0.5))[:, None]
 
-    def of(shares: list[float], *fields: np.ndarray) -> np.ndarray:
+    def mean(shares: list[float], *fields: np.ndarray) -> np.ndarray:
         """Return the weighted sum of the normalised sums of word vectors of each field, normalised."""
         return unit(np.array(shares) @ [unit(table[field].sum(0)) for field in fields])
 
-    papers = np.array([of([0.5, 1.0], titles[i], abstracts[i]) for i in range(len(titles))])
+    papers = np.array([mean([0.5, 1.0], titles[i], abstracts[i]) for i in range(len(titles))])
     for query, context in enumerate(contexts.tolist()):
         own = int(demo_corpus.citing[context])
         text = demo_corpus.context_tokens[context]
-        cosines = papers @ of([0.5, 0.3, 1.0], titles[own], abstracts[own], text)
+        cosines = papers @ mean([0.5, 0.3, 1.0], titles[own], abstracts[own], text)
         cosines[own] = -np.inf
         cosines[~demo_corpus.is_candidate] = -np.inf
-        np.testing.assert_allclose(found.scores[query], np.sort(cosines)[::-1][:4], atol=5e-4)
-        np.testing.assert_allclose(cosines[found.papers[query]], found.scores[query], atol=5e-4)
+        np.testing.assert_allclose(ranking.scores[query], np.sort(cosines)[::-1][:4], atol=5e-4)
+        np.testing.assert_allclose(cosines[ranking.papers[query]], ranking.scores[query], atol=5e-4)
 
 
 def test_an_index_is_tied_to_its_word_vectors(tiny_corpus: Corpus, tmp_path: Path) -> None:
@@ -122,25 +121,24 @@ def test_the_configured_word_vectors_are_made_for_the_corpus(demo: dict[str, Any
     assert retriever.encoder.dim == 16
     assert (retriever.search(np.arange(5), 10).papers >= 0).all()
     with pytest.raises(InputError, match=r"retriever\.weighting=tfidf: choose mean or idf"):
-        AverageRetriever(Word2Vec(), "tfidf")
+        AverageRetriever(retriever._embeddings, "tfidf")
 
 
 def test_sent2vec_averages_the_vectors_of_a_file(demo: dict[str, Any], tmp_path: Path) -> None:
     data = [override for override in overrides(demo) if override.startswith("data")]
     corpus = instantiate(compose_config("evaluate", data).data)
-    given = vectors(corpus)
-    lines = [f"{word} {' '.join(map(str, row))}" for word, row in zip(given.words, given.matrix, strict=True)]
+    made = vectors(corpus)
+    lines = [f"{word} {' '.join(map(str, row))}" for word, row in zip(made.words, made.matrix, strict=True)]
     (tmp_path / "unigrams.txt").write_text("\n".join(lines) + "\n")
     source = f"embeddings.source={tmp_path / 'unigrams.txt'}"
-    options = ["retriever=sent2vec", "embeddings=glove", source, f"embeddings.dim={given.matrix.shape[1]}"]
+    options = ["retriever=sent2vec", "embeddings=glove", source, f"embeddings.dim={made.matrix.shape[1]}"]
     ours = instantiate(compose_config("evaluate", [*data, *options]).retriever)
-    contexts = np.arange(5)
-    found, expected = (
-        retriever.index(corpus).search(contexts, 10)
-        for retriever in (ours, AverageRetriever(Made(given), "mean"))
+    result, expected = (
+        retriever.index(corpus).search(np.arange(5), 10)
+        for retriever in (ours, AverageRetriever(Made(made), "mean"))
     )
-    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
-    assert (found.papers == expected.papers).all()
+    np.testing.assert_allclose(result.scores, expected.scores, atol=1e-5)
+    assert (result.papers == expected.papers).all()
 
 
 @pytest.fixture(scope="module")
@@ -153,9 +151,9 @@ def test_it_learns_and_is_saved_with_its_recall(best: Path, demo: dict[str, Any]
     assert best.name == "nnselect"
     measured = [row["val/recall@10"] for row in history(best.parent)]
     assert len(measured) == 4 and max(measured[1:]) > measured[0]
-    about = NNSelect.open(best).about
-    assert about["val/recall@10"] == max(measured[1:]) and about["vectors"] == "word2vec of demo"
-    assert measured_recall(NNSelectRetriever(best), demo) == pytest.approx(about["val/recall@10"])
+    record = NNSelect.open(best).about
+    assert record["val/recall@10"] == max(measured[1:]) and record["vectors"] == "word2vec of demo"
+    assert measured_recall(NNSelectRetriever(best), demo) == pytest.approx(record["val/recall@10"])
 
 
 def test_directions_do_not_change(best: Path) -> None:
@@ -168,16 +166,6 @@ def test_directions_do_not_change(best: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_run_equals_an_uninterrupted_one(demo: dict[str, Any], tmp_path: Path) -> None:
-    more = {"model.batch.steps_per_round": 3, "model.word_dropout": 0.2}
-    more |= {"model.mining.papers": 60, "model.validation.papers": 80}
-    folders = train_twice(train, 7, tmp_path, demo, SMALL, more)
-    whole, resumed = map(NNSelect.open, folders)
-    assert whole.about == resumed.about and whole.about["val/papers"] == 80
-    assert whole.encoder.fingerprint == resumed.encoder.fingerprint
-
-
-@pytest.mark.slow
 def test_it_trains_with_the_recipe_of_the_paper(demo: dict[str, Any], tmp_path: Path) -> None:
-    given = train_config(demo, SMALL, {"experiment": "paper", "output_dir": tmp_path})
-    assert given.model.loss._target_.endswith("Triplet") and train(given).is_dir()
+    config = train_config(demo, SMALL, {"experiment": "paper", "output_dir": tmp_path})
+    assert config.model.loss._target_.endswith("Triplet") and train(config).is_dir()

@@ -36,10 +36,12 @@ def test_a_number_is_divided_by_shares(size: int, shares: list[float]) -> None:
 
 
 @given(st.integers(1, 9), st.integers(1, 30), st.integers(1, 30), st.floats(0.05, 0.95))
-def test_rounds_continue_passes_over_each_data_set(rounds: int, one: int, other: int, share: float) -> None:
-    rows = np.random.default_rng(0).permutation(one + other)
-    sets = DataSets((rows[:one], rows[one:]), (share, 1 - share), np.zeros(1, np.int64))
-    size, among = 12, np.arange(one + other)
+def test_rounds_continue_passes_over_each_data_set(
+    rounds: int, first: int, second: int, share: float
+) -> None:
+    rows = np.random.default_rng(0).permutation(first + second)
+    sets = DataSets((rows[:first], rows[first:]), (share, 1 - share), np.zeros(1, np.int64))
+    size, among = 12, np.arange(first + second)
     drawn = [sets.draw(among, size, number, (3, 1)) for number in range(rounds)]
     for own, count in zip(sets.rows, divide(size, sets.shares), strict=True):
         parts = [rows[np.isin(rows, own)] for rows in drawn]
@@ -78,9 +80,9 @@ def test_splits_are_joined_and_data_sets_told_apart(both: Corpus) -> None:
     split = training_split(both, ["train", "train_named", "missing"])
     assert split.name == "train+train_named" and len(split) == 12
     for row, context in enumerate(split.contexts):
-        of = both.splits["train"] if row < 9 else both.splits["train_named"]
-        place = np.flatnonzero(of.contexts == context)[0]
-        own, cited = of.positives[int(place)].tolist(), split.positives[row].tolist()
+        part = both.splits["train"] if row < 9 else both.splits["train_named"]
+        place = np.flatnonzero(part.contexts == context)[0]
+        own, cited = part.positives[int(place)].tolist(), split.positives[row].tolist()
         assert cited[: len(own)] == own  # then the same papers in the other folder
         assert len({both.paper_ids[paper].partition("/")[2] for paper in cited}) == len(own)
     with pytest.raises(InputError, match="its a and b split is empty"):
@@ -102,19 +104,19 @@ def test_splits_are_joined_and_data_sets_told_apart(both: Corpus) -> None:
 def test_siblings_are_cited_in_other_passages(demo_corpus: Corpus) -> None:
     split = demo_corpus.split("train")
     siblings, texts = Siblings(demo_corpus, split), demo_corpus.context_texts
-    found = 0
+    result = 0
     for row, context in enumerate(split.contexts.tolist()):
         citing, cited, beside = demo_corpus.citing[context], set[int](), set[int]()
-        for other, of in enumerate(split.contexts.tolist()):
-            if demo_corpus.citing[of] == citing:
+        for other, sibling in enumerate(split.contexts.tolist()):
+            if demo_corpus.citing[sibling] == citing:
                 cited |= {*split.positives[other].tolist()}
-            if texts[of] == texts[context]:
+            if texts[sibling] == texts[context]:
                 beside |= {*split.positives[other].tolist()}
         assert siblings[row].tolist() == sorted(cited - beside)
         drawn = siblings.draw(row, 2, np.random.default_rng(row)).tolist()
         assert {*drawn} <= {*siblings[row].tolist()} and len(drawn) == min(2, len(siblings[row]))
-        found += len(drawn)
-    assert found
+        result += len(drawn)
+    assert result
 
 
 def test_a_passage_of_several_queries_has_no_siblings_in_it(tiny_source: Path, tmp_path: Path) -> None:
@@ -189,7 +191,8 @@ def test_each_folder_is_mined_alone(both: Corpus) -> None:
     vectors, papers = random.normal(size=(12, 4)).astype("f4"), random.normal(size=(24, 4)).astype("f4")
     assert sets.papers is not None
     pool, anywhere = (
-        Mining(both, split, np.arange(12), sets=of).by_vectors(vectors, papers, 5) for of in (sets, None)
+        Mining(both, split, np.arange(12), sets=choice).by_vectors(vectors, papers, 5)
+        for choice in (sets, None)
     )
     own = sets.papers[pool.papers] == sets.numbers(np.arange(12))[:, None]
     assert own.all() and (pool.papers >= 0).all()

@@ -58,16 +58,16 @@ def test_a_saved_model_loads_unchanged_up_to_rounding(
 ) -> None:
     model = replace(random_static(tiny_corpus.words), unknown_weight=0.5)
     replace(model, dtype=kind).save(tmp_path / "model")
-    found = StaticModel.open(tmp_path / "model")
-    assert found.unknown_weight == 0.5
-    assert (found.vocabulary, found.max_tokens, found.about) == (model.vocabulary, 16, model.about)
+    result = StaticModel.open(tmp_path / "model")
+    assert result.unknown_weight == 0.5
+    assert (result.vocabulary, result.max_tokens, result.about) == (model.vocabulary, 16, model.about)
     reader = DocumentReader(tiny_corpus, model.vocabulary, 16)
-    ours, theirs = (each.encoder.encode(reader.papers(np.arange(12))) for each in (model, found))
+    ours, theirs = (each.encoder.encode(reader.papers(np.arange(12))) for each in (model, result))
     assert np.abs(ours - theirs).max() <= error
-    assert (found.encoder.fingerprint == model.encoder.fingerprint) == (kind == "float32")
+    assert (result.encoder.fingerprint == model.encoder.fingerprint) == (kind == "float32")
     # Saving a rounded model again loses nothing more.
-    found.save(tmp_path / "again")
-    assert StaticModel.open(tmp_path / "again").encoder.fingerprint == found.encoder.fingerprint
+    result.save(tmp_path / "again")
+    assert StaticModel.open(tmp_path / "again").encoder.fingerprint == result.encoder.fingerprint
 
 
 def test_a_model_can_keep_only_its_frequent_words_and_the_markers() -> None:
@@ -102,9 +102,9 @@ def test_a_damaged_folder_is_a_clear_error(tmp_path: Path, file: str, content: s
 def test_a_model_is_compressed_into_a_new_folder(tmp_path: Path) -> None:
     random_static([*"abcdefg"]).save(tmp_path / "static")
     folder = compress(tmp_path, tmp_path / "small", 4, "int8")  # the output folder of its training
-    found = StaticModel.open(folder)
-    assert (found.dtype, found.vocabulary.words) == ("int8", ["<pad>", *"abc"])
-    assert found.about["compressed"] == "4 of 8 words, vectors in int8"
+    result = StaticModel.open(folder)
+    assert (result.dtype, result.vocabulary.words) == ("int8", ["<pad>", *"abc"])
+    assert result.about["compressed"] == "4 of 8 words, vectors in int8"
     with pytest.raises(InputError, match="already exists"):
         compress(tmp_path, folder, 4, "int8")
     for option, said in (("words=0", "words=0: must be"), ("vectors=int4", "vectors=int4: choose")):
@@ -113,11 +113,11 @@ def test_a_model_is_compressed_into_a_new_folder(tmp_path: Path) -> None:
 
 
 def test_texts_that_share_unknown_words_are_closer(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    known = [word for word in tiny_corpus.words if word not in ("parsing", "trees", "graph")]
-    model = replace(random_static(known), unknown_weight=1.5)
+    names = [word for word in tiny_corpus.words if word not in ("parsing", "trees", "graph")]
+    model = replace(random_static(names), unknown_weight=1.5)
     encoder, vocabulary = model.with_unknown_words
-    ids = vocabulary.lookup(["parsing", *known[:5], "trees", "graph", "parsing", "?!", ""])
-    assert ids[1:6].tolist() == model.vocabulary.lookup(known[:5]).tolist()
+    ids = vocabulary.lookup(["parsing", *names[:5], "trees", "graph", "parsing", "?!", ""])
+    assert ids[1:6].tolist() == model.vocabulary.lookup(names[:5]).tolist()
     assert len({*ids[[0, 6, 7]]}) == 3 and ids[0] == ids[8] and ids[[0, 6, 7]].min() >= len(vocabulary)
     assert (ids[9:] == -1).all()
     rows = documents([[[1, 2, ids[0]]], [[3, ids[0]]], [[3]], [[1, 2]]])

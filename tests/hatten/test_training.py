@@ -80,8 +80,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def assert_same_model(*files: Path) -> None:
-    one, other = map(HAtten.open, files)
-    assert same(one.encoder.state_dict(), other.encoder.state_dict()) and one.about == other.about
+    item, other = map(HAtten.open, files)
+    assert same(item.encoder.state_dict(), other.encoder.state_dict()) and item.about == other.about
 
 
 @pytest.fixture(scope="module")
@@ -109,33 +109,33 @@ def test_a_run_learns_and_writes_its_files(whole: Path) -> None:
 
 
 def test_the_saved_model_is_the_best_round_and_has_the_measured_recall(whole: Path, demo: Options) -> None:
-    about, rows = HAtten.open(whole / "hatten").about, history(whole)[1:]
+    record, rows = HAtten.open(whole / "hatten").about, history(whole)[1:]
     best = max(rows, key=lambda row: row["val/recall@10"])
-    assert (about["round"], about["val/recall@10"]) == (best["round"], best["val/recall@10"])
+    assert (record["round"], record["val/recall@10"]) == (best["round"], best["val/recall@10"])
     retriever = HAttenRetriever(whole / "hatten", arithmetic="float32")
-    assert measured_recall(retriever, demo) == pytest.approx(about["val/recall@10"])
-    assert about["corpus"] == retriever.corpus.fingerprint
+    assert measured_recall(retriever, demo) == pytest.approx(record["val/recall@10"])
+    assert record["corpus"] == retriever.corpus.fingerprint
 
 
 @pytest.mark.slow
 def test_killed_and_interrupted_runs_resume_to_the_same_weights(
     whole: Path, demo: Options, tmp_path: Path, script: Callable[..., Done]
 ) -> None:
-    out, given = tmp_path / "out", overrides(demo, SMALL)
-    killed = run_forked([*given, "checkpoint_minutes=0", signal_at(5, signal.SIGKILL)], out)
+    out, options = tmp_path / "out", overrides(demo, SMALL)
+    killed = run_forked([*options, "checkpoint_minutes=0", signal_at(5, signal.SIGKILL)], out)
     assert (killed.returncode, steps_done(out)) == (-signal.SIGKILL, 4), killed.stderr
 
-    given += [f"output_dir={out}", "resume=true"]
-    done = script("train.py", *given, signal_at(STEPS + 3, signal.SIGTERM))
+    options += [f"output_dir={out}", "resume=true"]
+    done = script("train.py", *options, signal_at(STEPS + 3, signal.SIGTERM))
     assert (done.code, steps_done(out)) == (130, STEPS + 3), done.err
-    done = script("train.py", *given, signal_at(3 * STEPS + 5, signal.SIGINT))
+    done = script("train.py", *options, signal_at(3 * STEPS + 5, signal.SIGINT))
     assert (done.code, done.err.splitlines()[-1]) == (
         130,
         "interrupted; go on with resume=true",
     ) and "Traceback" not in done.err
     assert steps_done(out) == 3 * STEPS
 
-    done = script("train.py", *given)
+    done = script("train.py", *options)
     assert done.code == 0, done.err
     assert_same_run(whole, out)
     assert_same_model(whole / "hatten", out / "hatten")
@@ -369,10 +369,10 @@ EXACT: Options = {
 def test_two_processes_match_one_and_are_resumed_by_two_others(demo: Options, tmp_path: Path) -> None:
     """Processes share queries, papers and mining, with gloo on a CPU. The first starts the second."""
     train(train_config(demo, EXACT, {"output_dir": tmp_path / "one"}))
-    given, two = overrides({"resume": True}, demo, EXACT, TWO), tmp_path / "out"
-    run = run_training([*given, signal_at(6, signal.SIGKILL)], two)  # the other process ends, too
+    options, two = overrides({"resume": True}, demo, EXACT, TWO), tmp_path / "out"
+    run = run_training([*options, signal_at(6, signal.SIGKILL)], two)  # the other process ends, too
     assert (run.returncode, steps_done(two)) == (-signal.SIGKILL, 4), run.stderr
-    done = run_forked(given, two, processes=2)
+    done = run_forked(options, two, processes=2)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("training on") == 1 and done.stdout.count("round 3 done") == 1, done.stdout
     assert_same_up_to_rounding(tmp_path / "one", two, "hatten")
@@ -445,8 +445,10 @@ def test_too_many_queries_per_batch_are_rejected_before_word_vectors_are_trained
 
 
 def test_unusable_data_give_one_line_and_exit_code_2(tmp_path: Path, script: Callable[..., Done]) -> None:
-    given = overrides({"model": "hatten_fast", "data": "custom", "data.dir": "nowhere", "output_dir": "out"})
-    done = script("train.py", *given)
+    options = overrides(
+        {"model": "hatten_fast", "data": "custom", "data.dir": "nowhere", "output_dir": "out"}
+    )
+    done = script("train.py", *options)
     assert done.code == 2
     assert done.err.startswith("error: ") and done.err.count("\n") == 1 and "nowhere" in done.err
     assert not (tmp_path / "out" / "config.yaml").exists()

@@ -18,8 +18,8 @@ from citerec.hatten.words.word2vec import TrainingTexts, Word2Vec, default_epoch
 
 
 def arguments(folder: Path, **changes: Any) -> dict[str, Any]:
-    known = {"dim": 8, "epochs": 1, "window": 3, "min_count": 2, "seed": 0, "workers": 1}
-    return {**known, "cache_dir": str(folder), **changes}
+    options = {"dim": 8, "epochs": 1, "window": 3, "min_count": 2, "seed": 0, "workers": 1}
+    return {**options, "cache_dir": str(folder), **changes}
 
 
 def test_training_reads_only_titles_abstracts_and_training_contexts(tiny_corpus: Corpus) -> None:
@@ -41,13 +41,13 @@ def test_small_corpora_get_more_epochs(words: int, epochs: int) -> None:
 
 
 def test_one_thread_is_deterministic(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    one, two, other = (
+    item, two, other = (
         Word2Vec(**arguments(tmp_path / name, seed=seed)).load(tiny_corpus)
         for name, seed in (("one", 0), ("two", 0), ("two", 1))
     )
-    assert one.words == two.words
-    np.testing.assert_array_equal(one.matrix, two.matrix)
-    assert not np.array_equal(one.matrix, other.matrix)
+    assert item.words == two.words
+    np.testing.assert_array_equal(item.matrix, two.matrix)
+    assert not np.array_equal(item.matrix, other.matrix)
 
 
 def test_vectors_are_trained_once_per_corpus_and_settings(
@@ -68,9 +68,9 @@ def test_vectors_are_trained_once_per_corpus_and_settings(
 def test_rare_words_are_excluded_but_markers_always_included(
     tiny_corpus: Corpus, tiny_source: Path, tmp_path: Path
 ) -> None:
-    found = Word2Vec(**arguments(tmp_path)).load(tiny_corpus)
+    result = Word2Vec(**arguments(tmp_path)).load(tiny_corpus)
     frequent = {w for w, n in zip(tiny_corpus.words, tiny_corpus.word_counts, strict=True) if n >= 2}
-    assert set(found.words) == frequent | {"targetcit", "othercit"} and found.dim == 8
+    assert set(result.words) == frequent | {"targetcit", "othercit"} and result.dim == 8
     with pytest.raises(InputError, match=r"no word occurs 1000 times.*embeddings\.min_count"):
         Word2Vec(**arguments(tmp_path, min_count=1000)).load(tiny_corpus)
     without_contexts = open_corpus(tiny_source, splits=["test"], cache_dir=tmp_path)

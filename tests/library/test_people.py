@@ -36,8 +36,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "papers.bib").write_text(LIBRARY.read_text("utf-8") + VERSIONS)
     front = "---\nbibliography: papers.bib\n---\n\n"
     (place / "notes.md").write_text(f"{front}{NOTES}")
-    cheeses = "Ageing of Spanish cheeses is described [@zhang_2021], and in a preprint [@?].\n"
-    (place / "versions.md").write_text(f"{front}{cheeses}")
     run(["build", f"library={place / 'mine'}", f"source={place / 'papers.bib'}"])
     return place
 
@@ -57,11 +55,6 @@ def test_a_draft_with_notes_and_lists(command: Run) -> None:
         "A graph of small worlds is searched from layer to layer [CITE].": "malkov2020hnsw",
         "See cf. Adam, p. 5 [CITE]": "kingma2015adam",
     }
-
-
-def test_a_key_belongs_to_its_own_entry(command: Run) -> None:
-    [place] = json.loads(command("draft", "mine", "versions.md", "format=json")[1])["places"]
-    assert [(paper["key"], paper["year"]) for paper in place["recommendations"][:1]] == [("zhang_2017", 2017)]
 
 
 @pytest.mark.parametrize(

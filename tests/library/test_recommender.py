@@ -254,6 +254,7 @@ def test_filters_restrict_the_papers(library: Path, filters: dict[str, Any], pas
         ({"filters": Filters(only=["nobody"])}, "only=nobody: no paper"),
         ({"filters": Filters(years="2020-2010")}, "the first year comes after the last"),
         ({"filters": Filters(years="soon")}, "must look like 2015-2020"),
+        ({"years": 20155}, "years=20155: must look like 2015-2020"),
         ({"filters": Filters(collection="none")}, "collection=none: no paper"),
         ({"rerank": True}, "there is no cross-encoder"),
     ],

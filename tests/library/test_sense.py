@@ -39,10 +39,13 @@ def recommenders(place: Path, model: str) -> list[Recommender]:
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec(LANGUAGES) is None, reason="needs the wheel that `make languages` builds")
 def test_questions_in_other_languages_find_english_papers(tmp_path: Path) -> None:
-    [part] = yaml.safe_load((FOLDER / "languages.yaml").read_text("utf-8"))
+    part, mixed = yaml.safe_load((FOLDER / "languages.yaml").read_text("utf-8"))
     found = []
     for library in (part["library"], "ecology_medicine.bib"):
-        made = Library.create(tmp_path / Path(library).stem, list(read_source(FOLDER / library, print)))
+        papers = [
+            paper for name in (library, mixed["library"]) for paper in read_source(FOLDER / name, print)
+        ]
+        made = Library.create(tmp_path / Path(library).stem, papers)
         encode(made)
         recommender = Recommender.open(made.path)
         found.append([recommender.recommend(text, k=1) for text, _ in part["questions"]])
@@ -76,6 +79,16 @@ def test_the_built_in_model_has_more_sense_than_words_alone_and_says_that_nothin
         print(f"{'own' if is_own else 'other'} fields: nothing fits {sum(notes)} of {len(notes)} questions")
     assert right[""] >= max(LEAST - SLACK, right["bm25"])
     assert sum(said[True]) <= SLACK and sum(said[False]) >= 80
+
+
+def test_german_and_english_passages_find_papers_in_both_languages(tmp_path: Path) -> None:
+    english, german = yaml.safe_load((FOLDER / "languages.yaml").read_text("utf-8"))
+    papers = [paper for part in (english, german) for paper in read_source(FOLDER / part["library"], print)]
+    library = Library.create(tmp_path / "mixed", papers)
+    encode(library)
+    recommender = Recommender.open(library.path)
+    for text, key in german["questions"]:
+        assert recommender.recommend(text, k=1)[0].key == key, text
 
 
 def test_the_optimiser_with_a_step_size_for_each_parameter_is_adam(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def differences(item: Row, paper: LibraryPaper, entry: str) -> Iterator[tuple[st
             cause = "formula: pandoc keeps LaTeX, we write characters"
         elif re.search(r"(?i)\b(?:titleaddon|issuetitle|maintitle)\s*=", entry):
             cause = "pandoc's has titleaddon, issuetitle or maintitle"
-        elif "\\" in entry and all(one in letters for one in left):
+        elif "\\" in entry and all(single in letters for single in left):
             cause = "pandoc leaves out macros that it does not know"
         else:
             cause = "other"
@@ -89,7 +89,7 @@ def differences(item: Row, paper: LibraryPaper, entry: str) -> Iterator[tuple[st
         if any("=" in name for name in names):
             cause = "pandoc does not read biblatex's extended names"
         elif len(names) == len(paper.authors) and all(
-            set(flat(one)) <= set(flat(other)) for one, other in zip(names, paper.authors, strict=True)
+            set(flat(single)) <= set(flat(other)) for single, other in zip(names, paper.authors, strict=True)
         ):
             cause = "pandoc leaves out macros that it does not know"
         else:
@@ -121,8 +121,8 @@ def main(folder: Path, out: Path | None) -> None:
         except Exception as error:
             rows.append({"file": name, "cause": "traceback", "line": repr(error)})
     counts.update({"traceback": 0, "lost key": 0}, **Counter(row["cause"] for row in rows))
-    for one, number in sorted(counts.items()):
-        print(f"| {one} | {number:,} |")
+    for item, number in sorted(counts.items()):
+        print(f"| {item} | {number:,} |")
     if out:
         out.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
 
@@ -136,8 +136,8 @@ def compare(path: Path, name: str, papers: list[LibraryPaper], counts: Counter[s
         named = [paper for paper in papers if paper.key == item["id"]]  # a key may stand twice
         if named:
             counts["entries compared with pandoc's"] += 1
-            found = min(([*differences(item, paper, paper.bibtex)] for paper in named), key=len)
-            for cause, theirs, ours in found:
+            result = min(([*differences(item, paper, paper.bibtex)] for paper in named), key=len)
+            for cause, theirs, ours in result:
                 yield {"cause": cause, "file": name, "key": item["id"], "pandoc": theirs, "ours": ours}
         elif item.get("title"):
             yield {

@@ -35,10 +35,10 @@ def test_documents_queries_and_qrels_are_those_of_the_corpus(
         assert [query.query_id for query in queries] == [corpus.context_ids[row] for row in of.contexts]
         assert all("TARGETCIT" in query.default_text() for query in queries)
         assert queries[0].title == papers[queries[0].citing_id].title
-        found = {(qrel.query_id, qrel.doc_id, qrel.relevance) for qrel in data.qrels_iter()}
+        result = {(qrel.query_id, qrel.doc_id, qrel.relevance) for qrel in data.qrels_iter()}
         rows = zip(of.contexts.tolist(), of.positives, strict=True)
         pairs = [
             (corpus.context_ids[row], corpus.paper_ids[paper], 1) for row, cited in rows for paper in cited
         ]
-        assert found == set(pairs)
+        assert result == set(pairs)
     _open.cache_clear()

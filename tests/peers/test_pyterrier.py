@@ -36,10 +36,10 @@ def test_an_experiment_has_our_figures(demo_corpus: Corpus, bm25: BM25, tiny_rer
     table = pt.Experiment(systems, asked, cited, ["recip_rank", "recall_5"], names=names, baseline=0)
     split = demo_corpus.split("test")
     ranking = bm25.search(split, K)
-    found = evaluate(ranking, ["MRR", "R@5"])
-    assert table["recip_rank"][0] == pytest.approx(found["MRR"], abs=1e-4)
-    assert table["recall_5"][0] == pytest.approx(found["R@5"], abs=1e-4)
-    assert table["recall_5"][1] == pytest.approx(found["R@5"], abs=1e-4)  # the same five papers
+    result = evaluate(ranking, ["MRR", "R@5"])
+    assert table["recip_rank"][0] == pytest.approx(result["MRR"], abs=1e-4)
+    assert table["recall_5"][0] == pytest.approx(result["R@5"], abs=1e-4)
+    assert table["recall_5"][1] == pytest.approx(result["R@5"], abs=1e-4)  # the same five papers
     top = ranking.papers[:, :5]
     assert ranking.queries
     scores = reranker.score_candidates(ranking.queries, top)

@@ -71,12 +71,12 @@ def test_citing_papers_and_non_candidates_never_appear(tiny_corpus: Corpus) -> N
     contexts = np.arange(len(tiny_corpus.context_ids))
     ranking = retriever.search(contexts, 20)
     assert ranking.papers.shape == (12, 20)
-    for row, found in enumerate(ranking.papers):
+    for row, result in enumerate(ranking.papers):
         expected = set(np.flatnonzero(tiny_corpus.is_candidate).tolist()) - {int(tiny_corpus.citing[row])}
-        found = found[found >= 0]
-        assert len(found) == len(expected) and set(found.tolist()) == expected
-        assert found.tolist() == sorted(found.tolist(), key=lambda p: (-(p // 3), p))
-        assert (ranking.papers[row][len(found) :] == -1).all()
+        result = result[result >= 0]
+        assert len(result) == len(expected) and set(result.tolist()) == expected
+        assert result.tolist() == sorted(result.tolist(), key=lambda p: (-(p // 3), p))
+        assert (ranking.papers[row][len(result) :] == -1).all()
     assert (retriever.search(contexts, 10).papers >= 0).all()  # 11 candidates without the citing paper
 
 
@@ -124,9 +124,9 @@ def test_open_saves_an_index_and_then_loads_it(
     made.open(tiny_corpus, tmp_path / "index")
     monkeypatch.setattr(Popularity, "_index", lambda *_: pytest.fail("indexed again"))
     read.open(tiny_corpus, tmp_path / "index")
-    found, expected = (one.search(np.arange(12), 20) for one in (read, made))
-    np.testing.assert_array_equal(found.papers, expected.papers)
-    np.testing.assert_array_equal(found.scores, expected.scores)
+    result, expected = (item.search(np.arange(12), 20) for item in (read, made))
+    np.testing.assert_array_equal(result.papers, expected.papers)
+    np.testing.assert_array_equal(result.scores, expected.scores)
 
 
 def test_an_index_of_another_corpus_or_of_other_settings_is_refused(

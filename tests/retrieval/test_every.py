@@ -121,17 +121,17 @@ def test_a_query_gets_the_papers_of_its_context(corpus: Corpus, retriever: Retri
     asked = Queries.from_list(corpus, [question(corpus, row) for row in ALL.tolist()])
     assert not asked.new_words
     for filters in (None, Filters(exclude=["speech", "graph"]), Filters(year="citing")):
-        found, expected = (retriever.search(queries, 7, filters) for queries in (asked, ALL))
-        np.testing.assert_array_equal(found.papers, expected.papers)
-        np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+        result, expected = (retriever.search(queries, 7, filters) for queries in (asked, ALL))
+        np.testing.assert_array_equal(result.papers, expected.papers)
+        np.testing.assert_allclose(result.scores, expected.scores, rtol=1e-5, atol=1e-6)
 
 
 def test_scores_of_given_papers_are_those_of_the_search(retriever: Retriever) -> None:
     papers = np.random.default_rng(0).permuted(np.tile(np.arange(-1, 12, dtype=np.int32), (12, 1)), axis=1)
     scores = retriever.score(ALL, papers)
-    found = retriever.search(ALL, 12)
+    result = retriever.search(ALL, 12)
     for query in range(12):
-        expected = dict(zip(found.papers[query].tolist(), found.scores[query].tolist(), strict=True))
+        expected = dict(zip(result.papers[query].tolist(), result.scores[query].tolist(), strict=True))
         for paper, score in zip(papers[query].tolist(), scores[query].tolist(), strict=True):
             if paper in expected and paper >= 0:
                 assert score == pytest.approx(expected[paper], rel=1e-4, abs=1e-4)
@@ -154,7 +154,7 @@ def test_a_loaded_index_ranks_the_same(
     for filters, k in ((None, 12), (Filters(year="citing"), 4), (Filters(exclude=["graph"]), 1)):
         assert_same(loaded.search(ALL, k, filters), made.search(ALL, k, filters))
     loaded.save(tmp_path / "again")
-    one, other = (
+    item, other = (
         {
             path.relative_to(folder): path.read_bytes()
             for path in folder.rglob("*")
@@ -162,19 +162,19 @@ def test_a_loaded_index_ranks_the_same(
         }
         for folder in (tmp_path / "index", tmp_path / "again")
     )
-    assert one == other
+    assert item == other
 
 
 def test_results_do_not_depend_on_k_or_caching(retriever: Retriever) -> None:
-    found = retriever.search(ALL, 11)
+    result = retriever.search(ALL, 11)
     for k in (1, 3):
         fewer = retriever.search(ALL, k)
-        np.testing.assert_array_equal(fewer.papers, found.papers[:, :k])
-        np.testing.assert_allclose(fewer.scores, found.scores[:, :k], atol=1e-3)
+        np.testing.assert_array_equal(fewer.papers, result.papers[:, :k])
+        np.testing.assert_allclose(fewer.scores, result.scores[:, :k], atol=1e-3)
     for rows in ([4, 0, 4, 7], [7, 1], *([row] for row in range(12))):
         again = retriever.search(np.array(rows), 11)
         # By paper: rounding may swap two of nearly the same score.
         for query, row in enumerate(rows):
-            ours, theirs = np.argsort(again.papers[query]), np.argsort(found.papers[row])
-            np.testing.assert_array_equal(again.papers[query][ours], found.papers[row][theirs])
-            np.testing.assert_allclose(again.scores[query][ours], found.scores[row][theirs], atol=1e-3)
+            ours, theirs = np.argsort(again.papers[query]), np.argsort(result.papers[row])
+            np.testing.assert_array_equal(again.papers[query][ours], result.papers[row][theirs])
+            np.testing.assert_allclose(again.scores[query][ours], result.scores[row][theirs], atol=1e-3)

@@ -127,8 +127,8 @@ def test_combined_filters(
         with pytest.raises(InputError, match="leaves none of the candidates"):
             retriever.search(contexts, k, filters)
         return
-    whole, found = retriever.search(contexts, PAPERS), retriever.search(contexts, k, filters)
-    assert found.papers.shape == (CONTEXTS, k)
+    whole, result = retriever.search(contexts, PAPERS), retriever.search(contexts, k, filters)
+    assert result.papers.shape == (CONTEXTS, k)
     names = corpus.paper_ids
     allowed = {
         citing: {row for row, paper in enumerate(names) if passes(filters, source, paper, names[citing])}
@@ -137,8 +137,8 @@ def test_combined_filters(
     for row, citing in enumerate(corpus.citing[contexts].tolist()):
         ranked = zip(whole.papers[row].tolist(), whole.scores[row].tolist(), strict=True)
         left = [pair for pair in ranked if pair[0] in allowed[citing]][:k]
-        assert found.papers[row].tolist() == [p for p, _ in left] + [-1] * (k - len(left))
-        np.testing.assert_allclose(found.scores[row, : len(left)], [score for _, score in left], rtol=1e-5)
+        assert result.papers[row].tolist() == [p for p, _ in left] + [-1] * (k - len(left))
+        np.testing.assert_allclose(result.scores[row, : len(left)], [score for _, score in left], rtol=1e-5)
 
 
 def test_a_citing_paper_of_an_unknown_year_gets_papers_of_any_year(

@@ -60,14 +60,14 @@ def as_dictionary(ranking: Ranking, query: int) -> dict[int, float]:
     return {paper: score for paper, score in pairs if paper >= 0}
 
 
-def z_scores(found: Mapping[int, float]) -> dict[int, float]:
+def z_scores(ranked: Mapping[int, float]) -> dict[int, float]:
     """z-scores minus that of the last paper, by the textbook formula."""
-    scores = list(found.values())
+    scores = list(ranked.values())
     if len(set(scores)) <= 1:
-        return dict.fromkeys(found, 1.0)
+        return dict.fromkeys(ranked, 1.0)
     mean, deviation = float(np.mean(scores)), float(np.std(scores))
     least = (min(scores) - mean) / deviation
-    return {paper: (score - mean) / deviation - least for paper, score in found.items()}
+    return {paper: (score - mean) / deviation - least for paper, score in ranked.items()}
 
 
 def check(fused: Ranking, query: int, parts: list[dict[int, float]], weights: list[float], k: int) -> None:
@@ -101,9 +101,9 @@ def test_a_fusion_is_the_weighted_sum_of_gains(method: str, seed: int, k: int) -
     rankings, weights = drawn(seed)
     fused = (convex if method == "convex" else reciprocal_rank)(rankings, weights, k)
     for query in range(len(weights)):
-        found = [as_dictionary(ranking, query) for ranking in rankings]
-        ranks = [{p: 1 / (60 + rank) for rank, p in enumerate(papers, 1)} for papers in found]
-        parts = [z_scores(papers) for papers in found] if method == "convex" else ranks
+        result = [as_dictionary(ranking, query) for ranking in rankings]
+        ranks = [{p: 1 / (60 + rank) for rank, p in enumerate(papers, 1)} for papers in result]
+        parts = [z_scores(papers) for papers in result] if method == "convex" else ranks
         check(fused, query, parts, weights[query].tolist(), k)
 
 
@@ -144,9 +144,9 @@ def test_recalls_are_those_of_the_fused_rankings(seed: int, parts: int) -> None:
     wanted = Ragged.from_rows([rng.choice(12, rng.integers(1, 4), replace=False) for _ in range(queries)])
     grid, cutoffs = rng.permutation(simplex(parts))[:6], (1, 4)
     gains = [normalise_scores(ranking) for ranking in rankings]
-    found = recall_by_weights(rankings, gains, wanted, grid, cutoffs)
-    assert found.shape == (len(grid), queries)
-    for weights, values in zip(grid, found, strict=True):
+    result = recall_by_weights(rankings, gains, wanted, grid, cutoffs)
+    assert result.shape == (len(grid), queries)
+    for weights, values in zip(grid, result, strict=True):
         fused = convex(rankings, weights[None], 12).papers
         for row, cited, value in zip(fused, wanted, values, strict=True):
             assert value == pytest.approx(np.mean([np.isin(cited, row[:k]).mean() for k in cutoffs]))
@@ -196,24 +196,12 @@ SCORES = np.array([[0.1, 0.9, 0.2, 0.9], [0.3, 0.4, -np.inf, -np.inf], [-np.inf]
 CANDIDATES = Ranking(np.array([[5, 3, 9, 1], [2, 8, -1, -1], [-1, -1, -1, -1]], np.int32), FOUND)
 
 
-def order(scores: NDArray[np.floating]) -> list[list[int]]:
-    return [row[row >= 0].tolist() for row in reorder(CANDIDATES, scores).papers]
-
-
-@pytest.mark.parametrize("method", ["none", "score", "rank"])
-def test_extreme_weights_rank_by_one_stage_alone(method: str) -> None:
-    scores = fuse_scores(CANDIDATES, SCORES, method, 1.0)
-    assert (scores == SCORES).all() and order(scores) == [[3, 1, 9, 5], [8, 2], []]
-    if method != "none":
-        assert order(fuse_scores(CANDIDATES, SCORES, method, 0.0)) == [[5, 3, 9, 1], [2, 8], []]
-
-
 def test_other_weights_sum_z_scores_or_reciprocal_ranks() -> None:
-    found = fuse_scores(CANDIDATES, SCORES, "score", 0.3)
+    result = fuse_scores(CANDIDATES, SCORES, "score", 0.3)
     first = (FOUND[0] - FOUND[0].min()) / FOUND[0].std()
     second = (SCORES[0] - SCORES[0].min()) / SCORES[0].std()
-    assert np.allclose(found[0], 0.7 * first + 0.3 * second, atol=1e-5)
-    assert np.isneginf(found[1, 2:]).all() and np.isneginf(found[2]).all()
+    assert np.allclose(result[0], 0.7 * first + 0.3 * second, atol=1e-5)
+    assert np.isneginf(result[1, 2:]).all() and np.isneginf(result[2]).all()
     # By score the papers are 3, 1, 9, 5: 3 was prefetched before 1.
     ranks = [(1, 4), (2, 1), (3, 3), (4, 2)]
     expected = [0.75 / (60 + first) + 0.25 / (60 + second) for first, second in ranks]
@@ -263,11 +251,11 @@ def test_fuses_the_rankings_of_its_parts(tiny_corpus: Corpus, method: str, filte
     fusion = joined(tiny_corpus, method=method, weights={"words": 3, "fame": 1})
     rankings = [part.search(ALL, 2000, filters) for part in fusion.parts.values()]
     weights = np.array([[0.75, 0.25]])
-    found = fusion.search(ALL, 11, filters)
+    result = fusion.search(ALL, 11, filters)
     expected = convex(rankings, weights, 11) if method == "convex" else reciprocal_rank(rankings, weights, 11)
-    assert_same(found, expected)
-    assert not (found.papers == tiny_corpus.citing[ALL][:, None]).any()
-    assert (found.papers[:, 0] >= 0).any()
+    assert_same(result, expected)
+    assert not (result.papers == tiny_corpus.citing[ALL][:, None]).any()
+    assert (result.papers[:, 0] >= 0).any()
 
 
 def test_the_first_papers_do_not_depend_on_k_and_depth_bounds_them(tiny_corpus: Corpus) -> None:

@@ -53,13 +53,15 @@ def test_exact_search_matches_the_full_product(
         scores = p @ q[row]
         allowed = [i for i in range(papers) if candidates[i] and i not in exclude[row].tolist()]
         expected = sorted(-scores[allowed])[:k]
-        found = ranking.papers[row][ranking.papers[row] >= 0].tolist()
-        assert len(set(found)) == len(found) == len(expected)
-        assert set(found) <= set(allowed)
+        result = ranking.papers[row][ranking.papers[row] >= 0].tolist()
+        assert len(set(result)) == len(result) == len(expected)
+        assert set(result) <= set(allowed)
         # Scores are the best ones and belong to their papers, and ties are in row order.
-        assert ranking.scores[row][: len(found)].tolist() == [-s for s in expected] == scores[found].tolist()
-        assert found == [i for _, i in sorted((-scores[i], i) for i in found)]
-        assert (ranking.papers[row][len(found) :] == -1).all()
+        assert (
+            ranking.scores[row][: len(result)].tolist() == [-s for s in expected] == scores[result].tolist()
+        )
+        assert result == [i for _, i in sorted((-scores[i], i) for i in result)]
+        assert (ranking.papers[row][len(result) :] == -1).all()
 
 
 N, DIM = 600, 12
@@ -128,9 +130,9 @@ def test_filters_are_exact(kind: str, seed: int, count: int, k: int, passing: in
     depth = min(k, passing)
     assert (ranking.papers[:, depth:] == -1).all()
     for row, query in enumerate(asked):
-        found = ranking.papers[row, :depth]
-        assert allowed[found].all() and (found >= 0).all() and len(set(found.tolist())) == depth
-        np.testing.assert_allclose(ranking.scores[row, :depth], vectors[found] @ query, atol=2e-6)
+        result = ranking.papers[row, :depth]
+        assert allowed[result].all() and (result >= 0).all() and len(set(result.tolist())) == depth
+        np.testing.assert_allclose(ranking.scores[row, :depth], vectors[result] @ query, atol=2e-6)
         if kind in ("exact", "half") or cpu_index.SLACK * k >= passing:  # nothing is approximate
             best = brute(vectors, query, allowed, depth)
             np.testing.assert_allclose(ranking.scores[row, :depth], best, atol=2e-6)
@@ -146,8 +148,8 @@ def test_approximate_search_finds_most_and_more_settings_find_more(kind: str) ->
     for config in (few, more):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(cpu_index, "GRAPH_COST", 0)  # else so few vectors are searched exhaustively
-            found = build_index(config, papers()).search(asked, 5).papers
-        recall.append(np.mean([len(set(a) & set(b)) / 5 for a, b in zip(best, found, strict=True)]))
+            result = build_index(config, papers()).search(asked, 5).papers
+        recall.append(np.mean([len(set(a) & set(b)) / 5 for a, b in zip(best, result, strict=True)]))
     assert 0.4 < recall[0] < recall[1] and recall[1] > 0.9
 
 
@@ -164,11 +166,11 @@ def test_queries_with_few_results_are_searched_exhaustively(
     index: Any = build_index(CONFIGS[kind], vectors)
     allowed = np.arange(N) >= 300 - (kind == "hnsw")
     asked = np.concatenate([vectors[:2], vectors[-2:]])
-    found = index.search(asked, 250, allowed)
-    assert (found.papers >= 0).all() and allowed[found.papers].all()
+    result = index.search(asked, 250, allowed)
+    assert (result.papers >= 0).all() and allowed[result.papers].all()
     decoded = vectors if kind == "hnsw" else index._index.reconstruct_n(0, N)
     for row in (0, 1):
-        np.testing.assert_allclose(found.scores[row], brute(decoded, asked[row], allowed, 250), atol=2e-6)
+        np.testing.assert_allclose(result.scores[row], brute(decoded, asked[row], allowed, 250), atol=2e-6)
 
 
 @kinds
@@ -265,18 +267,18 @@ def test_torch_finds_what_the_cpu_finds(kind: str, seed: int, k: int, passing: i
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gpu_index, "GPU_SCORES", block * CHUNK)
         index = TorchIndex(host, torch.device("cpu"))
-        found = index.search(queries(5, seed), k, allowed)
+        result = index.search(queries(5, seed), k, allowed)
     expected = search_exact(queries(5, seed), held(kind), k, candidates=allowed)
-    np.testing.assert_allclose(found.scores, expected.scores, atol=2e-6)
-    np.testing.assert_array_equal(found.papers, expected.papers)
+    np.testing.assert_allclose(result.scores, expected.scores, atol=2e-6)
+    np.testing.assert_array_equal(result.papers, expected.papers)
     assert len(index) == N and index.nbytes == N * DIM * (4 if kind == "exact" else 2)
 
 
 def test_torch_saves_what_the_cpu_loads(tmp_path: Path) -> None:
     host: Any = built("half")
     TorchIndex(host, torch.device("cpu")).save(tmp_path)
-    found = load_index(CONFIGS["half"], tmp_path).search(queries(9), 4)
-    np.testing.assert_array_equal(found.papers, host.search(queries(9), 4).papers)
+    result = load_index(CONFIGS["half"], tmp_path).search(queries(9), 4)
+    np.testing.assert_array_equal(result.papers, host.search(queries(9), 4).papers)
 
 
 @pytest.mark.parametrize("k", [1, 7, 50])

@@ -41,10 +41,10 @@ def test_similarities_are_those_of_a_plain_version(contexts: list[str], asked: s
     read = [set(default_tokenize(context)) - {*MARKERS} for context in contexts]
     counts = Counter(stem for words in read for stem in {word[:STEM] for word in words})
     idf = {stem: math.log((len(contexts) + 1) / (n + 0.5)) for stem, n in counts.items()}
-    _, found = CitingPassages(contexts, [()] * len(contexts)).compare(asked, -1)
+    _, result = CitingPassages(contexts, [()] * len(contexts)).compare(asked, -1)
     vectors = [plain_vector(context, idf) for context in [asked, *contexts]]
     wanted = [plain_cosine(vectors[0], vector) for vector in vectors[1:]]
-    assert found == pytest.approx(wanted, abs=1e-5)
+    assert result == pytest.approx(wanted, abs=1e-5)
 
 
 @given(st.lists(CONTEXT, min_size=1, max_size=5), CONTEXT)
@@ -56,7 +56,7 @@ def test_passages_elsewhere_share_no_sequence_of_words(contexts: list[str], aske
 
     elsewhere, _ = CitingPassages(contexts, [()] * len(contexts)).compare(asked, 0)
     own = sequences(asked)
-    wanted = [bool(own) and row > 0 and own.isdisjoint(sequences(one)) for row, one in enumerate(contexts)]
+    wanted = [bool(own) and row > 0 and own.isdisjoint(sequences(item)) for row, item in enumerate(contexts)]
     assert elsewhere.tolist() == wanted
 
 
@@ -68,32 +68,40 @@ def test_a_draft_without_passages() -> None:
 def test_papers_of_passages_elsewhere(tiny_corpus: Corpus) -> None:
     ids, texts = tiny_corpus.paper_ids, ["Optimisers step TARGETCIT.", "Here TARGETCIT.", "Graphs TARGETCIT."]
     passages = CitingPassages(texts, [[ids[2], ids[1]], [ids[0]], [ids[2], "not in the library"]])
-    about = CitedElsewhere(Ragged.from_rows([[], []]), [passages, None], np.array([1, 0]))
-    papers, cosines, distances = about.cited(tiny_corpus, 0, "Graphs TARGETCIT of steps.")
+    elsewhere = CitedElsewhere(Ragged.from_rows([[], []]), [passages, None], np.array([1, 0]))
+    papers, cosines, distances = elsewhere.cited(tiny_corpus, 0, "Graphs TARGETCIT of steps.")
     assert papers.tolist() == [2, 1, 2] and distances.tolist() == [1, 1, 1]
     assert cosines[2] > cosines[0] == cosines[1]
-    assert len(about.cited(tiny_corpus, 1, "Graphs TARGETCIT")[0]) == 0
-    assert about.take(np.array([1, 0])).cited(tiny_corpus, 1, texts[0])[0].tolist() == [2]
+    assert len(elsewhere.cited(tiny_corpus, 1, "Graphs TARGETCIT")[0]) == 0
+    assert elsewhere.take(np.array([1, 0])).cited(tiny_corpus, 1, texts[0])[0].tolist() == [2]
 
 
 def test_papers_of_passages_beside_overlap_and_are_near(tiny_corpus: Corpus) -> None:
     ids, asked = tiny_corpus.paper_ids, "Steps adapt to each gradient TARGETCIT."
     texts = ["Graphs TARGETCIT.", asked, asked, "So TARGETCIT, steps adapt to each gradient.", asked]
     passages = CitingPassages(texts, [[ids[0]], [ids[1]], [ids[2]], [ids[0], "unknown"], [ids[1]]])
-    found = CitedElsewhere(Ragged.from_rows([[], []]), [passages, None], np.array([2, 0]))
-    papers, cosines = found.cited_beside(tiny_corpus, 0, asked)
+    result = CitedElsewhere(Ragged.from_rows([[], []]), [passages, None], np.array([2, 0]))
+    papers, cosines = result.cited_beside(tiny_corpus, 0, asked)
     assert papers.tolist() == [1, 0, 1] and cosines[0] == cosines[2] > cosines[1] > 0
-    far = replace(found, places=np.array([4, 0]))
+    far = replace(result, places=np.array([4, 0]))
     assert far.cited_beside(tiny_corpus, 0, asked)[0].tolist() == [2, 0]
-    assert len(found.cited_beside(tiny_corpus, 1, asked)[0]) == 0
+    assert len(result.cited_beside(tiny_corpus, 1, asked)[0]) == 0
 
 
 def test_contexts_of_a_corpus_are_passages_in_its_order(demo_corpus: Corpus) -> None:
     split = demo_corpus.split("val")
-    found = cited_elsewhere(demo_corpus, split, split.contexts)
+    result = cited_elsewhere(demo_corpus, split, split.contexts)
     for query, row in enumerate(split.contexts.tolist()):
-        passages = found.passages[query]
+        passages = result.passages[query]
         assert passages is not None
-        assert passages.contexts[int(found.places[query])] == demo_corpus.context_texts[row]
-        papers, _, _ = found.cited(demo_corpus, query, demo_corpus.context_texts[row])
-        assert sorted(set(papers.tolist())) == found.known[query].tolist()
+        assert passages.contexts[int(result.places[query])] == demo_corpus.context_texts[row]
+        papers, _, _ = result.cited(demo_corpus, query, demo_corpus.context_texts[row])
+        assert sorted(set(papers.tolist())) == result.known[query].tolist()
+
+
+def test_second_copies_are_far_and_share_words() -> None:
+    text = "Steps adapt to each gradient, says TARGETCIT."
+    others = [f"Other words about {word} alone TARGETCIT." for word in ("trees", "peat", "graphs")]
+    passages = CitingPassages([text, *others, text], [["a"], ["b"], ["c"], ["b"], ["a", "b"]])
+    assert [passages.copied(place) for place in range(6)] == [{"a"}, set(), set(), set(), {"a"}, set()]
+    assert CitingPassages([text, text], [["a"], ["a"]]).copied(0) == set()

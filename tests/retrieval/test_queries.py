@@ -28,10 +28,10 @@ def test_unknown_words_count_if_their_stem_is_known(tiny_corpus: Corpus) -> None
     )
     asked = Queries.from_list(tiny_corpus, [plain, inflected, unknown])
     assert list(asked.new_words) == ["parsers", "zyzzyva"]
-    found = bm25.search(asked, 5)
-    assert found.papers[0].tolist() == found.papers[1].tolist()
-    assert found.papers[0, 0] == tiny_corpus.paper_row("parsing")
-    assert (found.papers[2] == -1).all()
+    result = bm25.search(asked, 5)
+    assert result.papers[0].tolist() == result.papers[1].tolist()
+    assert result.papers[0, 0] == tiny_corpus.paper_row("parsing")
+    assert (result.papers[2] == -1).all()
 
 
 def test_words_that_only_the_model_knows_are_read(tiny_corpus: Corpus) -> None:
@@ -72,7 +72,7 @@ def test_surroundings_are_cut_from_the_longer_text(tiny_corpus: Corpus) -> None:
         assert all(queries.texts(name) == queries.texts("context") for name in SURROUNDINGS)
 
 
-def test_the_marker_is_found_if_the_corpus_lacks_it(tiny_source: Path, tmp_path: Path) -> None:
+def test_the_marker_is_found_if_the_corpus_lacks_it(tmp_path: Path) -> None:
     library = Library.create(tmp_path / "l", [LibraryPaper("a", title="Parsers of trees", abstract="Trees.")])
     asked = Queries.from_list(library.corpus, [Query("Parsers TARGETCIT of zyzzyva trees")])
     assert asked.words("context")[0].tolist()[1] == target_marker_id(library.corpus)

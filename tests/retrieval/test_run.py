@@ -156,16 +156,16 @@ def test_a_query_in_no_file_gets_no_papers(
     bm25 = indexed(BM25(), tiny_corpus)
     contexts = tiny_corpus.split("test").contexts
     ids = [tiny_corpus.context_ids[row] for row in contexts[1:].tolist()] + ["from elsewhere"]
-    found = bm25.search(contexts, 5)
+    result = bm25.search(contexts, 5)
     rest = np.roll(np.arange(len(contexts)), -1)
-    Run(ids, tiny_corpus.paper_ids, Ranking(found.papers[rest], found.scores[rest])).write(tmp_path / "run")
+    Run(ids, tiny_corpus.paper_ids, Ranking(result.papers[rest], result.scores[rest])).write(tmp_path / "run")
     with caplog.at_level(logging.WARNING):
         run = indexed(CachedRun(tmp_path / "run"), tiny_corpus)
     assert "1 of the 4 queries of split test are missing" in caplog.text
     assert "1 of 4 queries are not in tiny" in caplog.text
     again = run.search(contexts, 5)
     assert (again.papers[0] == -1).all() and np.isneginf(again.scores[0]).all()
-    assert_same(Ranking(again.papers[1:], again.scores[1:]), Ranking(found.papers[1:], found.scores[1:]))
+    assert_same(Ranking(again.papers[1:], again.scores[1:]), Ranking(result.papers[1:], result.scores[1:]))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Texts and terms of queries against bm25s's tokeniser."""
+"""Terms of queries against bm25s's tokeniser."""
 
 from __future__ import annotations
 
@@ -10,59 +10,12 @@ import bm25s
 import numpy as np
 import pytest
 import Stemmer
-from hypothesis import given
-from hypothesis import strategies as st
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
-from citerec.retrieval.lexical.terms import Terms, Tokenizer, _WordTerms, query_texts
+from citerec.retrieval.lexical.terms import Terms, strip_markers
 from citerec.retrieval.queries import Queries
 from citerec.tests.retrieval.made import matrix
-
-CONTEXT = "Early transition systems   built trees greedily  ."
-
-
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        (["context"], CONTEXT),
-        (["title"], "Trees for everyone"),
-        (["title", "abstract"], "Trees for everyone We parse many languages into trees."),
-        (["context", "title", "title"], f"{CONTEXT} Trees for everyone Trees for everyone"),
-    ],
-)
-def test_fields_are_joined_in_order_with_repetitions(
-    tiny_corpus: Corpus, fields: list[str], text: str
-) -> None:
-    assert next(query_texts(tiny_corpus, np.array([0, 1]), fields)) == text
-
-
-WORDS = [
-    "trees",
-    "tree",
-    "the",
-    "re-runs",
-    "x",
-    "grammars",
-    "parsing",
-    "parse",
-    "of",
-    "graphs",
-    "graph",
-    "net-works",
-]
-
-
-@given(st.lists(st.lists(st.sampled_from(WORDS), unique=True, max_size=3), max_size=12))
-def test_words_that_are_kept_give_the_same_terms_as_new_ones(batches: list[list[str]]) -> None:
-    kept = _WordTerms(Tokenizer("english", "english"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("citerec.retrieval.lexical.terms.KEPT_WORDS", 8)  # so that words are forgotten
-        for words in batches:
-            found, names = kept.of(words)
-            expected, all_names = _WordTerms(Tokenizer("english", "english"))._read(words)
-            assert [row.tolist() for row in found] == expected and names == all_names
-
 
 ALL = np.arange(12)
 
@@ -83,12 +36,13 @@ def test_stored_words_give_the_terms_of_bm25s(
     assert Terms.from_words(corpus.words, stemmer, None) is not terms
     fields = ("context", "title", "abstract", "context")
     counts = terms.query_counts(Queries.from_contexts(corpus, ALL), fields)
-    texts = list(query_texts(corpus, ALL, fields))
+    queries = Queries.from_contexts(corpus, ALL)
+    texts = [" ".join(map(strip_markers, parts)) for parts in zip(*map(queries.texts, fields), strict=True)]
     stem = Stemmer.Stemmer(stemmer) if stemmer else None
     expected = bm25s.tokenize(texts, stopwords="en", stemmer=stem, return_ids=False, show_progress=False)
     for row, of_text in enumerate(expected):
-        found = matrix(counts)[row].tocoo()
-        assert {terms.names[i]: n for i, n in zip(found.col, found.data, strict=True)} == Counter(of_text)
+        result = matrix(counts)[row].tocoo()
+        assert {terms.names[i]: n for i, n in zip(result.col, result.data, strict=True)} == Counter(of_text)
 
 
 def test_texts_may_have_no_row_or_several(tiny_corpus: Corpus) -> None:
@@ -98,34 +52,3 @@ def test_texts_may_have_no_row_or_several(tiny_corpus: Corpus) -> None:
     summed = matrix(terms.counts(np.array([0, 0, 0, 2, 2]), words.take(np.arange(5)), 4)).toarray()
     none = 0 * one_each[0]
     np.testing.assert_array_equal(summed, [one_each[:3].sum(axis=0), none, one_each[3:5].sum(axis=0), none])
-
-
-# Key terms.
-
-WORDS = ["parser", "tree", "graph", "sound", "rhyme", "document", "edge", "query", "speech", "verse", "pixel"]
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Corpus:
-    """30 citing papers of frequent and rare words; one has no abstract."""
-    rng = np.random.default_rng(1)
-    rarity = 1 / np.arange(1, len(WORDS) + 1)
-
-    def text(most: int) -> str:
-        return " ".join(rng.choice(WORDS, int(rng.integers(1, most)), p=rarity / rarity.sum()))
-
-    papers = {f"p{i}": {"title": text(9), "abstract": text(30) if i else ""} for i in range(30)}
-    papers["p3"]["title"] += " unheard unheard"
-    contexts = {
-        key: {"masked_text": "as TARGETCIT says", "context_id": key, "citing_id": key, "refid": "p0"}
-        for key in papers
-    }
-    queries = [{"context_id": key, "positive_ids": ["p0"]} for key in papers]
-    for name, value in (("papers", papers), ("contexts", contexts), ("test", queries)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(value))
-    return open_corpus(tmp_path, cache_dir=tmp_path / "cache")
-
-
-def words_of(texts: list[str]) -> list[list[str]]:
-    stem = Stemmer.Stemmer("english")
-    return bm25s.tokenize(texts, stopwords="en", stemmer=stem, return_ids=False, show_progress=False)

@@ -62,15 +62,15 @@ def test_a_mapped_index_finds_what_exact_search_finds(tmp_path: Path, allowed: f
     may = None if allowed is None else np.random.default_rng(2).random(500) < allowed
     index = build_index(IndexConfig(device="cpu"), VectorTable(arrays))
     assert isinstance(index, FlatIndex) and index.nbytes == 500 * 8 * 2 and len(index) == 500
-    found = index.search(queries, 17, may)
+    result = index.search(queries, 17, may)
     whole = np.concatenate(arrays).astype(np.float32)
     expected = search_exact(queries, whole, 17, candidates=may)
-    assert found.papers.tolist() == expected.papers.tolist()
-    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+    assert result.papers.tolist() == expected.papers.tolist()
+    np.testing.assert_allclose(result.scores, expected.scores, rtol=1e-5)
     index.save(tmp_path)
     loaded = load_index(IndexConfig(device="cpu"), tmp_path)
     again = loaded.search(queries, 17, may)
-    assert again.papers.tolist() == found.papers.tolist() and again.scores.tolist() == found.scores.tolist()
+    assert again.papers.tolist() == result.papers.tolist() and again.scores.tolist() == result.scores.tolist()
     assert np.load(tmp_path / "halves.npy").tobytes() == b"".join(array.tobytes() for array in arrays)
 
 
@@ -79,5 +79,5 @@ def test_indexes_of_tables_match_those_of_arrays(config: IndexConfig) -> None:
     arrays = table([200, 220], 8)
     queries = np.random.default_rng(1).standard_normal((5, 8)).astype(np.float32)
     whole = np.concatenate(arrays).astype(np.float32)
-    found, expected = (build_index(config, vectors) for vectors in (VectorTable(arrays), whole))
-    assert found.search(queries, 6).papers.tolist() == expected.search(queries, 6).papers.tolist()
+    result, expected = (build_index(config, vectors) for vectors in (VectorTable(arrays), whole))
+    assert result.search(queries, 6).papers.tolist() == expected.search(queries, 6).papers.tolist()

@@ -128,9 +128,9 @@ class Pipeline(CorpusBenchmark):
         weight: Callable[[int], float],
         reranker: str,
     ) -> Stages:
-        depth, asked = candidates.scores.shape[1], self.settings.candidates
+        depth, requested = candidates.scores.shape[1], self.settings.candidates
         depths = sorted({depth, *(k for k in self.settings.depths if k < depth)})
-        cutoffs = {10, *depths, *([asked] if asked != ALL and asked <= depth else [])}
+        cutoffs = {10, *depths, *([requested] if requested != ALL and requested <= depth else [])}
         name = f"{task.retriever.name}+{reranker}"
         by_depth = {}
         for k in depths:

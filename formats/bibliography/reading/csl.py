@@ -47,7 +47,7 @@ def parse_csl(fields: Fields, _: str = "") -> LibraryPaper:
 
 
 def csl_item(fields: Fields) -> Item:
-    """Return an item of CSL JSON. Raises InputError for what is none."""
+    """Return an item of CSL JSON. Raises InputError for anything else."""
     record = fields.record
     if not any(name in record for name in _ITEM_FIELDS):
         raise InputError(f"{fields.where}: is not a CSL JSON item (no title, author or type)")

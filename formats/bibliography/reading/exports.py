@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from citerec.base.errors import InputError
-from citerec.formats.bibliography.attachments import SUFFIX, file_folders, resolve_files
+from citerec.formats.bibliography.attachments import SUFFIX, XML, file_folders, resolve_files
 from citerec.formats.bibliography.bibtex import entry_paper
 from citerec.formats.bibliography.csl import read_name
 from citerec.formats.bibliography.item import Item, iso_date, number_variable
@@ -158,8 +158,8 @@ def _read_endnote(fields: dict[str, str], tags: Tags) -> _Read:
     kind = first_text(tags, "0")
     csl = _ENDNOTE_TYPES.csl.get(kind, "document")
     if not kind:  # a record of refer, which names no type
-        told = next((csl for tag, csl in _REFER_TYPES.items() if tag in tags), "")
-        csl = told or ("book" if fields.get("publisher") else csl)
+        usual = "book" if fields.get("publisher") else csl
+        csl = next((csl for tag, csl in _REFER_TYPES.items() if tag in tags), usual)
     dates = [iso_date(text) for tag in ("8", "D") for text in tags.get(tag, ())]
     fields["issued"] = max(dates, key=lambda date: (date[:4].isdecimal(), date.count("-")), default="")
     page = fields.get("page", "")
@@ -418,7 +418,7 @@ def read_export(format: str, path: Path, on_bad: OnBadRecord) -> Iterator[Librar
 
     def parse(record: Any) -> LibraryPaper:
         item, key, words, files = read(record)
-        here = [name for name in files if name.lower().endswith(SUFFIX) and not _WEB.match(name)]
+        here = [name for name in files if name.lower().endswith((SUFFIX, XML)) and not _WEB.match(name)]
         return entry_paper(item, key, tags=words)._replace(files=resolve_files(here, folders))
 
     for where, record in records(path, on_bad):

@@ -42,7 +42,7 @@ def read_retraction_watch(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPa
 
 
 def is_retraction_watch(path: Path) -> bool:
-    """True for a table that tells retractions, plain or gzipped; others are tables of papers."""
+    """True for a table that lists retractions, plain or gzipped; others are tables of papers."""
     if not os.path.isfile(path) or not path.name.lower().endswith((".csv", ".csv.gz")):
         return False
     try:
@@ -87,7 +87,7 @@ def _date(text: str) -> str:
 
 def _paper(row: TableRow) -> LibraryPaper:
     pmid = _pmid(row)
-    told = retraction("Retraction Watch", _date(row["RetractionDate"]), row["RetractionDOI"])
+    notice = retraction("Retraction Watch", _date(row["RetractionDate"]), row["RetractionDOI"])
     return make_paper(
         title=row["Title"],
         authors=row["Author"].split(";"),
@@ -95,5 +95,5 @@ def _paper(row: TableRow) -> LibraryPaper:
         venue=row["Journal"],
         doi=row["OriginalPaperDOI"],
         url=f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/" if pmid else "",
-        filled=(f"{RETRACTED}:{told}",),
+        filled=(f"{RETRACTED}:{notice}",),
     )

@@ -3,5 +3,5 @@
 package         the archive of a document, and copies with other parts
 text            the text of a document, its places in the XML; other text is written there
 fields          citations of Zotero: what its fields hold
-language        what a language of documents tells of both; word, libreoffice: their XML
+language        what both have in common; word, libreoffice: their XML
 """

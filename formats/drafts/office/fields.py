@@ -113,7 +113,7 @@ def cite_keys(keys: Sequence[str]) -> str:
 def shown_text(cited: Sequence[Cited]) -> str:
     """Return a citation as text: authors and years, in parentheses.
 
-    It has single spaces: where a document shows another text than its field tells, Zotero asks what is right.
+    It has single spaces: where a document shows another text than its field has, Zotero asks what is right.
     """
     return _SPACES.sub(" ", f"({'; '.join(_shown(item) for item in cited)})")
 
@@ -145,6 +145,6 @@ def field_code(cited: Sequence[Cited], shown: str, number: int) -> str:
             more["suffix"] = f", {item.suffix}"
         items.append({**item.item, **more})
     properties = {"formattedCitation": shown, "plainCitation": shown, "noteIndex": 0}
-    made: Mapping[str, Any] = {"properties": properties, "citationItems": items, "schema": _SCHEMA}
-    id = blake2b(f"{number} {json.dumps(made)}".encode(), digest_size=4).hexdigest()
-    return json.dumps({"citationID": id, **made})
+    citation: Mapping[str, Any] = {"properties": properties, "citationItems": items, "schema": _SCHEMA}
+    id = blake2b(f"{number} {json.dumps(citation)}".encode(), digest_size=4).hexdigest()
+    return json.dumps({"citationID": id, **citation})

@@ -112,7 +112,7 @@ class LibreOffice(Office):
         return "content.xml"
 
     def insert(self, place: Place, new: Iterable[New]) -> tuple[bytes, Callable[[bytes], bytes] | None]:
-        made = []
+        pieces = []
         for part in new:
             if isinstance(part, Field):
                 mark = blake2b(part.code.encode(), digest_size=5).hexdigest()
@@ -121,10 +121,10 @@ class LibreOffice(Office):
                     f'<{place.prefix}reference-mark-{side} {place.prefix}name="{name}"/>'
                     for side in ("start", "end")
                 )
-                made += [start, xml_text(part.shown), end]
+                pieces += [start, xml_text(part.shown), end]
             else:
-                made.append(xml_text(part))
-        return "".join(made).encode(), None
+                pieces.append(xml_text(part))
+        return "".join(pieces).encode(), None
 
 
 LIBREOFFICE = LibreOffice()

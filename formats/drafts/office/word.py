@@ -167,16 +167,16 @@ class Word(Office):
         def sign(kind: str) -> str:
             return in_run(f'<{w}fldChar {w}fldCharType="{kind}"/>')
 
-        made = []
+        runs = []
         for part in new:
             if isinstance(part, Field):
                 code = xml_text(f" ADDIN ZOTERO_ITEM CSL_CITATION {part.code} ")
                 code = in_run(f'<{w}instrText xml:space="preserve">{code}</{w}instrText>')
-                made += [sign("begin"), code, sign("separate"), text_run(part.shown), sign("end")]
+                runs += [sign("begin"), code, sign("separate"), text_run(part.shown), sign("end")]
             else:
-                made.append(text_run(part))
+                runs.append(text_run(part))
         opened = f'<{w}r>{run}<{w}t xml:space="preserve">'
-        written = f"</{w}t></{w}r>{''.join(made)}{opened}" if made else ""
+        written = f"</{w}t></{w}r>{''.join(runs)}{opened}" if runs else ""
         return written.encode(), _keep_spaces
 
 

@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 
 TIMES = int(os.environ.get("FUZZ", "1"))
 """Factor for the number of examples; above 1, examples differ from run to run."""
-REAL = Path(__file__).parents[4] / "shared" / "data"
 
 PIECES = [
     *(b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b" ", b"\n", b"\r\n", b"\t", b"\0", b"\xff", b"\xc3"),

@@ -23,7 +23,7 @@ from citerec.datasets.splitting import RandomSplitting, YearSplitting
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.conftest import Done
-from citerec.tests.datasets.conftest import write_lines
+from citerec.tests.datasets.conftest import write_files, write_lines
 
 TEXTS = Path(__file__).parent / "texts"
 TRAIN = RandomSplitting(1, 0, 0, seed=0)
@@ -56,17 +56,17 @@ def content(folder: Path, name: str) -> Any:
 
 def texts(folder: Path) -> dict[tuple[str, str], list[str]]:
     """Masked texts by citing and cited paper."""
-    found: dict[tuple[str, str], list[str]] = {}
+    result: dict[tuple[str, str], list[str]] = {}
     for context in content(folder, "contexts.json.gz").values():
-        found.setdefault((context["citing_id"], context["refid"]), []).append(context["masked_text"])
-    return found
+        result.setdefault((context["citing_id"], context["refid"]), []).append(context["masked_text"])
+    return result
 
 
 def test_the_contexts_of_real_files(tmp_path: Path) -> None:
     report = build_corpus(str(TEXTS), tmp_path / "out", TRAIN, window=60, shortest=20)
-    found = texts(tmp_path / "out")
+    result = texts(tmp_path / "out")
     expected = json.loads((TEXTS / "expected.json").read_text("utf-8"))
-    assert {f"{citing} > {cited}": contexts for (citing, cited), contexts in found.items()} == expected
+    assert {f"{citing} > {cited}": contexts for (citing, cited), contexts in result.items()} == expected
     assert report.counts == {
         "papers": {"read": 10, "without an abstract": 1, "written": 9},
         "full texts": {"read": 4},
@@ -132,9 +132,9 @@ def test_dropped_citations_are_counted(tmp_path: Path) -> None:
     dropped = {"the cited paper was not found": 2, "self-citation": 1}
     dropped["the same text as another context of the pair"] = 1
     assert kept["contexts"] == {"citations": 18, **dropped} and kept["splits"]["train"] == 18 - 4
-    found = texts(tmp_path / "out")
-    assert found["a", "cited"] == [f"this [TARGETCIT] {END}"]
-    assert len(found["c", "cited"]) == 3 and found["c", "cited"] == sorted(found["c", "cited"])
+    result = texts(tmp_path / "out")
+    assert result["a", "cited"] == [f"this [TARGETCIT] {END}"]
+    assert len(result["c", "cited"]) == 3 and result["c", "cited"] == sorted(result["c", "cited"])
 
 
 def test_records_of_one_paper_are_merged(tmp_path: Path) -> None:
@@ -219,14 +219,14 @@ def test_splits_by_year(tmp_path: Path) -> None:
 def test_splits_by_month_of_arxiv_identifiers(tmp_path: Path) -> None:
     months = ["1912.00001", "2001.00001", "2003.00001", "2005.00001"]
     ids = [{"identifiers": {"arxiv": month}, "year": 2000 + int(month[:2])} for month in months]
-    records = [citing(f"p{n}", [(CITES, "cited")], **known) for n, known in enumerate(ids)]
+    records = [citing(f"p{n}", [(CITES, "cited")], **fields) for n, fields in enumerate(ids)]
     records += [paper("cited"), citing("p4", [(CITES, "cited")], year=2020)]
     files = [f"source={write(tmp_path / 'a.jsonl', records)}", f"output={tmp_path / 'out'}"]
     years = ["train_years=[1991,2019]", "val_years=[2020-01,2020-02]", "test_years=[2020-03,2020-04]"]
     build(read_arguments(BuildSettings, [*files, *years]))
     for split, id in (("train", "p0"), ("val", "p1"), ("test", "p2")):
-        found = content(tmp_path / "out", f"{split}.json")
-        assert [query["context_id"] for query in found] == [f"{id}__cited__0"]
+        result = content(tmp_path / "out", f"{split}.json")
+        assert [query["context_id"] for query in result] == [f"{id}__cited__0"]
 
 
 CITATIONS = st.lists(
@@ -252,8 +252,8 @@ def test_properties_of_every_corpus(
 ) -> None:
     folder = tmp_path_factory.mktemp("build")
     records = [paper(id) for id in "abcdef" if id not in papers]
-    for id, found in papers.items():
-        sentences = [(f"{text}😀 words {{}} of {n} {text}", cited) for n, (cited, text) in enumerate(found)]
+    for id, result in papers.items():
+        sentences = [(f"{text}😀 words {{}} of {n} {text}", cited) for n, (cited, text) in enumerate(result)]
         records.append(citing(id, sentences))
     rules: dict[str, Any] = {"window": window, "words": words, "per_pair": per_pair, "seed": seed}
     splitting, source = RandomSplitting(0.5, 0.25, 0.25, seed), write(folder / "a.jsonl", records)
@@ -269,7 +269,7 @@ def test_properties_of_every_corpus(
     papers_of = [{contexts[id]["citing_id"] for id in split} for split in splits]
     assert sum(map(len, papers_of)) == len(set().union(*papers_of))
     pairs = Counter((context["citing_id"], context["refid"]) for context in contexts.values())
-    assert max(pairs.values()) <= per_pair and all(one != other for one, other in pairs)
+    assert max(pairs.values()) <= per_pair and all(item != other for item, other in pairs)
     for context in contexts.values():
         sides = context["masked_text"].split(TARGET_MARKER)
         assert len(sides) == 2 and max(map(len, sides)) <= window
@@ -441,8 +441,8 @@ def test_papers_without_an_abstract_are_candidates_on_request(tmp_path: Path) ->
     (folder / "b.tex").write_text(rf"{HEAD}{cites}\bibliography{{refs}}")
     report = build_corpus(str(folder), tmp_path / "out", TRAIN, candidates="title")
     papers = content(tmp_path / "out", "papers.json.gz")
-    found = {(papers[a]["title"], papers[b]["title"]) for a, b in texts(tmp_path / "out")}
-    assert found == {(a, f"Work of {b}") for a in ("A title", "my thesis") for b in ("one", "two")}
+    result = {(papers[a]["title"], papers[b]["title"]) for a, b in texts(tmp_path / "out")}
+    assert result == {(a, f"Work of {b}") for a in ("A title", "my thesis") for b in ("one", "two")}
     assert {paper["title"]: paper["abstract"] for paper in papers.values()} == {
         "A title": "An abstract.", "my thesis": "", "Work of one": "On one.", "Work of two": ""
     }  # fmt: skip
@@ -489,9 +489,7 @@ def texts_with(folder: Path, bad: dict[str, str]) -> str:
     folder.mkdir()
     (folder / "good.jsonl").write_bytes((TEXTS / "papers.jsonl").read_bytes())
     (folder / "1911.00042.xml").write_bytes((TEXTS / "1911.00042.grobid.tei.xml").read_bytes())
-    for name, text in bad.items():
-        (folder / name).write_text(text)
-    return str(folder)
+    return str(write_files(folder, bad))
 
 
 def test_bad_records_are_skipped_and_named(tmp_path: Path) -> None:
@@ -512,9 +510,9 @@ def test_bad_records_are_skipped_and_named(tmp_path: Path) -> None:
     written = content(tmp_path / "b", "report.json")["records"]
     assert written["left_out"] == 8 and written["examples"] == report.skipped.examples
     assert "8 invalid records skipped" in report.summary()
-    found, expected = (open_corpus(tmp_path / name, cache_dir=tmp_path / "cache") for name in ("b", "a"))
-    assert list(found.context_texts) == list(expected.context_texts)
-    assert set(found.paper_ids) - set(expected.paper_ids) == {"late", "good"}
+    result, expected = (open_corpus(tmp_path / name, cache_dir=tmp_path / "cache") for name in ("b", "a"))
+    assert list(result.context_texts) == list(expected.context_texts)
+    assert set(result.paper_ids) - set(expected.paper_ids) == {"late", "good"}
 
 
 @pytest.mark.parametrize(

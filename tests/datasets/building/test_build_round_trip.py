@@ -107,5 +107,5 @@ def test_contexts_come_back(name: str, tmp_path: Path) -> None:
     assert missing.total() <= 0.03 * len(chosen)
     assert new.total() >= missing.total() - 0.005 * len(chosen)
     for paper, target, text in new:
-        originals = [original for one, other, original in missing if (one, other) == (paper, target)]
+        originals = [original for item, other, original in missing if (item, other) == (paper, target)]
         assert any(is_masked_further(text, original) for original in originals), text

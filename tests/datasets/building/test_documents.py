@@ -254,23 +254,6 @@ def test_any_latex_is_converted_to_text(latex: str) -> None:
     assert text == " ".join(text.split())
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("<TEI", "malformed XML"),
-        ("", "malformed XML"),
-        ("<html/>", "must be a JATS or TEI document, not 'html'"),
-        ('<TEI xmlns="http://www.tei-c.org/ns/1.0"/>', "the TEI document has no teiHeader"),
-        ('<!DOCTYPE a [<!ENTITY b "c">]><a>&d;</a>', "malformed XML"),
-    ],
-)
-def test_xml_other_than_tei(tmp_path: Path, content: str, message: str) -> None:
-    path = tmp_path / "paper.xml"
-    path.write_text(content)
-    with pytest.raises(InputError, match=rf"paper\.xml: {message}"):
-        documents(path)
-
-
 def test_files_of_a_folder_a_pattern_and_by_name(tmp_path: Path) -> None:
     names = "b.jsonl a.jsonl.gz notes.txt x/y/c.xml x/part.tex p1/main.tex p1/a.run.xml p2/v1.tex p2/v2.tex"
     for name in names.split():

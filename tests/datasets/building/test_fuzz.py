@@ -40,7 +40,7 @@ def contexts(folder: Path) -> None:
             assert document.metadata.id and isinstance(document.metadata.title, str)
             if document.full_text is not None:
                 text = document.full_text()
-                assert all(found.ref in text.references for found in find_citations(text, 210, Counter()))
+                assert all(result.ref in text.references for result in find_citations(text, 210, Counter()))
 
 
 def is_refused_or_read(folder: Path) -> None:

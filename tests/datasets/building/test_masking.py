@@ -109,8 +109,8 @@ def test_overlapping_spans_are_merged_into_one_marker() -> None:
 
 
 def contexts(text: str, window: int = 200, words: str = "cut") -> list[tuple[str, str]]:
-    found = found_in(*marked_up(text), window + len(OTHER_MARKER))
-    return [(ref, cut_window(left, right, window, words)) for ref, left, right, _ in found]
+    result = found_in(*marked_up(text), window + len(OTHER_MARKER))
+    return [(ref, cut_window(left, right, window, words)) for ref, left, right, _ in result]
 
 
 def test_the_target_and_its_surroundings() -> None:
@@ -159,8 +159,8 @@ def test_windows_continue_in_the_next_paragraph_but_not_in_the_next_section() ->
         Paragraph("The second [2].", [CitationSpan(12, 13, "lee")], "one"),
         Paragraph("Of another section [1].", [CitationSpan(20, 21, "smith")], "two"),
     ]
-    found = find_citations(FullText(paragraphs, REFERENCES), 300, Counter())
-    assert [cut_window(left, right, 200, "cut") for _, left, right, _ in found] == [
+    result = find_citations(FullText(paragraphs, REFERENCES), 300, Counter())
+    assert [cut_window(left, right, 200, "cut") for _, left, right, _ in result] == [
         "The first one [TARGETCIT]. The second [OTHERCIT].",
         "The first one [OTHERCIT]. The second [TARGETCIT].",
         "Of another section [TARGETCIT].",
@@ -172,8 +172,8 @@ def test_invalid_spans_are_counted() -> None:
     cites = [CitationSpan(5, 6, "smith"), CitationSpan(17, 18, "gone"), CitationSpan(17, 18, None)]
     cites += [CitationSpan(start, end, "lee") for start, end in ((5, 99), (-3, 2), (7, 7), (8, 3))]
     counts: Counter[str] = Counter()
-    found = list(find_citations(FullText([Paragraph(text, cites)], REFERENCES), 50, counts))
-    assert [(ref, cut_window(left, right, 50, "cut")) for ref, left, right, _ in found] == [
+    result = list(find_citations(FullText([Paragraph(text, cites)], REFERENCES), 50, counts))
+    assert [(ref, cut_window(left, right, 50, "cut")) for ref, left, right, _ in result] == [
         ("smith", "One [TARGETCIT] and two [OTHERCIT].")
     ]
     assert counts == {
@@ -199,8 +199,8 @@ def test_invalid_spans_are_counted() -> None:
     ],
 )
 def test_leaks(text: str, reason: str | None) -> None:
-    found = find_leak(text, ["Muller", "Li", "Maaten"])
-    assert found is None if reason is None else found is not None and reason in found
+    result = find_leak(text, ["Muller", "Li", "Maaten"])
+    assert result is None if reason is None else result is not None and reason in result
 
 
 # Property tests: words with all kinds of letters, and citations in common styles.
@@ -283,9 +283,9 @@ def test_masks_match_a_plain_replacement(parts: list[tuple[str, tuple[str, str]]
         text += f" a{words}z ["
         cites.append(CitationSpan(len(text), len(text) + 1, ref))
         text += "5]"
-    found = found_in(text, cites, 10_000)
-    assert len(found) == len(parts)
-    for place, (ref, left, right, _) in enumerate(found):
+    result = found_in(text, cites, 10_000)
+    assert len(result) == len(parts)
+    for place, (ref, left, right, _) in enumerate(result):
         marks = [TARGET_MARKER if other == place else OTHER_MARKER for other in range(len(parts))]
         pasted = "".join(f" a{words}z [{mark}]" for (words, _), mark in zip(parts, marks, strict=True))
         assert ref == parts[place][1][0]
@@ -302,7 +302,7 @@ def test_an_entry_without_its_authors_is_as_if_it_were_read_so(
     references = {ref: Reference(authors=tuple(names)) for ref, names in authors.items()}
     ref = data.draw(st.sampled_from(sorted(references)))
     whole, expected = Bibliography(references), Bibliography(references | {ref: Reference()})
-    found, before = whole.without_authors(ref), (whole.everyone, whole.pairs)
-    assert (found.everyone, found.pairs) == (expected.everyone, expected.pairs)
-    assert all(found.surnames([one]) == expected.surnames([one]) for one in references)
+    result, before = whole.without_authors(ref), (whole.everyone, whole.pairs)
+    assert (result.everyone, result.pairs) == (expected.everyone, expected.pairs)
+    assert all(result.surnames([item]) == expected.surnames([item]) for item in references)
     assert (whole.everyone, whole.pairs) == before

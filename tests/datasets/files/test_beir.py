@@ -65,8 +65,8 @@ def test_queries_of_other_collections_get_an_implicit_citing_paper(tmp_path: Pat
     assert list(corpus.field_names) == ["speech"]
     retriever = BM25()
     retriever.index(corpus)
-    found = retriever.search(test.contexts, 6).papers
-    assert found[:, 0].tolist() == [0, 1] and not np.isin(found, [3, 4, 5]).any()
+    result = retriever.search(test.contexts, 6).papers
+    assert result[:, 0].tolist() == [0, 1] and not np.isin(result, [3, 4, 5]).any()
 
 
 def test_a_query_may_name_its_citing_paper_and_a_field_may_be_the_year(tmp_path: Path) -> None:

@@ -233,16 +233,3 @@ def test_an_unreachable_target_is_reported(opened: Open, edit: Any, caplog: pyte
 def test_years_as_published_files_have_them(opened: Open, edit: Any, year: object) -> None:
     edit("papers", put("graph", "year", year))
     assert opened().years[1] == (1999 if year else 0)
-
-
-def test_malformed_json_is_a_one_line_error(opened: Open, tiny_source: Path) -> None:
-    text = (tiny_source / "papers.json").read_text()
-    for broken in (
-        text[:-1],
-        text.replace('"Graph networks"', '"Graph networks', 1),
-        f'{text[:-1]}, "a": NaN}}',
-    ):
-        (tiny_source / "papers.json").write_text(broken)
-        with pytest.raises(InputError, match=r"^\S+/papers.json: malformed JSON after") as error:
-            opened()
-        assert "\n" not in str(error.value)

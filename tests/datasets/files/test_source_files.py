@@ -18,7 +18,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.files import source_files
 from citerec.datasets.files.source_files import read_records
 from citerec.datasets.generate import generate_corpus
-from citerec.tests.datasets.building.fuzzing import REAL, damaged, fuzzed, packed
+from citerec.tests.datasets.building.fuzzing import damaged, fuzzed, packed
 
 ROOT = Path(__file__).parents[3]
 PLAIN = st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.text() | st.floats(-1e9, 1e9)
@@ -235,36 +235,21 @@ TOPS: dict[str, Any] = {"papers": dict, "contexts": dict, "test": list}
 
 
 @cache
-def heads(folder: str) -> dict[str, bytes]:
-    """Return the first records of each file of the demo corpus, or of a corpus in shared/data."""
-    if folder == "demo":
-        with TemporaryDirectory() as scratch:
-            generate_corpus(100, 100, out := Path(scratch) / "demo", seed=0)
-            made = {stem: json.loads((out / f"{stem}.json").read_bytes()) for stem in TOPS}
-        some = {stem: list(made[stem].items() if TOPS[stem] is dict else made[stem])[:4] for stem in TOPS}
-        return {stem: json.dumps(TOPS[stem](part), indent=1).encode() for stem, part in some.items()}
-    found = {}
-    for stem, top in TOPS.items():
-        path = next((REAL / folder).glob(f"{stem}.json*"))
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            start = file.read(4000)
-        between = rb'\},\s*"' if top is dict else rb"\},\s*\{"  # boundaries of records in these files
-        end = [match.start() for match in re.finditer(between, start)][-1]
-        found[stem] = start[: end + 1] + (b"}" if top is dict else b"]")
-    return found
-
-
-CORPORA = ["demo", "acl-scisumm-lcr", "neurips2025-lcr", "crops-lcr"]
-CORPORA = [name for name in CORPORA if name == "demo" or (REAL / name).is_dir()]
+def heads() -> dict[str, bytes]:
+    """Return the first records of each file of the demo corpus."""
+    with TemporaryDirectory() as scratch:
+        generate_corpus(100, 100, out := Path(scratch) / "demo", seed=0)
+        made = {stem: json.loads((out / f"{stem}.json").read_bytes()) for stem in TOPS}
+    some = {stem: list(made[stem].items() if TOPS[stem] is dict else made[stem])[:4] for stem in TOPS}
+    return {stem: json.dumps(TOPS[stem](part), indent=1).encode() for stem, part in some.items()}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("corpus", CORPORA)
 @fuzzed(250)
 @given(data=st.data())
-def test_a_damaged_file_is_read_like_json_or_refused(corpus: str, data: st.DataObject) -> None:
+def test_a_damaged_file_is_read_like_json_or_refused(data: st.DataObject) -> None:
     stem = data.draw(st.sampled_from(sorted(TOPS)))
-    content = data.draw(damaged(heads(corpus)[stem]))
+    content = data.draw(damaged(heads()[stem]))
     written = data.draw(packed(content))
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"{stem}.json"

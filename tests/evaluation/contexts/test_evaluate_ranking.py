@@ -17,9 +17,9 @@ def test_the_numbers_are_those_of_a_report(demo_corpus: Corpus, tmp_path: Path) 
     metrics = Prefetch(cutoffs=[1, 10, 100])(BM25(), demo_corpus, "train", tmp_path)
     ranking = BM25().index(demo_corpus).search(demo_corpus.split("train"), k=100)
     names = {"R@1": "recall@1", "R@10": "recall@10", "MRR": "mrr"}
-    found = evaluate(ranking, list(names), intervals=True)
+    result = evaluate(ranking, list(names), intervals=True)
     for name, key in names.items():
-        assert found[name] == (metrics[key], metrics[f"{key}/low"], metrics[f"{key}/high"])
+        assert result[name] == (metrics[key], metrics[f"{key}/low"], metrics[f"{key}/high"])
     means = evaluate(ranking, ["MRR", "R@10", "nDCG@10"])
     assert list(means) == ["MRR", "R@10", "nDCG@10"] and means["MRR"] == metrics["mrr"]
     assert 0 < means["nDCG@10"] < means["R@10"] < 1
@@ -28,9 +28,9 @@ def test_the_numbers_are_those_of_a_report(demo_corpus: Corpus, tmp_path: Path) 
 def test_measures_have_the_names_of_reports_too(tiny_corpus: Corpus) -> None:
     ranking = Popularity().index(tiny_corpus).search(tiny_corpus.split("test"), k=10)
     names = {"R@10": "recall@10", "P@5": "precision@5", "MRR": "mrr", "AP": "map"}
-    one, other = evaluate(ranking, [*names]), evaluate(ranking, [*names.values()])
-    assert {names[name]: value for name, value in one.items()} == other
-    assert evaluate(ranking, [*names, *names.values()]) == one | other, "also both at once"
+    item, other = evaluate(ranking, [*names]), evaluate(ranking, [*names.values()])
+    assert {names[name]: value for name, value in item.items()} == other
+    assert evaluate(ranking, [*names, *names.values()]) == item | other, "also both at once"
 
 
 def test_contexts_without_results_count_as_zero(tiny_corpus: Corpus) -> None:
@@ -43,8 +43,8 @@ def test_contexts_without_results_count_as_zero(tiny_corpus: Corpus) -> None:
     "measure, line",
     [
         ("R@20", "R@20: the ranking has 10 papers per query; search with k=20"),
-        ("recall", "recall: no such measure; R@10, MRR, nDCG@10, P@5 and AP are some"),
-        ("R@x", "R@x: no such measure; R@10, MRR, nDCG@10, P@5 and AP are some"),
+        ("recall", "recall: no such measure; give one such as R@10, MRR, nDCG@10, P@5 or AP"),
+        ("R@x", "R@x: no such measure; give one such as R@10, MRR, nDCG@10, P@5 or AP"),
         ("MRR@10", "MRR@10: trec_eval cannot compute it"),
         (None, "evaluate: rank the queries of a split, as in search(corpus.split('test'), k=100)"),
     ],

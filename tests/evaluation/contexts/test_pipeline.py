@@ -43,8 +43,8 @@ DATA = [
 
 
 def pipeline(reranker: Path, folder: Path, **options: Any) -> Pipeline:
-    given: dict[str, Any] = {"cutoffs": CUTOFFS, "scores_dir": folder / "scores", "depths": []}
-    return Pipeline(reranker=reranker, scoring=ScoringSettings(precision="float32"), **(given | options))
+    defaults: dict[str, Any] = {"cutoffs": CUTOFFS, "scores_dir": folder / "scores", "depths": []}
+    return Pipeline(reranker=reranker, scoring=ScoringSettings(precision="float32"), **(defaults | options))
 
 
 def scored_pairs(folder: Path) -> list[int]:
@@ -57,7 +57,7 @@ def test_the_order_is_that_of_sorting_the_scores(
 ) -> None:
     metrics = pipeline(tiny_reranker, tmp_path, candidates=4)(BM25(), tiny_corpus, "test", tmp_path)
     assert metrics["arithmetic"].startswith("torch ") and metrics["arithmetic"].endswith("float32")
-    base, found = (next(Run.read(tmp_path / f"{name}run.trec").batches(99)) for name in ("base-", ""))
+    base, result = (next(Run.read(tmp_path / f"{name}run.trec").batches(99)) for name in ("base-", ""))
     reranker = Reranker.open(tiny_reranker, pipeline(tiny_reranker, tmp_path).scoring)
     rows = {query: row for row, query in enumerate(tiny_corpus.context_ids)}
     pairs = 0
@@ -67,7 +67,7 @@ def test_the_order_is_that_of_sorting_the_scores(
         contexts = np.full(len(head), rows[query])
         scores = reranker.score(tiny_corpus, contexts, np.array([tiny_corpus.paper_row(p) for p in head]))
         best = [paper for _, paper in sorted(zip(scores, head, strict=True), key=lambda pair: -pair[0])]
-        assert sorted(found[query], key=lambda paper: -found[query][paper]) == best + tail
+        assert sorted(result[query], key=lambda paper: -result[query][paper]) == best + tail
     assert metrics["pairs"] == metrics["pairs_new"] == pairs == len(scored_pairs(tmp_path))
 
 
@@ -91,8 +91,8 @@ def test_metrics_are_those_of_the_files_and_of_the_prefetcher_alone(
         assert metrics[f"base/{name}"] == alone[name]
     differences = compare_outputs(tmp_path, tmp_path / "alone", ["mrr", "recall@10"])
     for name, gain in differences.items():
-        found = [metrics[f"gain/{name}{end}"] for end in ("", "/p", "/low", "/high")]
-        assert found == [gain.difference, gain.p, gain.low, gain.high]
+        result = [metrics[f"gain/{name}{end}"] for end in ("", "/p", "/low", "/high")]
+        assert result == [gain.difference, gain.p, gain.low, gain.high]
     seconds = metrics["base/seconds_per_query"] + metrics["pairs"] / 4 / metrics["pairs_per_second"]
     assert metrics["seconds_per_query"] == pytest.approx(seconds)
     assert (tmp_path / "reranking.png").read_bytes().startswith(b"\x89PNG")
@@ -109,7 +109,7 @@ def test_a_sweep_scores_each_pair_once_and_depths_match_separate_evaluations(
         new.append(metrics["pairs_new"])
         curves.append(depth_metrics(metrics))
         assert depth_metrics(metrics)[k]["recall@10"] == metrics["recall@10"]
-        assert all(of["recall@10"] <= of["ceiling"] for of in depth_metrics(metrics).values())
+        assert all(row["recall@10"] <= row["ceiling"] for row in depth_metrics(metrics).values())
     keys = scored_pairs(tmp_path / "scores")
     assert len(keys) == len(set(keys)) == sum(map(int, new)) and new[3] == 0
     for depth, mine in curves[2].items():  # depths of the largest evaluation equal separate ones
@@ -121,14 +121,14 @@ def test_a_sweep_scores_each_pair_once_and_depths_match_separate_evaluations(
 def test_candidates_beyond_the_pool_size_mean_all(
     tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
 ) -> None:
-    found = []
+    result = []
     for candidates in (10**6, "all", 11):
         folder = tmp_path / str(candidates)
         benchmark = pipeline(tiny_reranker, tmp_path, candidates=candidates)
         metrics = benchmark(BM25(), tiny_corpus, "test", folder)
         assert metrics["reranked"] == 11 and metrics["ceiling"] == metrics["base/recall@10"]
-        found.append((folder / "run.trec").read_text())
-    assert found[0] == found[1] == found[2]
+        result.append((folder / "run.trec").read_text())
+    assert result[0] == result[1] == result[2]
     assert "candidates=1000000 is more than the pool has" in (tmp_path / "1000000/report.md").read_text()
     # A pool of one paper, which only one query finds.
     only = Filters(
@@ -165,8 +165,8 @@ def test_fusion_weights_of_zero_and_one_give_the_single_stages(
         assert metrics["pairs_new"] == 0 or name == "alone"
         return next(Run.read(tmp_path / name / "run.trec").batches(99))["c9"]
 
-    def order(found: dict[str, float]) -> list[str]:
-        return sorted(found, key=lambda paper: -found[paper])
+    def order(scores: dict[str, float]) -> list[str]:
+        return sorted(scores, key=lambda paper: -scores[paper])
 
     alone = run("alone")
     base = next(Run.read(tmp_path / "alone" / "base-run.trec").batches(99))["c9"]
@@ -237,8 +237,8 @@ def test_the_report_says_what_was_done(tiny_corpus: Corpus, tiny_reranker: Path,
 
 
 def reranking(reranker: Path, folder: Path, candidates: int | str) -> Reranking:
-    given = {"cutoffs": [1, 10], "depths": [], "scores_dir": folder / "scores"}
-    return Reranking(reranker=reranker, candidates=candidates, **given)
+    options = {"cutoffs": [1, 10], "depths": [], "scores_dir": folder / "scores"}
+    return Reranking(reranker=reranker, candidates=candidates, **options)
 
 
 def test_the_oracle_always_includes_the_cited_paper(
@@ -323,8 +323,8 @@ def test_a_sweep_over_candidates_is_one_curve_below_its_ceiling() -> None:
     def metrics(stages: str, *depths: int) -> dict[str, Any]:
         values = {f"depth/{k}/recall@10": 0.4 + k / 1e4 for k in depths}
         values |= {f"depth/{k}/ceiling": 0.6 + k / 1e4 for k in depths}
-        about = {"retriever": "BM25", "data": "demo", "split": "test", "queries": 700, "base/recall@10": 0.4}
-        return {"stages": stages, **about, **values}
+        record = {"retriever": "BM25", "data": "demo", "split": "test", "queries": 700, "base/recall@10": 0.4}
+        return {"stages": stages, **record, **values}
 
     sweep = {"candidates=50": metrics("a", 10, 50), "candidates=100": metrics("a", 10, 50, 100)}
     *_, plot = Pipeline.depth_parts(sweep, "2026", [])

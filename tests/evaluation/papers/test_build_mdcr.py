@@ -39,9 +39,9 @@ NAMES = [f"p{number}" for number in range(9)]
 def test_neighbours_and_overlaps_agree_with_plain_sets(
     references: list[set[str]], data: st.DataObject
 ) -> None:
-    oc = {name: found - {name} for name, found in zip(NAMES, references, strict=True)}
+    oc = {name: result - {name} for name, result in zip(NAMES, references, strict=True)}
     ic = {name: {other for other in NAMES if name in oc[other]} for name in NAMES}
-    lines = [json.dumps({"paper_id": name, "references": sorted(found)}) for name, found in oc.items()]
+    lines = [json.dumps({"paper_id": name, "references": sorted(result)}) for name, result in oc.items()]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "papers.jsonl"
         path.write_text("\n".join(lines))
@@ -50,18 +50,18 @@ def test_neighbours_and_overlaps_agree_with_plain_sets(
             if not oc[name]:
                 continue
             around = neighbourhoods(graph, graph.cites[row])
-            cited = [NAMES[one] for one in graph.cites[row].tolist()]
-            for c, found in zip(cited, around, strict=True):
-                assert {NAMES[one] for one in found.tolist()} == oc[c] | ic[c] and len(set(found)) == len(
-                    found
+            cited = [NAMES[item] for item in graph.cites[row].tolist()]
+            for c, result in zip(cited, around, strict=True):
+                assert {NAMES[item] for item in result.tolist()} == oc[c] | ic[c] and len(set(result)) == len(
+                    result
                 )
             plain = {c: len(oc[name] & (oc[c] | ic[c])) / len(oc[name]) for c in cited}
             assert overlaps(graph.cites[row], around).tolist() == pytest.approx(list(plain.values()))
 
             barred = data.draw(st.sets(st.sampled_from(NAMES)))
-            allowed = np.array([one not in oc[name] | barred for one in NAMES])
+            allowed = np.array([item not in oc[name] | barred for item in NAMES])
             number, rng = data.draw(st.integers(1, 5)), np.random.default_rng(0)
-            got = [NAMES[one] for one in graph_candidates(graph, row, allowed, number, rng)]
+            got = [NAMES[item] for item in graph_candidates(graph, row, allowed, number, rng)]
             order = sorted(cited, key=lambda c: (-plain[c], NAMES.index(c)))
             wanted: list[set[str]] = []
             for c in order:
@@ -79,10 +79,10 @@ def test_neighbours_and_overlaps_agree_with_plain_sets(
 def models(world_file: Path, tmp_path: Path) -> dict[str, Path]:
     """Field-level evaluations of three models, two of which give the same lists."""
     fields = {"whole": ["context", "title"], "again": ["context", "title"], "title": ["title"]}
-    given: dict[str, Any] = {"queries": 8, "run_depth": 20, "samplings": 1, "cache_dir": tmp_path / "cache"}
-    given |= {"min_queries": 1, "tune": None}
+    options: dict[str, Any] = {"queries": 8, "run_depth": 20, "samplings": 1, "cache_dir": tmp_path / "cache"}
+    options |= {"min_queries": 1, "tune": None}
     for name, query in fields.items():
-        benchmark = FieldLevel(size=40, papers=world_file, rules=RULES, **given)
+        benchmark = FieldLevel(size=40, papers=world_file, rules=RULES, **options)
         benchmark.run(tmp_path / name, Provenance(), partial(BM25, query=query))
     return {name: tmp_path / name for name in fields}
 
@@ -92,10 +92,10 @@ def build(world_file: Path, tmp_path: Path, models: dict[str, Path]) -> Callable
     """Runs the command on these models with the given options."""
 
     def run(output: str = "out", models: dict[str, Path] = models, **options: Any) -> str:
-        given: dict[str, Any] = {"papers": world_file, "cache_dir": tmp_path / "cache"}
+        defaults: dict[str, Any] = {"papers": world_file, "cache_dir": tmp_path / "cache"}
         folders = tuple(f"{name}:{folder}" for name, folder in models.items())
         return build_mdcr.build(
-            MdcrSettings(**{**given, "models": folders, "output": tmp_path / output, **options})
+            MdcrSettings(**{**defaults, "models": folders, "output": tmp_path / output, **options})
         )
 
     return run
@@ -106,11 +106,11 @@ def test_pools_have_the_types_of_the_paper(
 ) -> None:
     options = {"choose": 2, "cited": 2, "negatives": 3, "top": 12}
     reports = [build(name, seed=seed, **options) for name, seed in (("one", 0), ("two", 0), ("three", 1))]
-    one, two, three = (
+    item, two, three = (
         [(tmp_path / name / file).read_bytes() for file in ("mdcr.json", "mdcr_data.jsonl")]
         for name in ("one", "two", "three")
     )
-    assert one == two and one[0] != three[0]
+    assert item == two and item[0] != three[0]
     assert "| title |" in reports[0] and "yes |" in reports[0]
 
     pools = read_pools(tmp_path / "one" / "mdcr.json")
@@ -122,9 +122,9 @@ def test_pools_have_the_types_of_the_paper(
     passing = {name for name, p in papers.items() if p["year"] and p["title"] and len(p["abstract"]) >= 30}
     runs = {
         name: {
-            query: list(found)
+            query: list(result)
             for batch in Run.read(folder / "run.trec").batches(50)
-            for query, found in batch.items()
+            for query, result in batch.items()
         }
         for name, folder in models.items()
     }
@@ -134,12 +134,12 @@ def test_pools_have_the_types_of_the_paper(
         )
         for name, query in queries.items():
             references, cited = set(papers[name]["references"]), query.pop(TRUE)
-            pool = [paper for found in query.values() for paper in found] + cited
+            pool = [paper for result in query.values() for paper in result] + cited
             assert len(pool) == len(set(pool)) and name not in pool and set(pool) <= passing
             assert all(papers[paper]["year"] <= papers[name]["year"] for paper in pool)
             assert len(cited) == 2 and set(cited) <= references
-            for kind, found in query.items():
-                assert len(found) <= 3 and not set(found) & references, kind
+            for kind, result in query.items():
+                assert len(result) <= 3 and not set(result) & references, kind
             assert len(query["random"]) == 3
             assert set(query["most_cited"]) <= set(in_field[:12])
             for model in ("whole", "title"):
@@ -147,7 +147,11 @@ def test_pools_have_the_types_of_the_paper(
     texts = [json.loads(line) for line in (tmp_path / "one" / "mdcr_data.jsonl").read_text().splitlines()]
     named = json.loads((tmp_path / "one" / "mdcr.json").read_text()).values()
     used = {
-        paper for queries in named for pool in queries.values() for found in pool.values() for paper in found
+        paper
+        for queries in named
+        for pool in queries.values()
+        for result in pool.values()
+        for paper in result
     }
     assert {text["paper_id"] for text in texts} == used.union(*named)
 

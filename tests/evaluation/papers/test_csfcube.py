@@ -42,7 +42,8 @@ def cube(tmp_path: Path) -> Path:
     """
     grades = {"q1": [0, 3, 1, 2] * 6 + [0], "q2": [2] + [0] * 24}
     pools: dict[str, dict[str, Any]] = {
-        query: {"cands": [f"p{i}" for i in range(25)], "relevance_adju": of} for query, of in grades.items()
+        query: {"cands": [f"p{i}" for i in range(25)], "relevance_adju": grade}
+        for query, grade in grades.items()
     }
     pools["q1"]["cands"][0] = "q1"
     splits: dict[str, dict[str, list[str]]] = {"all": {fold: [] for fold in FOLDS}}
@@ -68,12 +69,12 @@ def change(path: Path, **values: Any) -> None:
 
 
 def run(
-    folder: Path, out: str = "out", make: Any = no_retriever, **given: Any
+    folder: Path, out: str = "out", make: Any = no_retriever, **options: Any
 ) -> dict[str, dict[str, float]]:
     """Evaluate a retriever, or rankings, by default those of `mine`; return the metrics."""
     if make is no_retriever:
-        given = {"ranked_dir": folder, "experiment_name": "mine"} | given
-    benchmark = CSFCube(dir=folder, cache_dir=folder / "cache", **given)
+        options = {"ranked_dir": folder, "experiment_name": "mine"} | options
+    benchmark = CSFCube(dir=folder, cache_dir=folder / "cache", **options)
     benchmark.run(folder / out, Provenance("the command"), make)
     return metrics_of(folder / out)
 
@@ -141,10 +142,10 @@ def test_unranked_candidates_are_counted_and_skipped_like_in_the_script(
 ) -> None:
     path = cube / ranked_file("mine", "method")
     change(path, q1=json.loads(path.read_text())["q1"][:-2])
-    found = run(cube)["dev/method"]
+    result = run(cube)["dev/method"]
     assert "method: 2 candidates are not ranked" in caplog.text and "q1_p23, q1_p24" in caplog.text
     grades = ([3, 1, 2] + [0, 3, 1, 2] * 5)[:22]
-    assert found["ndcg"] == pytest.approx(100 * plain_measures(grades)["ndcg"])
+    assert result["ndcg"] == pytest.approx(100 * plain_measures(grades)["ndcg"])
 
 
 POOL = [[f"p{i}", 0.5] for i in range(1, 25)]
@@ -211,13 +212,13 @@ def abstracts(cube: Path) -> Path:
 def test_a_retriever_ranks_by_the_whole_abstract_or_the_facet(
     cube: Path, abstracts: Path, query: str, first: str
 ) -> None:
-    found = run(cube, "bm25", BM25, query=query)
+    result = run(cube, "bm25", BM25, query=query)
     ranked_dir = cube / "bm25" / "ranked"
     ranked = json.loads((ranked_dir / ranked_file(f"bm25-{query}", "method")).read_text())
     assert ranked["q1"][0][0] == first and len(ranked["q1"]) == 24  # without q1 itself
     for ranking in ranked.values():
         assert ranking == sorted(ranking, key=lambda pair: (pair[1], pair[0]))
-    assert run(cube, ranked_dir=ranked_dir, experiment_name=f"bm25-{query}") == found
+    assert run(cube, ranked_dir=ranked_dir, experiment_name=f"bm25-{query}") == result
 
 
 def test_queries_without_text_to_search_are_named(cube: Path, abstracts: Path) -> None:
@@ -251,9 +252,9 @@ def test_sample_rankings_agree_with_the_official_script(tmp_path: Path) -> None:
     golden = json.loads((FOLDER / "golden_metrics.json").read_text())["specter"]
     for facet, splits in golden["aggregate"].items():
         for split, expected in splits.items():
-            found = metrics[facet if split == "test" else f"dev/{facet}"]
+            result = metrics[facet if split == "test" else f"dev/{facet}"]
             in_percent = {name: 100 * value for name, value in expected.items()}
-            assert found == pytest.approx(in_percent, abs=1e-4, rel=0)
+            assert result == pytest.approx(in_percent, abs=1e-4, rel=0)
     head, *rows = (row.split(",") for row in (tmp_path / "per_query.csv").read_text().splitlines())
     assert {row[0] for row in rows} == set(golden["per_query"])
     for row in rows:

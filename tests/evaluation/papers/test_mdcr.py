@@ -92,8 +92,8 @@ def test_measures_follow_their_definitions_with_ties_and_shared_candidates(data:
     types = {kind: data.draw(NAMES) for kind in ("bm25", "random")} | {"true": data.draw(NAMES.filter(bool))}
     scores = {f"p{i}": data.draw(st.sampled_from([-1.0, 0.0, 0.5, 2.0])) for i in range(12)}
     pools = {"Art": {"q": types}}
-    found = field_values(pools, {"q": scores})["Art"]
-    assert {name: values.tolist() for name, values in found.items()} == {
+    result = field_values(pools, {"q": scores})["Art"]
+    assert {name: values.tolist() for name, values in result.items()} == {
         name: pytest.approx([value]) for name, value in plain_measures(types, scores).items()
     }
     for kind in ("bm25", "random"):
@@ -177,8 +177,8 @@ def test_the_files_of_the_split_are_downloaded(
     server.put("mdcr/mdcr_val_data.jsonl", texts)
     server.put("mdcr/mdcr_test.json", json.dumps([1]))
     _, scores_file = files(BENCHMARK, scores_of(BENCHMARK))
-    given = MDCR(scores_file=scores_file, split="val", cache_dir=tmp_path)
-    given.run(tmp_path / "out", Provenance(), no_retriever)
+    benchmark = MDCR(scores_file=scores_file, split="val", cache_dir=tmp_path)
+    benchmark.run(tmp_path / "out", Provenance(), no_retriever)
     assert set(metrics_of(tmp_path / "out")) == {"Art", "Physics", "AVG"}
     assert [path for path, _ in server.requests] == ["/mdcr/mdcr_val.json"]
     MDCR(split="val", cache_dir=tmp_path).run(tmp_path / "bm25", Provenance(), BM25)

@@ -36,13 +36,13 @@ def citeomatic(ranked: list[str], cited: set[str], k: int) -> tuple[float, float
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.sampled_from([1, 3, 20]))
-def test_f1_agrees_with_citeomatic(seed: int, found: int, k: int) -> None:
+def test_f1_agrees_with_citeomatic(seed: int, retrieved: int, k: int) -> None:
     rng = np.random.default_rng(seed)
-    rows = np.stack([rng.permutation(40)[:found] for _ in range(5)]).astype(np.int32)
+    rows = np.stack([rng.permutation(40)[:retrieved] for _ in range(5)]).astype(np.int32)
     scores = np.sort(rng.random(rows.shape).astype(np.float32))[:, ::-1]
     ids, papers = [f"q{query}" for query in range(5)], [f"p{paper}" for paper in range(40)]
     cited = {query: {f"p{paper}" for paper in rng.permutation(40)[: rng.integers(1, 25)]} for query in ids}
-    qrels = Qrels({query: dict.fromkeys(of, 1) for query, of in cited.items()})
+    qrels = Qrels({query: dict.fromkeys(relevant, 1) for query, relevant in cited.items()})
     values = query_values(Run(ids, papers, Ranking(rows, scores)), qrels, [10], [k])
     for i, query in enumerate(ids):
         expected = citeomatic([papers[row] for row in rows[i]], cited[query], k)
@@ -54,9 +54,14 @@ def test_f1_agrees_with_citeomatic(seed: int, found: int, k: int) -> None:
 
 
 def global_rerank(reranker: Path, folder: Path, **options: Any) -> GlobalReranking:
-    given: dict[str, Any] = {"cutoffs": [10, 1000], "f1": [20, 3], "depths": [], "scores_dir": folder / "s"}
+    defaults: dict[str, Any] = {
+        "cutoffs": [10, 1000],
+        "f1": [20, 3],
+        "depths": [],
+        "scores_dir": folder / "s",
+    }
     return GlobalReranking(
-        reranker=reranker, scoring=ScoringSettings(precision="float32"), **(given | options)
+        reranker=reranker, scoring=ScoringSettings(precision="float32"), **(defaults | options)
     )
 
 
@@ -70,7 +75,7 @@ def test_both_stages_are_measured_by_f1(tiny_corpus: Corpus, tiny_reranker: Path
         values = []
         for query, place in rows.items():
             cited = {tiny_corpus.paper_ids[row] for row in split.positives[place].tolist()}
-            ranked = sorted(run.get(query, {}), key=lambda paper, of=run[query]: -of[paper])  # type: ignore[misc]
+            ranked = sorted(run.get(query, {}), key=lambda paper, scores=run[query]: -scores[paper])  # type: ignore[misc]
             values.append(citeomatic(ranked, cited, 3))
         precision, recall, f1 = (statistics.mean(column) for column in zip(*values, strict=True))
         assert metrics[f"{prefix}f1@3"] == pytest.approx(f1)
@@ -79,7 +84,7 @@ def test_both_stages_are_measured_by_f1(tiny_corpus: Corpus, tiny_reranker: Path
         assert metrics[f"{prefix}f1@3/of_means"] == pytest.approx(of_means)
         with (tmp_path / f"{stage}per_query.csv").open(newline="") as file:
             table = {row["query_id"]: float(row["f1@3"]) for row in csv.DictReader(file)}
-        assert [table[query] for query in rows] == pytest.approx([one[2] for one in values])
+        assert [table[query] for query in rows] == pytest.approx([item[2] for item in values])
     gain = float(metrics["f1@3"]) - float(metrics["base/f1@3"])
     assert metrics["gain/f1@3"] == pytest.approx(gain) and "gain/f1@20/p" in metrics
     report = (tmp_path / "report.md").read_text()

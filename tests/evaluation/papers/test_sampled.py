@@ -85,17 +85,17 @@ def test_a_pool_is_ranked_as_if_there_were_no_other_papers(
         run = ranker.rank(retriever, pool, tmp_path / "index")
         own = [sampler.graph.ids[row] for row in pool.queries]
         assert run.query_ids == [f"{pool.group}/{query}" for query in own]
-        found = listed(run.ranking, ids)
+        result = listed(run.ranking, ids)
         alone = ranked_alone(sampler, pool, article if kind == "article" else BM25, 25, tmp_path / "cache")
         if kind == "article":  # another order of summation may swap near-ties, so compare only scores
             scores = [[score for _, score in query] for query in alone]
-            assert [[s for _, s in query] for query in found] == [
-                pytest.approx(of, abs=2e-4) for of in scores
+            assert [[s for _, s in query] for query in result] == [
+                pytest.approx(query, abs=2e-4) for query in scores
             ]
         else:
-            assert found == alone
-        assert all(query not in dict(papers) for query, papers in zip(own, found, strict=True))
-        first.append(found)
+            assert result == alone
+        assert all(query not in dict(papers) for query, papers in zip(own, result, strict=True))
+        first.append(result)
     for index_dir in (tmp_path / "index", None):  # loaded from disk, and built again
         retriever = make()
         ranker.open(retriever, index_dir)
@@ -112,8 +112,8 @@ def test_without_a_year_no_query_finds_later_papers(
     ranker = PoolRanker(sampler, pools, [], "world", tmp_path / "cache", 150)
     run = ranker.rank(BM25(), pools[0], None)
     years = dict(zip(graph.ids, graph.years.tolist(), strict=True))
-    for row, found in zip(queries.tolist(), listed(run.ranking, run.paper_ids), strict=True):
-        names = [paper for paper, _ in found]
+    for row, result in zip(queries.tolist(), listed(run.ranking, run.paper_ids), strict=True):
+        names = [paper for paper, _ in result]
         assert all(paper.startswith("x") or years[paper] <= graph.years[row] for paper in names)
         assert any(paper.startswith("x") for paper in names)  # of 2018, later than all queries
 
@@ -132,74 +132,78 @@ def test_tuning_selects_the_highest_validation_map(sampler: Sampler, tmp_path: P
 
 
 def test_each_pool_size_has_its_own_parameters(
-    sampler: Sampler, world_file: Path, distractors_file: Path, tmp_path: Path
+    world_file: Path, distractors_file: Path, tmp_path: Path
 ) -> None:
-    given = settings_of(world_file, tmp_path, distractors=distractors_file, samplings=1, depth=50, queries=6)
+    options = settings_of(
+        world_file, tmp_path, distractors=distractors_file, samplings=1, depth=50, queries=6
+    )
     tuning, sizes = Tuning(k1=(0.0, 1.2, 8.0), b=(0.0, 1.0), queries=6), [80, 150]
-    found = DatasetLevel(sizes=sizes, **{**given, "tune": tuning}).run(tmp_path / "own", Provenance(), BM25)
+    result = DatasetLevel(sizes=sizes, **{**options, "tune": tuning}).run(
+        tmp_path / "own", Provenance(), BM25
+    )
     tuned = json.loads((tmp_path / "own" / "sample.json").read_text())["tuned"]
     for size, text in zip(sizes, [part.split(": MAP")[0] for part in tuned.split("; ")], strict=True):
         assert text.startswith(f"{size} papers: k1 = ")
         k1, b = (float(part.split(" = ")[1]) for part in text.split(": ")[1].split(", "))
-        fixed = DatasetLevel(sizes=[size], **given)
+        fixed = DatasetLevel(sizes=[size], **options)
         alone = fixed.run(tmp_path / "fixed", Provenance(), partial(BM25, k1=k1, b=b)).metrics
-        assert alone[str(size)]["map"] == found.metrics[str(size)]["map"]
+        assert alone[str(size)]["map"] == result.metrics[str(size)]["map"]
 
 
 def settings_of(world_file: Path, tmp_path: Path, **more: Any) -> dict[str, Any]:
-    given = {"papers": world_file, "rules": RULES, "queries": 6, "cache_dir": tmp_path / "cache"}
-    return given | {"tune": None} | more
+    options = {"papers": world_file, "rules": RULES, "queries": 6, "cache_dir": tmp_path / "cache"}
+    return options | {"tune": None} | more
 
 
 @pytest.mark.pictures
 def test_output_files(world_file: Path, distractors_file: Path, tmp_path: Path) -> None:
-    one, two, other = (tmp_path / name for name in ("one", "two", "other"))
-    given = settings_of(world_file, tmp_path, distractors=distractors_file, run_depth=5, depth=50)
-    given["tune"] = Tuning(k1=(1.2, 2.0), b=(0.5,), queries=3)
-    benchmark = DatasetLevel(sizes=[150, 80], **given)
-    for folder in (one, two):
+    item, two, other = (tmp_path / name for name in ("one", "two", "other"))
+    options = settings_of(world_file, tmp_path, distractors=distractors_file, run_depth=5, depth=50)
+    options["tune"] = Tuning(k1=(1.2, 2.0), b=(0.5,), queries=3)
+    benchmark = DatasetLevel(sizes=[150, 80], **options)
+    for folder in (item, two):
         benchmark.run(folder, Provenance("the command", "a: 1"), BM25)
     files = ["map.png", "metrics.json", "per_query.csv", "qrels.trec", "report.md", "run.trec", "sample.json"]
-    assert sorted(path.name for path in one.iterdir()) == files
+    assert sorted(path.name for path in item.iterdir()) == files
     for name in ("metrics.json", "per_query.csv", "run.trec", "sample.json"):
-        assert (one / name).read_bytes() == (two / name).read_bytes()
-    metrics = metrics_of(one)
+        assert (item / name).read_bytes() == (two / name).read_bytes()
+    metrics = metrics_of(item)
     assert list(metrics) == ["80", "150"] and metrics["80"]["samplings"] == 3 and metrics["80"]["map"] > 0
-    rows = (one / "per_query.csv").read_text().splitlines()
+    rows = (item / "per_query.csv").read_text().splitlines()
     assert rows[0] == "query_id,citing_id,map,ndcg,recall_30" and len(rows) == 1 + 6 * 2 * 3
-    found: dict[str, list[float]] = {}
+    result: dict[str, list[float]] = {}
     for row in rows[1:]:
         size, sampling, _ = row.split(",")[0].split("/")
-        found.setdefault(f"{size}/{sampling}", []).append(float(row.split(",")[2]))
-    of_80 = [100 * np.mean(found[f"80/{sampling}"]) for sampling in range(3)]
+        result.setdefault(f"{size}/{sampling}", []).append(float(row.split(",")[2]))
+    of_80 = [100 * np.mean(result[f"80/{sampling}"]) for sampling in range(3)]
     assert metrics["80"]["map"] == pytest.approx(np.mean(of_80), abs=1e-4)
     assert metrics["80"]["map_sd"] == pytest.approx(np.std(of_80, ddof=1), abs=1e-4)
-    assert len((one / "run.trec").read_text().splitlines()) == 6 * 2 * 5
-    report = (one / "report.md").read_text()
+    assert len((item / "run.trec").read_text().splitlines()) == 6 * 2 * 5
+    report = (item / "report.md").read_text()
     assert "the command" in report and "60 distractors" in report
     assert "on validation, the best of 2 pairs" in report
 
-    outputs = {"BM25": Output(one, metrics, {}), "again": Output(two, metrics, {})}
+    outputs = {"BM25": Output(item, metrics, {}), "again": Output(two, metrics, {})}
     rows = "\n".join(to_markdown(DatasetLevel.view(outputs, "arXiv"), tmp_path)).splitlines()
     first = next(row for row in rows if row.startswith("| BM25 |"))
     assert first.replace("BM25", "again") in rows and f" **{metrics['80']['map']:.2f}** ± " in first
     assert not (tmp_path / "map.png").exists()  # two sizes are no curve
-    outputs = {"BM25": Output(one, {**metrics, "200": metrics["150"]}, {})}
+    outputs = {"BM25": Output(item, {**metrics, "200": metrics["150"]}, {})}
     to_markdown(DatasetLevel.view(outputs, "arXiv"), tmp_path)
     assert (tmp_path / "map.png").stat().st_size > 5000
-    assert compare_outputs(one, two, ["map"])["map"].difference == 0
-    DatasetLevel(sizes=[80], **{**given, "queries": 5}).run(other, Provenance(), BM25)
+    assert compare_outputs(item, two, ["map"])["map"].difference == 0
+    DatasetLevel(sizes=[80], **{**options, "queries": 5}).run(other, Provenance(), BM25)
     with pytest.raises(InputError, match=r"not comparable: groups is \{'80': 80, '150': 150\} and"):
-        compare_outputs(one, other, ["map"])
+        compare_outputs(item, other, ["map"])
 
 
 def test_fields_are_measured_separately(
     world_file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    given = settings_of(world_file, tmp_path, run_depth=None, samplings=2, depth=20)
+    options = settings_of(world_file, tmp_path, run_depth=None, samplings=2, depth=20)
     out = tmp_path / "out"
-    FieldLevel(size=30, min_queries=1, **{**given, "queries": 3}).run(out, Provenance(), BM25)
+    FieldLevel(size=30, min_queries=1, **{**options, "queries": 3}).run(out, Provenance(), BM25)
     metrics = metrics_of(out)
     assert list(metrics) == ["Art", "Law", "Physics", "AVG"]
     fields = [metrics[field] for field in ("Art", "Law", "Physics")]
@@ -212,15 +216,15 @@ def test_fields_are_measured_separately(
 
     def refused(**settings: Any) -> str:
         with pytest.raises(InputError) as error:
-            FieldLevel(**{**given, **settings}).run(tmp_path / "no", Provenance(), BM25)
+            FieldLevel(**{**options, **settings}).run(tmp_path / "no", Provenance(), BM25)
         return str(error.value)
 
     assert "no paper has the field 'Music'" in refused(size=30, fields=["Law", "Music"])
     few = refused(size=60, fields=["Art", "Physics"], min_queries=7)
     assert "2 fields have fewer than 7 queries of 2005: Art (" in few
-    strict = {**given, "size": 60, "rules": SamplingRules(year=2005, min_citations=0, min_cited=4)}
+    strict = {**options, "size": 60, "rules": SamplingRules(year=2005, min_citations=0, min_cited=4)}
     drawing = FieldLevel(min_queries=1, **strict)
-    counts = [len(found) for found in drawing.queries_by_field(drawing.make_sampler())[0].values()]
+    counts = [len(result) for result in drawing.queries_by_field(drawing.make_sampler())[0].values()]
     assert min(counts) < max(counts)  # otherwise nothing is left out below
     FieldLevel(min_queries=max(counts), **strict).run(tmp_path / "few", Provenance(), BM25)
     assert f"fields have fewer than {max(counts)} queries and are left out" in caplog.text
@@ -231,8 +235,8 @@ def test_papers_without_a_relevant_candidate_are_not_queries_and_are_counted(tmp
     for paper in papers[60:90]:
         paper["references"] = ["elsewhere"]
     rules = SamplingRules(min_citations=0, min_cited=2)
-    given = settings_of(write_lines(tmp_path / "papers.jsonl", papers), tmp_path, rules=rules, samplings=1)
-    benchmark = DatasetLevel(sizes=[100], **given)
+    options = settings_of(write_lines(tmp_path / "papers.jsonl", papers), tmp_path, rules=rules, samplings=1)
+    benchmark = DatasetLevel(sizes=[100], **options)
     benchmark.run(tmp_path / "out", Provenance(), BM25)
     queries = json.loads((tmp_path / "out" / "sample.json").read_text())["queries"]["100"]
     assert not {paper["paper_id"] for paper in papers[60:90]} & set(queries)
@@ -246,9 +250,9 @@ def test_papers_without_a_relevant_candidate_are_not_queries_and_are_counted(tmp
 
 def test_test_queries_of_one_field_are_not_validation_queries_of_another(tmp_path: Path) -> None:
     papers = [{**paper, "fields": ["Art", "Law"]} for paper in world()]
-    given = settings_of(write_lines(tmp_path / "papers.jsonl", papers), tmp_path, samplings=1, depth=20)
+    options = settings_of(write_lines(tmp_path / "papers.jsonl", papers), tmp_path, samplings=1, depth=20)
     tuning = Tuning(k1=(1.2,), b=(0.5,), queries=20)
-    benchmark = FieldLevel(size=100, min_queries=1, **{**given, "tune": tuning, "queries": 5})
+    benchmark = FieldLevel(size=100, min_queries=1, **{**options, "tune": tuning, "queries": 5})
     tests, vals, _ = benchmark.queries_by_field(benchmark.make_sampler(), 20)
     assert set(tests["Art"]) != set(tests["Law"])
     in_test = {*tests["Art"].tolist(), *tests["Law"].tolist()}
@@ -278,7 +282,7 @@ def test_training_contexts_are_those_of_other_papers(sampler: Sampler, tmp_path:
     assert training and not training & citing
     plain = PoolRanker(sampler, pools, [], "world", tmp_path / "cache", 100)
     (with_contexts,), (without,), (same,) = (
-        [of.measure(of.rank(retriever, pools[0], None), pools[0])["map"].mean()]
-        for of, retriever in ((ranker, BM25(contexts=100)), (plain, BM25()), (ranker, BM25()))
+        [other.measure(other.rank(retriever, pools[0], None), pools[0])["map"].mean()]
+        for other, retriever in ((ranker, BM25(contexts=100)), (plain, BM25()), (ranker, BM25()))
     )
     assert same == without != with_contexts

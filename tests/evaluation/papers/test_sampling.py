@@ -74,8 +74,8 @@ def test_candidates_queries_and_relevant_papers_follow_the_rules(seed: int, rule
         graph = open_graph(write_lines(Path(folder) / "papers.jsonl", papers), cache_dir=folder)
         sampler = Sampler(graph, rules, seed=0)
         assert {graph.ids[row] for row in np.flatnonzero(sampler.candidates)} == candidates
-        for row, found in enumerate(sampler.relevant):
-            assert {graph.ids[one] for one in found.tolist()} == relevant[graph.ids[row]]
+        for row, result in enumerate(sampler.relevant):
+            assert {graph.ids[item] for item in result.tolist()} == relevant[graph.ids[row]]
         if not queries:
             with pytest.raises(InputError, match=r"no paper.* passes the filters"):
                 sampler.queries(None, 0)
@@ -98,7 +98,7 @@ def test_pools_hold_all_cited_papers_and_are_nested(
     sampler = Sampler(graph, SamplingRules(year=2005, min_citations=0), seed)
     queries, _ = sampler.queries(number, 0)
     cited = set(sampler.cited_by(queries).tolist())
-    assert cited == {one for row in queries for one in sampler.relevant[row].tolist()}
+    assert cited == {item for row in queries for item in sampler.relevant[row].tolist()}
     everything = int(np.count_nonzero(sampler.candidates))
     sizes = [len(cited), len(cited) + 7, everything, everything + 12]
     by_name = {(int(pool.group), pool.sampling): pool.papers for pool in pools()}
@@ -134,7 +134,7 @@ def test_unlisted_papers_are_not_queries(graph: CitationGraph, tmp_path: Path) -
     names = [graph.ids[row] for row in may]
     (tmp_path / "queries.json").write_text(f'{{"test": ["{names[4]}", "p0"], "val": ["{names[5]}"]}}')
     listed = Sampler(graph, SamplingRules(min_citations=0, queries_file=str(tmp_path / "queries.json")), 0)
-    assert [found.tolist() for found in listed.queries(None, 9)] == [[may[4]], [may[5]]]  # p0 cites nothing
+    assert [result.tolist() for result in listed.queries(None, 9)] == [[may[4]], [may[5]]]  # p0 cites nothing
     assert "1 of the 2 papers listed for test cannot be queries." in listed.facts()
 
 

@@ -87,7 +87,7 @@ def official(qrel: Path, vectors: Vectors) -> dict[str, float]:
                 lines.append(f"{query} 0 {paper} 1 {np.round(far, 5)} n/a\n")
     values = pytrec_eval.RelevanceEvaluator(judged, {"map", "ndcg"}).evaluate(pytrec_eval.parse_run(lines))
     return {
-        name: np.round(100 * np.mean([found[name] for found in values.values()]), 2)
+        name: np.round(100 * np.mean([result[name] for result in values.values()]), 2)
         for name in ("map", "ndcg")
     }
 
@@ -105,14 +105,14 @@ def test_embeddings_are_measured_like_the_official_script(
     collection: Collection, split: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, vectors = collection
-    found = run(folder, embeddings_file=write_vectors(folder / "v.jsonl", vectors), split=split)
+    result = run(folder, embeddings_file=write_vectors(folder / "v.jsonl", vectors), split=split)
     expected = {task: official(folder / name / f"{split}.qrel", vectors) for task, name in TASKS.items()}
-    assert found == expected and list(found) == ["co-view", "co-read", "cite", "co-cite"]
-    assert str(found) in capsys.readouterr().out  # the script's output format
-    assert len({row["map"] for row in found.values()}) > 1
+    assert result == expected and list(result) == ["co-view", "co-read", "cite", "co-cite"]
+    assert str(result) in capsys.readouterr().out  # the script's output format
+    assert len({row["map"] for row in result.values()}) > 1
     values = PerQuery.read(folder.parent / "out" / "per_query.csv")
     cite = [row for row, name in enumerate(values.query_ids) if name.startswith("cite/")]
-    assert np.round(100 * values.values["map"][cite].mean(), 2) == found["cite"]["map"]
+    assert np.round(100 * values.values["map"][cite].mean(), 2) == result["cite"]["map"]
     report = (folder.parent / "out" / "report.md").read_text()
     assert "| SPECTER | 88.3 | 94.9 |" in report.split("## As published")[1]
 
@@ -121,8 +121,8 @@ def test_distances_keep_five_decimals(collection: Collection) -> None:
     folder, _ = collection
     rng = np.random.default_rng(3)
     vectors = {paper: (1e-5 * rng.random(4)).tolist() for paper in PAPERS}  # float32 would change them
-    found = run(folder, embeddings_file=write_vectors(folder / "v.jsonl", vectors))
-    assert found == {task: official(folder / name / "test.qrel", vectors) for task, name in TASKS.items()}
+    result = run(folder, embeddings_file=write_vectors(folder / "v.jsonl", vectors))
+    assert result == {task: official(folder / name / "test.qrel", vectors) for task, name in TASKS.items()}
 
 
 def test_papers_without_embeddings_are_skipped_like_in_the_script_and_counted(
@@ -135,8 +135,8 @@ def test_papers_without_embeddings_are_skipped_like_in_the_script_and_counted(
     vectors[empty] = []
     lost = next(paper for paper in pools[last] if paper in vectors and paper not in pools)
     del vectors[lost]
-    found = run(folder, embeddings_file=write_vectors(folder / "v.jsonl", vectors))
-    assert found == {task: official(folder / name / "test.qrel", vectors) for task, name in TASKS.items()}
+    result = run(folder, embeddings_file=write_vectors(folder / "v.jsonl", vectors))
+    assert result == {task: official(folder / name / "test.qrel", vectors) for task, name in TASKS.items()}
     skipped = next(line for line in caplog.messages if line.startswith("cite: ") and "queries" in line)
     assert skipped == (
         "cite: 2 queries have no scores and are left out of the means, as in the official script: "
@@ -148,12 +148,12 @@ def test_papers_without_embeddings_are_skipped_like_in_the_script_and_counted(
 
 def test_a_retriever_is_measured_by_its_scores(collection: Collection) -> None:
     folder, _ = collection
-    found = run(folder, make=BM25)
+    result = run(folder, make=BM25)
     values = PerQuery.read(folder.parent / "out" / "per_query.csv")
     assert len(values) == 4 * 6
     for task in TASKS:
         rows = [row for row, name in enumerate(values.query_ids) if name.startswith(f"{task}/")]
-        assert 0 < found[task]["map"] == np.round(100 * values.values["map"][rows].mean(), 2)
+        assert 0 < result[task]["map"] == np.round(100 * values.values["map"][rows].mean(), 2)
 
 
 def test_an_encoder_writes_embeddings_in_the_official_format(collection: Collection, tiny_bert: Path) -> None:
@@ -162,13 +162,13 @@ def test_an_encoder_writes_embeddings_in_the_official_format(collection: Collect
         "local", path=str(tiny_bert), pooling="mean", query=("title", "context"), max_tokens=32
     )
     encoder = ArticleEncoder.pretrained(config)
-    found = run(folder, make=lambda: ArticleRetriever(encoder, "float32"))
+    result = run(folder, make=lambda: ArticleRetriever(encoder, "float32"))
     file = folder.parent / "out" / "embeddings.jsonl"
     vectors = {line["paper_id"]: line["embedding"] for line in map(json.loads, file.read_text().splitlines())}
     assert set(vectors) <= set(PAPERS) and {len(vector) for vector in vectors.values()} == {encoder.dim}
     assert abs(np.linalg.norm(vectors[next(iter(vectors))]) - 1) > 1e-3  # not normalised
-    assert found == {task: official(folder / name / "test.qrel", vectors) for task, name in TASKS.items()}
-    assert run(folder, embeddings_file=file) == found
+    assert result == {task: official(folder / name / "test.qrel", vectors) for task, name in TASKS.items()}
+    assert run(folder, embeddings_file=file) == result
 
 
 def test_papers_without_a_text_are_reported(collection: Collection, caplog: pytest.LogCaptureFixture) -> None:
@@ -223,9 +223,9 @@ def test_embeddings_of_other_papers_are_skipped_and_the_last_one_wins(tmp_path: 
     lines = [("x", [1.0]), ("a", [1.0, 0.1]), ("a", [2.0, 0.5]), ("b", [])]
     text = "\n".join(json.dumps({"paper_id": paper, "embedding": vector}) for paper, vector in lines)
     (tmp_path / "v.jsonl").write_text(text)
-    found = read_embeddings(tmp_path / "v.jsonl", {"a", "b"})
-    assert found["a"].tolist() == [2.0, 0.5] and found["a"].dtype == np.float32 and len(found["b"]) == 0
-    assert set(found) == {"a", "b"}
+    result = read_embeddings(tmp_path / "v.jsonl", {"a", "b"})
+    assert result["a"].tolist() == [2.0, 0.5] and result["a"].dtype == np.float32 and len(result["b"]) == 0
+    assert set(result) == {"a", "b"}
 
 
 def test_unusable_settings_are_named(collection: Collection, tmp_path: Path) -> None:

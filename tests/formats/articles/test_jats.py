@@ -87,7 +87,7 @@ def pmc(article: str) -> str:
 def oai(article: str) -> str:
     space = 'xmlns="https://jats.nlm.nih.gov/ns/archiving/1.3/"'
     records = article.replace("<article>", f"<article {space}>"), article.replace("PMC12", "PMC13")
-    return f"<OAI-PMH>{''.join(f'<record>{one}</record>' for one in records)}</OAI-PMH>"
+    return f"<OAI-PMH>{''.join(f'<record>{item}</record>' for item in records)}</OAI-PMH>"
 
 
 def zipped(article: str) -> bytes:
@@ -117,10 +117,10 @@ def tarred(article: str, kind: str = "tar.gz") -> bytes:
     ],
 )
 def test_several_articles_in_a_file(tmp_path: Path, name: str, content: Callable[[str], str | bytes]) -> None:
-    found = documents(write(tmp_path / name, content(ARTICLE)))
-    assert [document.metadata.id for document in found] == ["PMC12", "PMC13"]
+    result = documents(write(tmp_path / name, content(ARTICLE)))
+    assert [document.metadata.id for document in result] == ["PMC12", "PMC13"]
     (alone,) = documents(write(tmp_path / "alone.xml", ARTICLE))
-    for document in found:
+    for document in result:
         assert document.full_text is not None and alone.full_text is not None
         assert document.full_text() == alone.full_text()
         assert document.metadata._replace(id="", identifiers=()) == alone.metadata._replace(
@@ -132,8 +132,8 @@ def test_ids_of_articles_without_their_own(tmp_path: Path) -> None:
     """A DOI if there is no PMC id, else the name of the file."""
     only_doi = ARTICLE.replace('"pmc"', '"other"')
     assert read(write(tmp_path / "a.xml", only_doi))[0].id == "10.1000/main"
-    found = documents(write(tmp_path / "b.xml", pmc(only_doi.replace('"doi"', '"other"'))))
-    assert [document.metadata.id for document in found] == ["b", "b-2"]
+    result = documents(write(tmp_path / "b.xml", pmc(only_doi.replace('"doi"', '"other"'))))
+    assert [document.metadata.id for document in result] == ["b", "b-2"]
 
 
 def test_named_entities_of_the_document_type_are_known(tmp_path: Path) -> None:
@@ -151,6 +151,8 @@ BOMB = "".join(f'<!ENTITY b{n} "{(f"&b{n - 1};" if n else "frog") * 20}">' for n
         ("a.xml", ARTICLE[:-30], "a.xml: malformed XML: unclosed token: line"),
         ("a.nxml", "<article><p></article>", "a.nxml: malformed XML: mismatched tag: line 1, column 14"),
         ("a.xml", "<article/>", "a.xml: <article> is not JATS: it has no <front> with <article-meta>"),
+        ("a.xml", '<TEI xmlns="http://www.tei-c.org/ns/1.0"/>', "a.xml: the TEI document has no teiHeader"),
+        ("a.xml", "", "a.xml: malformed XML: no element found"),
         ("a.xml", "<dblp/>", "a.xml: must be a JATS or TEI document, not 'dblp'"),
         ("a.xml", f"<!DOCTYPE article [{BOMB}]><article>&b8;</article>", "a.xml: malformed XML: limit on"),
         (
@@ -181,7 +183,7 @@ def test_a_damaged_article_is_read_or_refused(data: st.DataObject) -> None:
             for document in documents(path):
                 if document.full_text is not None:
                     text = document.full_text()
-                    assert all(one.ref in text.references for one in find_citations(text, 210, Counter()))
+                    assert all(item.ref in text.references for item in find_citations(text, 210, Counter()))
         except InputError as error:
             assert str(error).startswith(str(path)) and "\n" not in str(error)
 
@@ -200,11 +202,13 @@ def test_spans_of_anything_keep_their_entries(text: str, data: st.DataObject) ->
         any_ref = st.sampled_from([*order, "gone", None])
         refs = data.draw(st.lists(any_ref, min_size=1, max_size=3, unique=True))
         spans += [CitationSpan(start, end, ref) for ref in refs]
-    found = list(expand_ranges(text, spans, order))
+    result = list(expand_ranges(text, spans, order))
     for span in spans:
-        assert any(one.start <= span.start and span.end <= one.end and one.ref == span.ref for one in found)
-    assert {span.ref for span in found} <= {*order, "gone", None}
-    ends = sorted({span[:2] for span in found})
+        assert any(
+            item.start <= span.start and span.end <= item.end and item.ref == span.ref for item in result
+        )
+    assert {span.ref for span in result} <= {*order, "gone", None}
+    ends = sorted({span[:2] for span in result})
     assert all(before[1] <= after[0] for before, after in pairwise(ends))
 
 
@@ -249,11 +253,11 @@ def article(number: int, body: str, references: str) -> str:
 
 
 def entry(number: int, title: str, surname: str = "Diaz", year: int = 2001, **ids: str) -> str:
-    known = "".join(f'<pub-id pub-id-type="{kind}">{value}</pub-id>' for kind, value in ids.items())
+    numbers = "".join(f'<pub-id pub-id-type="{kind}">{value}</pub-id>' for kind, value in ids.items())
     name = f"<person-group><name><surname>{surname}</surname></name></person-group>"
     return (
         f'<ref id="B{number}"><element-citation>{name}<article-title>{title}</article-title>'
-        f"<year>{year}</year>{known}</element-citation></ref>"
+        f"<year>{year}</year>{numbers}</element-citation></ref>"
     )
 
 
@@ -279,7 +283,7 @@ def test_cited_works_with_only_a_title_are_candidates(tmp_path: Path) -> None:
     papers = json.loads(gzip.decompress((tmp_path / "out" / "papers.json.gz").read_bytes()))
     contexts = json.loads(gzip.decompress((tmp_path / "out" / "contexts.json.gz").read_bytes())).values()
     songs = "Songs of frogs in the tropical night"
-    cited = sorted((one["citing_id"], papers[one["refid"]]["title"]) for one in contexts)
+    cited = sorted((item["citing_id"], papers[item["refid"]]["title"]) for item in contexts)
     assert cited == [
         ("PMC1", "A work with a PubMed id alone"),
         ("PMC1", "Croaks"),
@@ -313,8 +317,8 @@ def test_contexts_that_name_the_author_get_splits_of_their_own(tmp_path: Path) -
     contexts = json.loads(gzip.decompress((tmp_path / "named" / "contexts.json.gz").read_bytes()))
     splits = {
         split: [
-            contexts[one["context_id"]]["masked_text"]
-            for one in json.loads((tmp_path / "named" / f"{split}.json").read_text())
+            contexts[item["context_id"]]["masked_text"]
+            for item in json.loads((tmp_path / "named" / f"{split}.json").read_text())
         ]
         for split in ("train", "train_named")
     }

@@ -152,16 +152,16 @@ def documents(path: Path) -> list[Document]:
 def test_layouts_of_json_lines_are_equivalent(
     tmp_path: Path, layout: Callable[[], list[dict[str, Any]]], suffix: str
 ) -> None:
-    found = documents(write_lines(tmp_path / f"file{suffix}", layout()))
+    result = documents(write_lines(tmp_path / f"file{suffix}", layout()))
     merged: dict[str, Any] = {}
-    for document in reversed(found):
+    for document in reversed(result):
         merged |= {name: value for name, value in document.metadata._asdict().items() if value}
     authors = ("Writer, Ann",) if layout is s2orc_2020 else ("Ann Writer",)
     expected = Metadata("p1", TITLE, ABSTRACT, 2021, authors, ("cs.CL",), ("arxiv:2101.1",))
     assert Metadata(**merged) == expected
-    assert [document.full_text is not None for document in found] == [False] * (len(found) - 1) + [True]
-    assert found[-1].full_text is not None
-    text = found[-1].full_text()
+    assert [document.full_text is not None for document in result] == [False] * (len(result) - 1) + [True]
+    assert result[-1].full_text is not None
+    text = result[-1].full_text()
     for paragraph, (_, words, markers) in zip(text.paragraphs, BODY, strict=True):
         assert paragraph.text == words
         assert {words[start:end]: ref for start, end, ref in paragraph.citations} == markers
@@ -193,9 +193,9 @@ def test_unarxive(tmp_path: Path) -> None:
         },
     }
     (document,) = documents(write_lines(tmp_path / "a.jsonl", [paper]))
-    known = ("arxiv:2212.00001",)
+    identifiers = ("arxiv:2212.00001",)
     assert document.metadata == Metadata(
-        "2212.00001", "On x^2 waves", "We show x.", 2022, ("Writer, Ann",), "Physics", known
+        "2212.00001", "On x^2 waves", "We show x.", 2022, ("Writer, Ann",), "Physics", identifiers
     )
     assert document.full_text is not None
     text = document.full_text()
@@ -263,9 +263,9 @@ def test_a_malformed_record_is_a_one_line_error_with_its_location(
     path = tmp_path / "lines.jsonl"
     path.write_text('{"id": "first"}\n' + (record if isinstance(record, str) else json.dumps(record)))
     with pytest.raises(InputError) as error:
-        for found in documents(path):
-            if found.full_text is not None:
-                found.full_text()
+        for result in documents(path):
+            if result.full_text is not None:
+                result.full_text()
     assert message in str(error.value) and str(error.value).startswith(f"{path}, line 2")
     assert "\n" not in str(error.value)
 

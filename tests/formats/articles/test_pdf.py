@@ -13,28 +13,28 @@ from citerec.formats.articles.pdf import PdfText, read_pdf
 from citerec.tests.made_pdfs import BOLD, MadePaper, made_paper, place_text, write_pdf
 
 
-def text_of(found: PdfText, section: str = "") -> str:
-    return " ".join(part.text for part in found.paragraphs if part.section == section or not section)
+def text_of(pdf: PdfText, section: str = "") -> str:
+    return " ".join(part.text for part in pdf.paragraphs if part.section == section or not section)
 
 
 @pytest.mark.parametrize("by_rows", [False, True])
 def test_a_paper_comes_back_as_it_was_made(by_rows: bool) -> None:
     made = made_paper(3, 3000, by_rows)
-    found = read_pdf(made.pdf())
-    assert found.title == made.title
-    assert found.abstract == made.abstract
+    result = read_pdf(made.pdf())
+    assert result.title == made.title
+    assert result.abstract == made.abstract
     for heading, paragraphs in made.sections:
-        assert text_of(found, heading) == " ".join(paragraphs)
-    assert found.pages == 8
-    assert "doi:10.5555/made.3" in found.first
-    assert made.header not in text_of(found)
-    assert made.references[0] not in text_of(found)
+        assert text_of(result, heading) == " ".join(paragraphs)
+    assert result.pages == 8
+    assert "doi:10.5555/made.3" in result.first
+    assert made.header not in text_of(result)
+    assert made.references[0] not in text_of(result)
 
 
 def test_each_page_of_a_paragraph_is_known() -> None:
     made = made_paper(1, 3000)
-    found = read_pdf(made.pdf())
-    crossing = [part for part in found.paragraphs if len(part.starts) > 1]
+    result = read_pdf(made.pdf())
+    crossing = [part for part in result.paragraphs if len(part.starts) > 1]
     assert crossing
     for part in crossing:
         (first, page), (offset, following) = part.starts
@@ -58,9 +58,9 @@ def test_an_abstract_on_the_line_of_its_heading_and_a_footnote_within_a_paragrap
         place_text(60, 80, "1 A footnote in small letters, which belongs to no sentence.", 7),
     ]
     after = place_text(60, 700, "in small letters, and it ends on the second page.", 10)
-    found = read_pdf(write_pdf([b"".join(page), after]))
-    assert found.abstract == "We measure what a reader of papers needs most of all."
-    assert [part.text for part in found.paragraphs if part.section == "1 Introduction"] == [
+    result = read_pdf(write_pdf([b"".join(page), after]))
+    assert result.abstract == "We measure what a reader of papers needs most of all."
+    assert [part.text for part in result.paragraphs if part.section == "1 Introduction"] == [
         "The text of the first page goes on after its footnote, which is in small letters, and it ends on "
         "the second page.",
         "1 A footnote in small letters, which belongs to no sentence.",

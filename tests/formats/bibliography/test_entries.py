@@ -385,3 +385,9 @@ def test_a_file_name_that_no_disk_has(tmp_path: Path) -> None:
     path = tmp_path / "a.bib"
     path.write_text(f"@misc{{a, title={{A}}, file={{{'x' * 5000}.pdf}}}}")
     assert [paper.title for paper in read_source(path, raise_bad)] == ["A"]
+
+
+@pytest.mark.parametrize("piece", ["@comment{", '@comment{"', "@article{a, b={", "@string{a=b # "])
+def test_adverse_entries_are_read_in_linear_time(piece: str) -> None:
+    """Each would take minutes in quadratic time."""
+    assert len(BibtexText(piece * (200_000 // len(piece))).entries) <= 200_000

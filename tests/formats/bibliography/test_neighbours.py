@@ -121,9 +121,9 @@ def test_entries_beside_those_that_are_not_saved(
             inserted.append(entry.strip())
     assert all(entry in text for entry in inserted)
     if inserted:
-        found = {paper.key: paper for paper in parse_bibtex(text, "x", lambda _: None)}
+        result = {paper.key: paper for paper in parse_bibtex(text, "x", lambda _: None)}
         for entry in inserted:
-            new = found[entry[entry.index("{") + 1 : entry.index(",")]]
+            new = result[entry[entry.index("{") + 1 : entry.index(",")]]
             fields = new.title, new.year, new.doi, new.venue
             assert fields == ("Trees in Forests", 2020, "10.1000/x", "J. Trees")
     for line in saved.splitlines():

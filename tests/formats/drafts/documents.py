@@ -105,10 +105,10 @@ def field(suffix: str, code: str, shown: str, pieces: int = 2) -> str:
 
 def members(path: Path, without: Iterable[str] = ()) -> dict[str, tuple[bytes, bytes]]:
     """Return of each part its bytes in the archive, and its content."""
-    raw, found = path.read_bytes(), {}
+    raw, result = path.read_bytes(), {}
     with zipfile.ZipFile(path) as file:
         for info in file.infolist():
             if info.filename not in without:
                 packed = raw[info.header_offset :][: 30 + len(info.filename) + info.compress_size]
-                found[info.filename] = packed, file.read(info)
-    return found
+                result[info.filename] = packed, file.read(info)
+    return result

@@ -90,7 +90,7 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize(("suffix", "text", "keys"), [(s, *one) for s, many in KEYS.items() for one in many])
+@pytest.mark.parametrize(("suffix", "text", "keys"), [(s, *row) for s, many in KEYS.items() for row in many])
 def test_keys(suffix: str, text: str, keys: str) -> None:
     language = language_of(suffix)
     assert language is not None
@@ -122,8 +122,8 @@ def test_keys(suffix: str, text: str, keys: str) -> None:
 def test_missing_keys_are_filled(suffix: str, text: str, filled: str | None) -> None:
     language = language_of(suffix)
     assert language is not None
-    found = language.fill(text, ["new"])
-    assert (found and found[0]) == filled
+    result = language.fill(text, ["new"])
+    assert (result and result[0]) == filled
     masked = language.mask(text.replace("?", "b").replace("TODO", "b"), "new")
     assert masked is None or [key.key for key in language.keys(masked)] == ["new"]
 
@@ -134,11 +134,11 @@ def test_missing_keys_are_filled(suffix: str, text: str, filled: str | None) -> 
 )
 def test_citations_are_in_order_and_apart(language: Language, text: str) -> None:
     end = 0
-    for found in language.citations(text):
-        assert end <= found.start < found.end <= len(text)
-        assert all(found.start <= key.start <= key.end <= found.end for key in found.keys)
-        assert all(text[key.start : key.end] == key.key for key in found.keys if key.key)
-        end = found.end
+    for result in language.citations(text):
+        assert end <= result.start < result.end <= len(text)
+        assert all(result.start <= key.start <= key.end <= result.end for key in result.keys)
+        assert all(text[key.start : key.end] == key.key for key in result.keys if key.key)
+        end = result.end
 
 
 # Documents in several files.
@@ -159,7 +159,7 @@ def read(folder: Path, files: dict[str, str]) -> Source:
     return language.read(main, Inputs())
 
 
-def known(source: Source) -> set[str]:
+def keys_in(source: Source) -> set[str]:
     """The keys that a document cites and its bibliography has."""
     return {key for key, entry in source.references.entries(source.keys).items() if entry.title or entry.text}
 
@@ -292,7 +292,7 @@ def test_documents_in_several_files(name: str, tmp_path: Path) -> None:
     if name == "aliases":
         (tmp_path / "refs.bib").write_text("@book{new, ids = {older, old}, title={A}}\n@book{b, title={B}}")
         assert source.references.entries(["old"])["old"].title == "A"
-    assert known(source) == set(source.keys) and source.keys
+    assert keys_in(source) == set(source.keys) and source.keys
     assert source.notes == (
         ["the bibliography gone is not read: there is no such file; one.bib beside it instead"]
         if name == "instead"
@@ -317,6 +317,9 @@ def test_what_is_not_read_is_said(tmp_path: Path) -> None:
         "the bibliography gone is not read: there is no such file",
         f"the bibliography ../refs is not read: it is outside {tmp_path}/in",
     ]
+    long = "a" * 300
+    note, other = read(tmp_path / "long", {"a.tex": rf"\input{{{long}}}\bibliography{{{long}}}"}).notes
+    assert note.endswith("there is no such file") and other.endswith("there is no such file")
     many = "".join(rf"\input{{ch{number}}}" for number in range(12))
     (note,) = read(tmp_path / "many", {"a.tex": many}).notes
     assert note == (
@@ -359,8 +362,8 @@ def test_typst_and_org_are_full_texts(tmp_path: Path) -> None:
         "two/notes.org": "No citation.",
     }
     read(tmp_path, files)
-    found = {str(file.path.relative_to(tmp_path)): file.id for file in find_files(str(tmp_path))}
-    assert found == {"one/a.typ": "one_a", "two/a.org": "two_a"}
+    result = {str(file.path.relative_to(tmp_path)): file.id for file in find_files(str(tmp_path))}
+    assert result == {"one/a.typ": "one_a", "two/a.org": "two_a"}
     for name, title, text, refs in (
         ("one/a.typ", "Trees", "Trees grow [1]. And die [2].", {"a", "b"}),
         ("two/a.org", "Peat", "Peat is deep [1].", {"c"}),

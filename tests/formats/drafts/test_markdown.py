@@ -12,6 +12,8 @@ from citerec.datasets.building.readers import find_files
 from citerec.formats.documents import FullText, Metadata, Reference
 from citerec.formats.drafts.inputs import Inputs
 from citerec.formats.drafts.markdown import MARKDOWN
+from citerec.tests.datasets.conftest import write_files
+from citerec.tests.formats.articles.test_jats import read
 from citerec.tests.formats.articles.test_layouts import documents
 
 ARTICLE = r"""---
@@ -61,25 +63,13 @@ BIB = """@misc{nivre2004, title={Deterministic Parsing}, abstract={It is.}, year
 """
 
 
-def write(folder: Path, texts: dict[str, str]) -> None:
-    for name, text in texts.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-
-
-def read(path: Path) -> tuple[Metadata, FullText]:
-    (document,) = documents(path)
-    assert document.full_text is not None
-    return document.metadata, document.full_text()
-
-
 def cited(text: FullText) -> list[str | None]:
     return [span.ref for paragraph in text.paragraphs for span in paragraph.citations]
 
 
 @pytest.mark.parametrize("name", ["paper.md", "paper.Rmd", "paper.qmd", "paper.markdown"])
 def test_a_document(tmp_path: Path, name: str) -> None:
-    write(tmp_path, {name: ARTICLE, "refs.bib": BIB, "more.bib": "@misc{lee, title={Trees}}"})
+    write_files(tmp_path, {name: ARTICLE, "refs.bib": BIB, "more.bib": "@misc{lee, title={Trees}}"})
     metadata, text = read(tmp_path / name)
     authors = ("Ann Writer", "Bo Author", "Cy Third")
     assert metadata == Metadata("paper", "Parsing trees", "We parse trees.", 2021, authors)
@@ -122,7 +112,7 @@ NAMES += "url:https://x.org/y\tx\tu3\n"
 def test_a_document_of_manubot(tmp_path: Path) -> None:
     """The branch `output`: CSL JSON, whose entries have other names in the text."""
     names = {"manual.json": '[{"id": "own", "title": "Mine"}]', "citations.tsv": NAMES}
-    write(tmp_path, {"manuscript.md": MANUBOT, "references.json": json.dumps(CSL), **names})
+    write_files(tmp_path, {"manuscript.md": MANUBOT, "references.json": json.dumps(CSL), **names})
     metadata, text = read(tmp_path / "manuscript.md")
     assert metadata.title == "A review"
     assert cited(text) == ["doi:10.1/A", "tag:kim", "url:https://x.org/y", "own", "pmid:5", "gone"]
@@ -149,7 +139,7 @@ def test_a_document_of_manubot(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_csl(tmp_path: Path, content: str, message: str) -> None:
-    write(tmp_path, {"a.md": MANUBOT, "references.json": content})
+    write_files(tmp_path, {"a.md": MANUBOT, "references.json": content})
     with pytest.raises(InputError, match=rf"^{tmp_path}/references\.json: {message}"):
         read(tmp_path / "a.md")
 
@@ -185,7 +175,8 @@ def test_a_book_is_one_paper_and_its_chapters_are_read_with_it(tmp_path: Path, k
     two = "parts/two.qmd" if end == "qmd" else "two.Rmd"
     chapters[two] = f"# Two\n\nTwo @nivre2004.\n\n{include}\n"
     others = {"README.md": "# Code\n\nBy @ann, [@bo](https://x.org).", "index.tex": r"\documentclass{a}"}
-    write(folder, BOOKS[kind] | chapters | others)
+    others |= dict.fromkeys(("thesis.tex", "_book/thesis.tex") if end == "Rmd" else (), r"\documentclass{a}")
+    write_files(folder, BOOKS[kind] | chapters | others)
     (file,) = find_files(str(tmp_path))
     assert file.path == folder / f"index.{end}" and file.id == "book"
     metadata, text = read(folder / f"index.{end}")
@@ -227,15 +218,17 @@ def test_the_files_of_a_book_by_bookdown(settings: str, main: str, keys: str, tm
     names = ("one", "two", "_three", "c/in", "c/d/deep", "c/_not", "c/.cache/a", "../out/x")
     bib = "".join(f"@book{{{name}, title={{T}}}}\n" for name in names)
     texts = {f"{name}.Rmd": f"Text [@{name}]." for name in names} | {main: FRONT} | {"lib/refs.bib": bib}
-    write(tmp_path / "book", {"_bookdown.yml": settings} | texts)
+    write_files(tmp_path / "book", {"_bookdown.yml": settings} | texts)
     text = read(tmp_path / "book" / main)[1]
     assert sorted(map(str, cited(text))) == sorted(keys.split()) and text.references.keys() == {*keys.split()}
+    if "c/d/deep" in keys:  # a chapter alone
+        assert read(tmp_path / "book" / "c" / "d" / "deep.Rmd")[1].references.keys() == {"c/d/deep"}
     documents = {str(file.path.relative_to(tmp_path / "book")) for file in find_files(str(tmp_path / "book"))}
     assert main in documents and documents.isdisjoint(f"{key}.Rmd" for key in keys.split())
 
 
 def test_a_listed_file_that_is_missing_is_told(tmp_path: Path) -> None:
-    write(tmp_path, {"_bookdown.yml": "rmd_files: [a.Rmd, gone.Rmd, ../b.Rmd]", "a.Rmd": "Text [@a]."})
+    write_files(tmp_path, {"_bookdown.yml": "rmd_files: [a.Rmd, gone.Rmd, ../b.Rmd]", "a.Rmd": "Text [@a]."})
     source = MARKDOWN.read(tmp_path / "a.Rmd", Inputs())
     outside = f"../b.Rmd is not followed: it is outside {tmp_path}"
     assert source.notes == ["gone.Rmd is not followed: there is no such file", outside]
@@ -243,10 +236,10 @@ def test_a_listed_file_that_is_missing_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("title", ["|\n\t| A\n    | Book", "\tA Book\t", "A\tBook", "\n\tA Book"])
 def test_tabs_in_front_matter(title: str, tmp_path: Path) -> None:
-    write(
+    write_files(
         tmp_path, {"a.md": f"---\ntitle: {title}\nbibliography:\t[lib/refs.bib]\t\n---\nText [@nivre2004]."}
     )
-    write(tmp_path, {"lib/refs.bib": BIB})
+    write_files(tmp_path, {"lib/refs.bib": BIB})
     metadata, text = read(tmp_path / "a.md")
     assert metadata.title.replace("| ", "") == "A Book" and text.references.keys() == {"nivre2004"}
 
@@ -258,7 +251,7 @@ def test_which_files_of_a_folder_are_read(tmp_path: Path) -> None:
         "e.md": "---\ntitle: [\n---\n", "f.md": "{{< include g.md >}} {{< include f.md >}}",
         "g.md": "G [@a].", "refs.bib": BIB,
     }  # fmt: skip
-    write(tmp_path, texts)
+    write_files(tmp_path, texts)
     assert [file.path.name for file in find_files(str(tmp_path))] == ["a.Rmd", "b.md", "e.md", "f.md"]
     assert read(tmp_path / "a.Rmd")[1].references.keys() == {"kim:17"}, "the only .bib file of the folder"
     with pytest.raises(InputError, match=r"e\.md: its front matter \(between --- lines\) is not YAML: "):
@@ -267,13 +260,13 @@ def test_which_files_of_a_folder_are_read(tmp_path: Path) -> None:
 
 def test_no_file_outside_the_folder_is_included(tmp_path: Path) -> None:
     include = f"{{{{< include ../secret.md >}}}} {{{{< include {tmp_path}/secret.md >}}}}"
-    write(tmp_path, {"secret.md": "secret", "paper/a.md": f"Trees [@a]. {include}"})
+    write_files(tmp_path, {"secret.md": "secret", "paper/a.md": f"Trees [@a]. {include}"})
     assert "secret" not in str(read(tmp_path / "paper" / "a.md")[1].paragraphs).replace("secret.md", "")
 
 
 def test_inputs_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("citerec.formats.drafts.inputs.MAX_INPUTS", 5)
-    write(tmp_path, {"a.md": "{{< include b.md >}}" * 6, "b.md": "b"})
+    write_files(tmp_path, {"a.md": "{{< include b.md >}}" * 6, "b.md": "b"})
     with pytest.raises(InputError, match=r"\.md: the document has more than 5 inputs"):
         documents(tmp_path / "a.md")
 
@@ -313,9 +306,7 @@ BOOK = "@book{kelp, title={Kelp}, author={Reis, Ana}, year=2001}\n"
     ],
 )  # fmt: skip
 def test_places_of_metadata(files: dict[str, str], tmp_path: Path) -> None:
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, files)
     [path] = tmp_path.rglob("a.*")
     source = MARKDOWN.read(path, Inputs())
     assert [*source.keys] == ["kelp"]

@@ -159,9 +159,9 @@ def test_a_copy_reads_as_the_text_with_the_new_citations(
         text = language.text(path)
         key = "Lee:2020"
         edits = [
-            (*one[:2], filled[0])
-            for one in language.citations(text)
-            if (filled := language.fill(text[one.start : one.end], [key]))
+            (*item[:2], filled[0])
+            for item in language.citations(text)
+            if (filled := language.fill(text[item.start : item.end], [key]))
         ]
         copy = Path(folder) / f"b{suffix}"
         copy.write_bytes(
@@ -353,7 +353,7 @@ def test_citations_of_endnote(tmp_path: Path, in_code: bool) -> None:
 @pytest.mark.parametrize(
     "code", ["<EndNote>", "<!DOCTYPE a><EndNote/>", "no base64", "<EndNote><Cite/></EndNote>"]
 )
-def test_damaged_citations_of_endnote_are_text(tmp_path: Path, code: str) -> None:
+def test_damaged_citations_of_endnote_are_text(code: str) -> None:
     items = citation_items(f" ADDIN EN.CITE {code}", "!") or []
     assert [key for key, item in items if item["itemData"]] == []
 

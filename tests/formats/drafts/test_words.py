@@ -47,7 +47,7 @@ def text_of(path: Path) -> str:
     language = language_of(path.suffix)
     assert language is not None
     paragraphs, _ = language.paragraphs(language.read(path, Inputs()).text)
-    return " ".join(" ".join(one.text.split()) for one in paragraphs if one.text.strip())
+    return " ".join(" ".join(item.text.split()) for item in paragraphs if item.text.strip())
 
 
 @pytest.mark.parametrize("suffix", sorted(DRAFTS))

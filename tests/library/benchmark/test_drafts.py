@@ -37,6 +37,7 @@ from citerec.library.benchmark.drafts import PARTS, Drafts
 from citerec.library.benchmark.results import DraftResult, Ranks, read_results
 from citerec.library.commands.change import build
 from citerec.library.drafts.reader import read_draft
+from citerec.library.drafts.suggest import citing_passages, place_request
 from citerec.library.settings import BuildSettings
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.passages import CitingPassages
@@ -191,6 +192,22 @@ def test_first_citations_and_what_is_known(folder: Path) -> None:
     # Two keys of the same paper: one query, and another citation of the paper.
     (one, _, other) = questions(draft, {"porter": "same", "lda": "same", "bleu": "same"})
     assert (one.targets, one.again, other.again) == ({"same": "porter"}, {"same"}, {"same"})
+
+
+def test_an_old_version_that_a_draft_includes_is_the_same_text(tmp_path: Path) -> None:
+    text = "Steps that adapt to each gradient train networks sooner [@adam].\n\n"
+    between = "".join(f"Words about {word} stand alone [@lda].\n\n" for word in ("trees", "peat", "graphs"))
+    (tmp_path / "a.md").write_text(f"{text}{between}{text}Adam is meant [@adam; @svm].\n\n{between}{text}")
+    draft = read_draft(tmp_path / "a.md", masked=True)
+    ids = {"adam": "a", "lda": "l", "svm": "s"}
+    (first, *_, last), passages = questions(draft, ids), citing_passages(draft, ids)
+    assert first.again == last.again == {"a"}, "the sentence between is no copy"
+    (tmp_path / "a.md").write_text(f"{text}{between}{text}")
+    draft = read_draft(tmp_path / "a.md", masked=True)
+    (first, *others, last), passages = questions(draft, ids), citing_passages(draft, ids)
+    assert (first.again, first.known, last.again) == (set(), ["lda", "svm"], set())
+    assert all(question.again == {"l"} for question in others)
+    assert place_request(draft, first.place, ids, passages).query.known == ("l", "s")
 
 
 @pytest.mark.parametrize("odd", ["", "% nothing yet\n", "<html></html>", "@misc{x, year = 2000}\n"])

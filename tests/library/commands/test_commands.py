@@ -107,7 +107,7 @@ def test_search(bib: Path, run: Run) -> None:
     assert run("search", "pars 2001")[1] == "1 Parsing trees\n  2001 · one\n"
     [found] = json.loads(run("search", "speech", "format=json", "k=2")[1])
     assert (found["id"], found["year"]) == ("doi:10.1000/two", 2002)
-    assert run("search", "nothing")[1:] == ("", "mine: no paper has these words\n")
+    assert run("search", "nothing")[1:] == ("", "mine: nothing has “nothing”\n")
     assert run("search", "format=json")[2].startswith(
         "error: words is required, as in words=kingma 2015 adam"
     )
@@ -236,19 +236,6 @@ def test_folders_and_patterns_are_searched_again(run: Run, tmp_path: Path) -> No
     assert Library.open("mine").manifest.named == [str(tmp_path / "x*.bib")]
 
 
-def test_an_updated_library_equals_a_new_one(bib: Path, run: Run) -> None:
-    more = bib.with_name("more.bib")
-    more.write_text(entry("two", "Speech", doi="10.1000/two", abstract="Sound.") + entry("four", "Poems"))
-    run("add", "source=more.bib")
-    bib.write_text(
-        entry("three", "Graphs!", year=2004) + entry("two", "Speech", doi="10.1000/two"), encoding="utf-8"
-    )
-    run("update", "force=true")
-    updated = sorted(papers_of(Library.open("mine")))
-    run("build", "source=[a.bib,more.bib]", "model=bm25", "overwrite=true")
-    assert sorted(papers_of(Library.open("mine"))) == updated
-
-
 def test_broken_entries_are_skipped_and_reported(
     run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -308,12 +295,18 @@ def test_bad_input_creates_nothing(run: Run, tmp_path: Path, content: str, argum
         ("check a.md mine", "library=mine a.md"),
         ("check a.md", "a.md"),
         ("ask words mine", "library=mine words"),
-        ("draft a.tex", "library is required; found the library mine; go on with: citerec draft mine a.tex"),
+        ("draft a.tex", "library is required; found mine, a.bib; go on with: citerec draft mine a.tex"),
         ("ask mine a.tex", "a.tex is a draft; its missing citations: citerec draft LIBRARY a.tex"),
         ("ask libary=mine words", "libary: there is no such option; did you mean library?"),
         ("draft a.lyx", "export it from LyX as LaTeX"),
         ("draft mine a.RTF k=3", "save it as .docx or .odt"),
         ("draft a.lyx mine", "export it from LyX as LaTeX"),
+        ("ask a.lyx", "export it from LyX as LaTeX"),
+        ("check a.bib", "a.bib"),
+        ("build mine a.bib", "library=mine a.bib"),
+        ("build a.bib library=mine", "a.bib library=mine"),
+        ("ask nofile.bib words", "nofile.bib: no such file"),
+        ("references a.bib", "a.bib"),
     ],
 )
 def test_files_are_told_by_their_suffix_and_options_by_the_nearest_name(
@@ -322,6 +315,7 @@ def test_files_are_told_by_their_suffix_and_options_by_the_nearest_name(
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / MANIFEST).touch()
     (tmp_path / "a.tex").touch()
+    (tmp_path / "a.bib").touch()
     monkeypatch.chdir(tmp_path)
     name, *options = arguments.split()
     try:

@@ -49,7 +49,7 @@ def test_a_file_is_asked_without_building(run: Run, folder: Path) -> None:
     assert (cached / "library.json").stat().st_mtime_ns == made, "an unchanged file is not read again"
     Path("papers.bib").write_text(entries("Songs of birds"), encoding="utf-8")
     assert run("search", "papers.bib", "birds", "format=cite")[1] == "\\cite{Songsofbirds}\n"
-    assert run("search", "library=papers.bib", "graphs")[2] == "papers.bib: no paper has these words\n"
+    assert run("search", "library=papers.bib", "graphs")[2] == "papers.bib: nothing has “graphs”\n"
     (Library.open(cached).folder / "records.values.npy").write_bytes(b"damage")
     assert run("search", "papers.bib", "birds", "format=cite")[1] == "\\cite{Songsofbirds}\n"
     Path("papers.bib").write_text("", encoding="utf-8")
@@ -94,22 +94,22 @@ FOUND = "error: library is required; found {}; go on with: {}\n"
         (
             ["a.bib", "b.bib"],
             ["ask", "x"],
-            FOUND.format("a.bib and b.bib", "citerec build library=my-library 'source=*.bib'"),
+            FOUND.format("a.bib, b.bib", "citerec ask a.bib ..."),
         ),
         (
             ["a.bib", "c/b.bib"],
             ["serve"],
-            FOUND.format("a.bib and c/b.bib", "citerec build library=my-library 'source=[a.bib,c/b.bib]'"),
+            FOUND.format("a.bib, c/b.bib", "citerec serve a.bib ..."),
         ),
         (
             ["a.bib", "mine/library.json"],
             ["ask", "x"],
-            FOUND.format("the library mine and a.bib", "citerec ask mine ..."),
+            FOUND.format("mine, a.bib", "citerec ask mine ..."),
         ),
         (
             ["a.bib", "mine/library.json"],
             ["update"],
-            FOUND.format("the library mine", "citerec update mine ..."),
+            FOUND.format("mine", "citerec update mine ..."),
         ),
         (["a.bib"], ["update"], "error: library is required, as in citerec update my-library: a folder fr"),
         ([], ["ask", "x"], "error: library is required, as in citerec ask papers.bib: a file of papers, z"),
@@ -130,7 +130,9 @@ def test_the_library_to_build_is_the_first_argument(run: Run) -> None:
     Path("a.bib").write_text(entries("A title"), encoding="utf-8")
     assert run("build", "mine", "source=a.bib", "model=bm25")[1].startswith("mine: 1 paper, ")
     assert run("build", "mine", "overwrite=true")[1].startswith("mine: 1 paper, ")
-    assert run("build", "a.bib", "source=a.bib")[2] == "error: library=a.bib: is a file; name a folder\n"
+    assert run("build", "library=a.bib", "a.bib")[2] == "error: library=a.bib: is a file; name a folder\n"
+    assert run("add", "mine")[2].startswith("error: source is required, as in source=papers.bib")
+    assert run("add", "mine", "fulltext=true")[:2] == (0, "full texts: 0 papers, 0 passages; 0 PDFs read\n")
     assert run("build", "mine")[::2] == (
         2,
         "error: source is required, as in source=papers.bib: files of papers\n",
@@ -148,7 +150,7 @@ def test_the_command_alone_says_how_to_go_on(folder: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     found, _, command, _, last = done.stdout.splitlines()
-    assert found == f"Found a.bib and Zotero's library in {folder / 'home' / 'Zotero'}. Go on with:"
+    assert found == "Found a.bib, zotero. Go on with:"
     assert command == '    citerec ask a.bib "A sentence that lacks a citation [CITE]."'
     assert last == "citerec --help lists all commands."
 

@@ -642,7 +642,7 @@ def test_a_filled_file_and_a_report_as_json(
         and paper["id"] == "bert"
     )
     assert err.startswith(f"{target}: filled 3 of 3 missing citations; check each of them\n")
-    assert "sure=0.5 was ignored: the library's model gives no probabilities\n" in err
+    assert "sure=0.6 was ignored: the library's model gives no probabilities\n" in err
     text = target.read_text()
     assert "BERT [@devlin2019bert] are" in text and "Adam [@kingma2015]." in text
     assert "bibliography: copy.bib\n" in text and "`[CITE]` is a mark" in text
@@ -662,6 +662,7 @@ def project(tmp_path: Path) -> Path:
     texts = {
         "paper.tex": r"""\documentclass{article}
             \usepackage{graphicx}\usepackage{mine}\graphicspath{{figs/}}
+            % \setmainfont{Body}[Path = fonts/, BoldFont=*-Bold]
             \begin{document}
             Models such as BERT~\cite{?} \ours{} are old \cite{vaswani2017}.
             \includegraphics[width=1cm]{plot} \input{sec/related}
@@ -672,6 +673,7 @@ def project(tmp_path: Path) -> Path:
         "sec/data.txt": "Data.",
         "mine.sty": r"\newcommand{\ours}{ParseNet}",
         "refs.bib": BIB,
+        "fonts/Body-Bold.otf": "",
         "unnamed.txt": "Not part of it.",
     }
     for name, text in texts.items():
@@ -689,6 +691,7 @@ def test_copies_are_complete(project: Path, recommender: Recommender, fill: str,
     run(recommender, tex=str(project), fill=str(target))
     folder = target.parent if target.suffix else target
     names = {"sec/related.tex", "sec/data.txt", "mine.sty", "figs/plot.png", "refs.bib", bib}
+    names.add("fonts/Body-Bold.otf")
     names.add("copy.tex" if target.suffix else "paper.tex")
     assert {str(file.relative_to(folder)) for file in folder.rglob("*.*")} == names
     if not all(map(shutil.which, ("latexmk", "pdflatex", "bibtex"))):

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.library.evidence.index import WordsEncoder
-from citerec.retrieval.arrays import Floats
 from citerec.tests.made_pdfs import MadePaper, made_paper
 
 WORDS = 1200
@@ -30,19 +26,3 @@ def write_papers(folder: Path, numbers: Sequence[int]) -> list[LibraryPaper]:
 
 def paper_made(number: int) -> MadePaper:
     return made_paper(number, WORDS)
-
-
-class HashedWords(WordsEncoder):
-    """An encoder: each word adds 1 to one of the dimensions."""
-
-    def __init__(self) -> None:
-        self.name, self.dim = "hashed words", 32
-
-    def encode(self, texts: Sequence[str]) -> Floats:
-        vectors = np.zeros((len(texts), self.dim), np.float32)
-        for row, text in enumerate(texts):
-            for word in text.lower().split():
-                vectors[row, sum(map(ord, word)) % self.dim] += 1
-        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
-
-    encode_queries = encode

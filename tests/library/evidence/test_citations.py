@@ -172,6 +172,8 @@ def test_no_sentence_of_the_paper_being_written_is_evidence(library: Library) ->
     question, title = "That bees dance was seen by others before [CITE].", "A Paper of poe2012, on insects"
     papers = {paper.key: paper for paper in recommender.recommend(question, title, k=3)}
     assert "poe2012" not in papers and "cited for this in Roe 2010" in papers["lee2001"].why
+    others = [paper.score for paper in recommender.recommend(question, k=3) if paper.key != "lee2001"]
+    assert max(others) < -5 < papers["lee2001"].score < -0.01  # two papers cite it so, or one
     contexts, queries = text_contexts(library.path, {"poe2012": "One", "roe2010": "One", "lee2001": "Two"})
     assert {context.citing_id for context in contexts} == {"poe2012"}  # versions of one work
     assert [query.positive_ids for query in queries] == [["lee2001"], ["lee2001"]]
@@ -280,3 +282,35 @@ def test_a_folder_without_pairs_is_told(tmp_path: Path) -> None:
     (tmp_path / "alone.pdf").write_bytes(b"%PDF")
     with pytest.raises(InputError, match=r"has no NAME\.pdf with a NAME\.xml beside it"):
         find_pairs([str(tmp_path)])
+
+
+ARTICLE = """<article><front><article-meta><title-group><article-title>A paper of xml</article-title>
+</title-group></article-meta></front><body><sec><title>One</title>
+<p>Bees dance in their hive at night <xref ref-type="bibr" rid="r2">a</xref>.</p>
+<p>Wasps build nests of paper pulp <xref ref-type="bibr" rid="r1 r2">b</xref>. Ants do not.</p></sec></body>
+<back><ref-list><ref id="r1"><element-citation>
+<article-title>Wasps build nests of paper pulp</article-title><name><surname>Fern</surname></name>
+<year>2003</year></element-citation></ref><ref id="r2"><element-citation>
+<article-title>Honey bees dance in the dark</article-title><name><surname>Lee</surname></name>
+<year>2001</year></element-citation></ref></ref-list></back></article>"""
+
+
+def test_xml_says_what_it_cites(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {"good.xml": ARTICLE, "bad.xml": "<article><front>", "other.xml": "<html/>"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    entries = [f"@article{{{name[:-4]}, title={{Paper {name}}}, file={{{name}}}}}" for name in files]
+    entries.append("@article{bees, title={Honey bees dance in the dark}, author={Lee, Ann}, year=2001}")
+    (tmp_path / "papers.bib").write_text("\n".join(entries))
+    path = tmp_path / "library"
+    run(["build", f"library={path}", f"source={tmp_path / 'papers.bib'}", "fulltext=true", "model=static"])
+    problems = capsys.readouterr()
+    assert "bad.xml: malformed XML" in problems.out + problems.err
+    assert "other.xml: must be a JATS or TEI document" in problems.out + problems.err
+    run(["paper", "bees", f"library={path}"])
+    shown = capsys.readouterr().out
+    assert (
+        "“Bees dance in their hive at night a.”" in shown and "“Wasps build nests of paper pulp b.”" in shown
+    )
+    run(["missing", f"library={path}", "least=1", "format=bibtex"])
+    assert "title = {Wasps build nests of paper pulp}" in capsys.readouterr().out

@@ -213,10 +213,10 @@ def test_other_machines_get_no_paths(mine: Recommender) -> None:
 
 @pytest.mark.usefixtures("copied")
 def test_a_damaged_index_is_one_line_and_update_mends_it() -> None:
-    [file] = Path("mine/fulltexts").rglob("vectors.npy")
+    [file] = Path("mine/fulltexts").rglob("offsets.npy")
     file.write_bytes(file.read_bytes()[:-5])
     with pytest.raises(
-        InputError, match=r"mine/fulltexts: damaged full texts \(.*vectors.npy.*\); write them anew: "
+        InputError, match=r"mine/fulltexts: damaged full texts \(.*offsets.npy.*\); write them anew: "
     ):
         Recommender.open("mine")
     run(["update", "library=mine"])

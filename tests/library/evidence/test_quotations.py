@@ -48,8 +48,11 @@ def test_quotations_stand_beside_their_citation() -> None:
         "“bees dance in the dark” as \\cite{kim} ",
         "“bees dance in the dark”\n\nNew ",
         "“bees dance” ",
+        "“bees dance in the dark”. See ",
     ):
         assert quotation(before, "", cites) == ""
+    assert quotation("", " and “bees dance in the dark” \\cite{kim}.", cites) == ""
+    assert quotation("“Bees dance in the dark.” ", "", cites) == "Bees dance in the dark."
 
 
 @pytest.mark.parametrize(

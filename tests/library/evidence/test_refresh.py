@@ -20,14 +20,15 @@ from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence import index as index_module
 from citerec.library.evidence import refresh as refresh_module
 from citerec.library.evidence import store as store_module
-from citerec.library.evidence.index import FORMULA, PassageIndex, open_index, update_index
+from citerec.library.evidence.index import FORMULA, PassageIndex, open_index
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.reading import READER, ReadText, read_here, unreadable
 from citerec.library.evidence.refresh import TextReport, read_cache, refresh_texts
 from citerec.library.evidence.store import TextStore
-from citerec.retrieval.lexical.postings import UNIT
+from citerec.retrieval.lexical.bm25_formula import UNIT
 from citerec.retrieval.lexical.terms import Tokenizer
-from citerec.tests.library.evidence.made import HashedWords, paper_made, write_papers
+from citerec.tests.library.evidence.made import paper_made, write_papers
+from citerec.tests.retrieval.made import plain_bm25
 
 Papers = list[LibraryPaper]
 
@@ -43,12 +44,12 @@ def refresh(library: Path, papers: Papers, read: Any = read_all, **options: Any)
     library.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refresh_module, "read_files", read)
-        return refresh_texts(library, lambda: papers, HashedWords(), **options)
+        return refresh_texts(library, lambda: papers, **options)
 
 
 def opened(library: Path) -> tuple[TextStore, PassageIndex]:
     store = TextStore(library / FOLDER)
-    index = open_index(library / FOLDER, store, HashedWords())
+    index = open_index(library / FOLDER, store)
     assert index is not None
     return store, index
 
@@ -71,42 +72,13 @@ def test_passages_are_indexed_as_a_plain_bm25_scores_them(tmp_path: Path) -> Non
     _, index = opened(tmp_path / "library")
     query = default_tokenize(" ".join(paper_made(1).sections[0][1][0].split()[:12]))
     weights = np.linspace(1, 0.2, len(query)).astype(np.float32)
-    everything = [text for texts in found.values() for text in texts]
-    expected, rounding = plain_bm25(everything, query, weights), float(weights.sum() * UNIT) / 2
+    stems, asked = Tokenizer("english", "en").terms, dict[str, float]()
+    for word, weight in zip(query, weights.tolist(), strict=True):
+        asked |= {stem: max(asked.get(stem, 0), weight) for stem in stems(word)}
+    documents = [stems(text) for texts in found.values() for text in texts]
+    expected, rounding = plain_bm25(documents, asked, FORMULA.k1, FORMULA.b), float(weights.sum() * UNIT) / 2
     np.testing.assert_allclose(index.word_scores(query, weights), expected, rtol=1e-5, atol=rounding)
     assert index.best(index.word_scores(query, weights)).argmax() == 1
-
-
-def plain_bm25(texts: list[str], words: list[str], weights: Iterable[float]) -> list[float]:
-    stems = Tokenizer("english", "en").terms
-    documents = [stems(text) for text in texts]
-    asked: dict[str, float] = {}
-    for word, weight in zip(words, weights, strict=True):
-        for stem in stems(word):
-            asked[stem] = max(asked.get(stem, 0), float(weight))
-    average = np.mean([len(document) for document in documents])
-    scores = []
-    for document in documents:
-        score = 0.0
-        for stem, weight in asked.items():
-            frequency = sum(stem in other for other in documents)
-            if frequency:
-                idf = np.log(1 + (len(documents) - frequency + 0.5) / (frequency + 0.5))
-                length = 1 - FORMULA.b + FORMULA.b * len(document) / average
-                count = document.count(stem)
-                score += weight * idf * count / (FORMULA.k1 * length + count)
-        scores.append(score)
-    return scores
-
-
-def test_vectors_are_those_of_the_encoder(tmp_path: Path) -> None:
-    refresh(tmp_path / "library", write_papers(tmp_path, range(2)))
-    everything = [text for texts in texts_by_paper(tmp_path / "library").values() for text in texts]
-    _, index = opened(tmp_path / "library")
-    vectors = HashedWords().encode(everything)
-    assert index.cosines(vectors[3], np.array([3, 0])) == pytest.approx(
-        (vectors @ vectors[3])[[3, 0]], abs=0.02
-    )
 
 
 def test_nothing_is_read_twice_and_the_text_goes_with_its_paper(tmp_path: Path) -> None:
@@ -159,8 +131,6 @@ def test_an_index_of_texts_that_changed_is_that_of_all_texts(tmp_path: Path) -> 
     _, anew = opened(whole)
     assert [*changed.papers] == [*anew.papers]
     assert changed.offsets.tolist() == anew.offsets.tolist()
-    assert changed.vectors is not None and anew.vectors is not None
-    assert np.array_equal(changed.vectors, anew.vectors)
     words = default_tokenize(" ".join(paper_made(5).sections[1][1]))
     ones = np.ones(len(words), np.float32)
     assert np.array_equal(changed.word_scores(words, ones), anew.word_scores(words, ones))
@@ -206,9 +176,9 @@ def test_an_indexing_that_is_stopped_leaves_the_former(
 def test_a_damaged_index_is_written_anew(tmp_path: Path) -> None:
     papers, library = write_papers(tmp_path, range(2)), tmp_path / "library"
     refresh(library, papers)
-    file = library / FOLDER / "1/vectors.npy"
+    file = library / FOLDER / "1/offsets.npy"
     file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(InputError, match=r"vectors\.npy"):
+    with pytest.raises(InputError, match=r"offsets\.npy"):
         opened(library)
     refresh(library, papers)
     assert len(opened(library)[1].papers) == 2
@@ -322,7 +292,7 @@ def test_notes_are_passages_of_the_paper(tmp_path: Path) -> None:
     refresh(library, papers)
     assert opened(library)[1].word_scores(["zygomorphic"], np.ones(1, np.float32)).max() == 0
     refresh(library, [])
-    assert open_index(library / FOLDER, TextStore(library / FOLDER), None) is None
+    assert open_index(library / FOLDER, TextStore(library / FOLDER)) is None
 
 
 def test_zoteros_text_is_read_where_the_pdf_is_not_here(tmp_path: Path) -> None:
@@ -343,11 +313,9 @@ def test_zoteros_text_is_read_where_the_pdf_is_not_here(tmp_path: Path) -> None:
     ]
 
 
-def test_an_index_without_texts_is_none(tmp_path: Path) -> None:
+def test_papers_without_texts_have_no_passages(tmp_path: Path) -> None:
     report = refresh(tmp_path / "library", [LibraryPaper("key:a")])
     assert (report.papers, report.passages) == (0, 0)
-    store = TextStore(tmp_path / "library" / FOLDER, create=True)
-    assert update_index(tmp_path / "library" / FOLDER, store, HashedWords()) is None
 
 
 def test_texts_of_another_version_are_read_again(tmp_path: Path) -> None:

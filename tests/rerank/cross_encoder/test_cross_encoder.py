@@ -27,7 +27,6 @@ from citerec.datasets.corpus import Corpus
 from citerec.rerank.cross_encoder.network import (
     CrossEncoder,
     first_hidden,
-    is_bert,
     subword_vectors,
 )
 from citerec.rerank.cross_encoder.pairs import CIT, EOS, SEP, PairReader
@@ -284,10 +283,3 @@ def test_dropout_of_attention_keeps_the_mean() -> None:
         draws = torch.stack([first_hidden(model, *given) for _ in range(400)])
     assert draws.std(0).min() > 1e-3
     assert ((draws.mean(0) - exact).abs() < 5 * draws.std(0) / 400**0.5).all()
-
-
-def test_only_bert_encoders_are_supported() -> None:
-    assert is_bert(bert())
-    small: dict[str, Any] = {**SIZES, "num_hidden_layers": 1}
-    assert not is_bert(BertModel(BertConfig(**small, is_decoder=True)))
-    assert not is_bert(DistilBertModel(DistilBertConfig(vocab_size=20, dim=8, n_heads=2, n_layers=1)))

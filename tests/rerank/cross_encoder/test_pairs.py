@@ -29,10 +29,7 @@ from citerec.rerank.cross_encoder.pairs import (
     TokenPairs,
     divide_budget,
 )
-from citerec.rerank.ranker.citing_contexts import CitingContexts
 from citerec.rerank.settings import MIN_TOKENS, PairSettings
-from citerec.retrieval.queries import Queries
-from citerec.tests.retrieval.made import matrix
 
 ALL_WORDS = PairSettings(citing_words=None)
 LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30)), min_size=1)
@@ -300,29 +297,3 @@ def test_rows_of_pairs_do_not_depend_on_other_rows(ragged: Corpus, tokenizer: An
     both = {pairs.padded(np.array([row, row + 1]))[0].shape[1] for row in range(len(pairs) - 1)}
     assert alone == set(pairs.lengths.tolist())
     assert all(width % 8 == 0 or width == 45 or width in alone for width in both)
-
-
-def test_citing_contexts_are_the_most_similar_to_the_query(ragged: Corpus, tokenizer: Any) -> None:
-    """Compared with a loop over all contexts that cite a candidate."""
-    chooser = CitingContexts(ragged)
-    contexts, papers = grid(ragged)
-    queries = Queries.from_contexts(ragged, np.arange(80))
-    found = chooser.most_similar(queries, contexts, papers, 2)
-    near = matrix(chooser.statistics.near_counts(queries.words("context"))).toarray()
-    weights = np.zeros_like(near)
-    for row in range(80):
-        part = slice(*chooser.near.offsets[row : row + 2])
-        weights[row, chooser.near.terms[part]] = chooser.near.weights[part]
-    alike = near @ weights.T
-    split = ragged.split("train")
-    cited = {int(c): p.tolist() for c, p in zip(split.contexts, split.positives, strict=True)}
-    some = 0
-    for context, paper, rows in zip(contexts.tolist(), papers.tolist(), found.tolist(), strict=True):
-        own = int(ragged.citing[context])
-        others = [row for row in range(80) if paper in cited[row] and int(ragged.citing[row]) != own]
-        best = sorted((alike[context, row] for row in others), reverse=True)[:2]
-        kept = [row for row in rows if row >= 0]
-        assert set(kept) <= set(others) and len(kept) == min(len(others), 2)
-        np.testing.assert_allclose([alike[context, row] for row in kept], best, rtol=1e-5)
-        some += len(kept)
-    assert some > 50

@@ -19,10 +19,10 @@ from citerec.rerank.ranker.confidence import (
     KNOWN_SCALE,
     NONE,
     OTHERS,
-    OVERLAPS,
     SCALE,
     Confidence,
     fit_confidence,
+    fit_curve,
 )
 from citerec.rerank.ranker.linear import TrainingLists
 
@@ -82,17 +82,6 @@ def test_papers_of_similar_passages_are_more_probable_than_others_cited_elsewher
     assert after[5:].tolist() == before[5:].tolist()
 
 
-def test_papers_of_overlapping_passages_alone_differ_only_from_those_of_others() -> None:
-    known = np.array([1, 1, 0, 1, 0])
-    words = np.array([0.5, np.nan, np.nan, np.nan, np.nan])
-    values = np.stack([known, words], axis=1).astype(np.float16)
-    lists = replace(made([3, 2], known=known), columns=["known", "elsewhere_words"], values=values)
-    found = Confidence({**PARAMETERS, OVERLAPS: 1.5}).log_probabilities(lists, np.zeros(5, np.float32))
-    plain = Confidence(PARAMETERS).log_probabilities(lists, np.zeros(5, np.float32))
-    assert found[1] - found[0] == pytest.approx(1.5, abs=1e-3)
-    assert found[3:].tolist() == plain[3:].tolist(), "no passage of the list is known"
-
-
 def test_scores_of_papers_cited_elsewhere_have_a_scale_of_their_own() -> None:
     known = np.array([1, 1, 0, 0, 0, 0])
     lists, scores = made([4, 2], known=known), np.array([3, 1] * 3, np.float32)
@@ -135,3 +124,15 @@ def test_probabilities_are_those_of_the_lists_that_it_is_fitted_to() -> None:
     for low, high in ((0, 0.3), (0.3, 0.5), (0.5, 1)):
         of = (sure >= low) & (sure < high)
         assert sure[of].mean() == pytest.approx(right[of].mean(), abs=0.05)
+
+
+def test_the_curve_maps_to_how_often_first_papers_are_cited_and_keeps_the_order() -> None:
+    rng, count = np.random.default_rng(0), 3000
+    said = rng.uniform(0.1, 0.9, 2 * count)
+    cited = rng.random(2 * count) < np.sqrt(said)  # a passage may cite several papers
+    plain = Confidence({SCALE: 1.0, NONE: 0.0})
+    curved = fit_curve(plain, made([2] * count, cited), np.log(said).astype(np.float32))
+    scores = np.array([-2, 0, 3, 1], np.float32)
+    before, after = (np.exp(model.log_probabilities(made([4]), scores)) for model in (plain, curved))
+    assert (np.argsort(after) == np.argsort(before)).all()
+    assert after.max() == pytest.approx(np.sqrt(before.max()), abs=0.05)

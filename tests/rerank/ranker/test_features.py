@@ -227,7 +227,7 @@ def test_missing_sources_leave_columns_empty(tiny_corpus: Corpus) -> None:
     statistics, parts, queries = open_statistics(tiny_corpus, dense=False)
     papers = np.tile(np.arange(6, dtype=np.int32), (len(queries), 1))
     found = Candidates(statistics, parts, queries, papers).columns()
-    unknown = {"encoder", "encoder_title"}
+    unknown = {"encoder", "encoder_title", "english_encoder"}
     empty = {name for name, values in found.items() if np.isnan(values).all()}
     assert empty == unknown | {name for name, one in FEATURES.items() if one.group in (CITING, DRAFT)}
     assert not found["author_near"].any()
@@ -249,6 +249,8 @@ def test_saved_statistics_give_the_same_columns(demo_corpus: Corpus, tmp_path: A
         ("Les protéines TARGETCIT", "Protein folding"),
         ("Faltung der Proteinen TARGETCIT", "Protein folding"),
         ("LINGÜÍSTICA TARGETCIT", "Linguistic trees"),
+        ("La fotografía TARGETCIT", "Photographs"),
+        ("Квантовые спектры TARGETCIT", "Spectra"),
     ],
 )
 def test_beginnings_of_words_are_shared_by_languages(context: str, title: str, tmp_path: Path) -> None:

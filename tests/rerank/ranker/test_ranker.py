@@ -43,7 +43,7 @@ from citerec.tests.rerank.ranker.test_features import average
 from citerec.train import train
 from citerec.training.hub import ABOUT, CARD
 
-WHOLE = '{"format": "ranker-6", %s}'
+WHOLE = '{"format": "ranker-7", %s}'
 MIXED = {"bm25": 1.0, "title_share": 0.5, "citing_words": 0.7, "name_near": 1.0}
 DEVIATIONS = {"bm25": 3.5, "title_share": 1.5, "citing_words": 2.0, "name_near": 0.1}
 

@@ -73,7 +73,7 @@ def test_vectors_are_kept_in_half_precision_and_used_again(tiny_corpus: Corpus, 
     assert len(list(cache.iterdir())) == 3
 
 
-def test_interrupted_work_goes_on(tiny_corpus: Corpus, cache: Path) -> None:
+def test_interrupted_work_goes_on(tiny_corpus: Corpus) -> None:
     for stop in (1, 2):
         with pytest.raises(KeyboardInterrupt):
             Encoder(tiny_corpus, stop).load()

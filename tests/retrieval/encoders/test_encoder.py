@@ -218,8 +218,8 @@ def adapter(tmp_path: Path) -> Path:
 
 def hidden(model: BertModel) -> Tensor:
     with torch.inference_mode():
-        found: Tensor = model(input_ids=IDS, attention_mask=(IDS != 0).long()).last_hidden_state
-    return found
+        result: Tensor = model(input_ids=IDS, attention_mask=(IDS != 0).long()).last_hidden_state
+    return result
 
 
 def base() -> BertModel:
@@ -361,10 +361,10 @@ def test_batches_match_single_texts(
     texts = ArticleReader(tiny_corpus, encoder.tokenizer, encoder.config).papers(np.arange(12))
     assert len(set(texts.lengths)) > 3
     with torch.no_grad():
-        found = encoder.encode(texts)
+        result = encoder.encode(texts)
         states = [alone(encoder, text) for text in texts]
     expected = torch.stack([state.mean(0) if pooling == "mean" else state[0] for state in states])
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(result, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_gradients_reach_the_weights_and_an_empty_text_gets_zeros(
@@ -436,11 +436,11 @@ def test_only_encoders_are_replaced_and_read(config: ArticleConfig, tmp_path: Pa
 def test_ranks_by_the_similarity_of_its_vectors(
     tiny_corpus: Corpus, config: ArticleConfig, tmp_path: Path, similarity: str, near: float
 ) -> None:
-    given = replace(config, similarity=similarity)
-    retriever = ArticleRetriever(given, "float32")
+    compared = replace(config, similarity=similarity)
+    retriever = ArticleRetriever(compared, "float32")
     retriever.open(tiny_corpus, tmp_path / "index")
     contexts = np.array([8, 2, 11, 0, 2])
-    reader = ArticleReader(tiny_corpus, retriever.encoder.tokenizer, given)
+    reader = ArticleReader(tiny_corpus, retriever.encoder.tokenizer, compared)
     papers, queries = (
         torch.stack([alone(retriever.encoder, text).mean(0) for text in texts])
         for texts in (reader.papers(np.arange(12)), reader.queries(contexts))
@@ -451,11 +451,11 @@ def test_ranks_by_the_similarity_of_its_vectors(
         scores = -torch.cdist(queries, papers).numpy()
     scores[:, ~tiny_corpus.is_candidate] = -np.inf
     scores[np.arange(5), tiny_corpus.citing[contexts]] = -np.inf
-    found = retriever.search(contexts, 7)
-    np.testing.assert_allclose(found.scores, -np.sort(-scores, axis=1)[:, :7], atol=near)
-    np.testing.assert_allclose(np.take_along_axis(scores, found.papers, 1), found.scores, atol=near)
+    result = retriever.search(contexts, 7)
+    np.testing.assert_allclose(result.scores, -np.sort(-scores, axis=1)[:, :7], atol=near)
+    np.testing.assert_allclose(np.take_along_axis(scores, result.papers, 1), result.scores, atol=near)
     with pytest.raises(InputError, match=r"the index was built with query=\['title', 'context'\], not"):
-        other = ArticleRetriever(replace(given, query=("context",)), "float32")
+        other = ArticleRetriever(replace(compared, query=("context",)), "float32")
         other.load(tmp_path / "index", tiny_corpus)
 
 
@@ -471,8 +471,8 @@ def test_minilm_retrieves_similar_sentences(tiny_corpus: Corpus) -> None:
     retriever = ArticleRetriever(config, "float32")
     retriever.index(tiny_corpus)
     for split in tiny_corpus.splits.values():
-        found = retriever.search(split.contexts, 10)
-        assert (found.papers[:, :2] == split.positives.values[:, None]).any(axis=1).mean() > 0.8
+        result = retriever.search(split.contexts, 10)
+        assert (result.papers[:, :2] == split.positives.values[:, None]).any(axis=1).mean() > 0.8
         for row, context in enumerate(split.contexts):
             alone = retriever.search(np.array([context]), 10)
-            np.testing.assert_allclose(alone.scores[0], found.scores[row], atol=1e-5)
+            np.testing.assert_allclose(alone.scores[0], result.scores[row], atol=1e-5)

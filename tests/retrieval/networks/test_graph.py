@@ -51,11 +51,11 @@ def texts(count: int = 12) -> list[list[int]]:
 
 
 def expected(model: BertModel, ids: list[int], types: list[int] | None = None) -> np.ndarray:
-    given = {"input_ids": torch.tensor([ids])}
+    inputs = {"input_ids": torch.tensor([ids])}
     if types is not None:
-        given["token_type_ids"] = torch.tensor([types])
+        inputs["token_type_ids"] = torch.tensor([types])
     with torch.no_grad():
-        return np.asarray(model(**given).last_hidden_state[0])
+        return np.asarray(model(**inputs).last_hidden_state[0])
 
 
 def test_hidden_states_equal_those_of_transformers(model: BertModel, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_words_of_four_bits_lose_nothing_that_had_four_bits(model: BertModel, tm
         hidden[bits] = np.concatenate([network.run(ids) for ids in texts()])
     write_graph(replace(exact, weights=weights), tmp_path / "exact.onnx", int8=False)
     expected = np.concatenate([Network(tmp_path / "exact.onnx").run(ids) for ids in texts()])
-    wrong = {bits: float(np.abs(found - expected).mean()) for bits, found in hidden.items()}
+    wrong = {bits: float(np.abs(result - expected).mean()) for bits, result in hidden.items()}
     assert wrong[4] < 0.06 and wrong[4] < 1.02 * wrong[8]
 
 
@@ -124,17 +124,19 @@ def test_a_graph_of_other_weights_is_refused_and_files_are_the_same_each_time(
 
 def test_many_texts_are_run_in_threads_and_errors_are_one_line(model: BertModel, tmp_path: Path) -> None:
     write_graph(bert(model), tmp_path / "one.onnx")
-    network, given, done = Network(tmp_path / "one.onnx"), texts(30), list[int]()
-    found = network.map([(ids, None) for ids in given], lambda number, hidden: (number, hidden), done.append)
-    assert [number for number, _ in found] == list(range(30)) and sum(done) == 30
-    for (_, hidden), ids in zip(found, given, strict=True):
+    network, inputs, done = Network(tmp_path / "one.onnx"), texts(30), list[int]()
+    result = network.map(
+        [(ids, None) for ids in inputs], lambda number, hidden: (number, hidden), done.append
+    )
+    assert [number for number, _ in result] == list(range(30)) and sum(done) == 30
+    for (_, hidden), ids in zip(result, inputs, strict=True):
         np.testing.assert_array_equal(hidden, network.run(ids))
 
     def fail(number: int, _: object) -> None:
         raise RuntimeError(str(number))
 
     with pytest.raises(RuntimeError):
-        network.map([(ids, None) for ids in given], fail)
+        network.map([(ids, None) for ids in inputs], fail)
     with pytest.raises(InputError, match=r"gone\.onnx: is missing"):
         Network(tmp_path / "gone.onnx").run([1])
     (tmp_path / "bad.onnx").write_bytes(b"not a graph")

@@ -33,22 +33,24 @@ def test_a_query_has_what_is_nearest_to_the_citation(reader: InputReader) -> Non
     context = "we parse the graph of OTHERCIT trees as TARGETCIT and the speech of words"
     others = ["trees TARGETCIT", "trees", "a [SEP] in a text is text TARGETCIT"]
     read = reader.passages([context, *others], ["graph parsing of trees", "", "", ""])
-    found, *short, literal = (tokens(reader, ids) for ids in read)
-    assert " ".join(found) == "graph of trees as [MASK] and the speech [SEP] graph parsing"
+    result, *short, literal = (tokens(reader, ids) for ids in read)
+    assert " ".join(result) == "graph of trees as [MASK] and the speech [SEP] graph parsing"
     assert short == [["trees", "[MASK]"]] * 2 and "[SEP]" not in literal
 
 
 def test_a_paper_has_title_names_and_the_beginning_of_its_abstract(reader: InputReader) -> None:
     long = "graph " * 9
     short = InputReader(reader.tokenizer, replace(reader.lengths, abstract=6))
-    [found] = short.texts([long], ["lee et al 2003"], ["The graph. We parse trees and more"])
-    texts = tokens(short, found.subwords)
+    [result] = short.texts([long], ["lee et al 2003"], ["The graph. We parse trees and more"])
+    texts = tokens(short, result.subwords)
     assert (
-        texts[:6] == ["graph"] * 5 + ["."] and found.title == 5 and "".join(texts[6:12]).startswith("l##e##e")
+        texts[:6] == ["graph"] * 5 + ["."]
+        and result.title == 5
+        and "".join(texts[6:12]).startswith("l##e##e")
     )
-    parts = [texts[a:b] for a, b in zip(found.bounds, found.bounds[1:], strict=False)]
+    parts = [texts[a:b] for a, b in zip(result.bounds, result.bounds[1:], strict=False)]
     assert [part[0] for part in parts] == ["the", "we"] and sum(map(len, parts)) == 6
-    assert texts[found.bounds[0] - 1] == "[SEP]"
+    assert texts[result.bounds[0] - 1] == "[SEP]"
     [bare] = reader.texts(["graph"], [""], [""])
     assert bare.title == 1 and bare.bounds == [] and short.texts(["graph"], [""], [""]) == [bare]
     assert InputReader(reader.tokenizer, Lengths(abstract=0)).texts(["graph"], [""], ["trees"]) == [bare]
@@ -57,10 +59,10 @@ def test_a_paper_has_title_names_and_the_beginning_of_its_abstract(reader: Input
 @given(st.text(max_size=200), st.integers(1, 30))
 def test_sentences_divide_the_abstract(reader: InputReader, abstract: str, most: int) -> None:
     own = InputReader(reader.tokenizer, Lengths(abstract=most))
-    [found] = own.texts(["graph"], [""], [abstract])
-    assert found.bounds == sorted(found.bounds)
+    [result] = own.texts(["graph"], [""], [abstract])
+    assert result.bounds == sorted(result.bounds)
     if abstract:
-        assert found.bounds[-1] == len(found.subwords) and found.bounds[-1] - found.bounds[0] <= most
+        assert result.bounds[-1] == len(result.subwords) and result.bounds[-1] - result.bounds[0] <= most
 
 
 def test_pairs_have_two_segments(reader: InputReader) -> None:

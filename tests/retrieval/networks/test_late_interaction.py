@@ -34,9 +34,9 @@ def test_titles_get_the_weighted_mean_of_the_highest_cosines(
     flat = np.array([word for paper in papers for word in paper], np.int32)
     words = rng.integers(-127, 128, (len(flat), DIM)).astype(np.int8)
     weights = word_weights(passage, len(before), (MARK, STOP), flat, lengths)
-    found = score_titles(states.astype(np.float32), weights, words, lengths)
+    result = score_titles(states.astype(np.float32), weights, words, lengths)
     start = 0
-    for paper, got in zip(papers, found.tolist(), strict=True):
+    for paper, got in zip(papers, result.tolist(), strict=True):
         own = words[start : start + len(paper)] / 127
         start += len(paper)
         expected, total = 0.0, 0.0
@@ -44,7 +44,7 @@ def test_titles_get_the_weighted_mean_of_the_highest_cosines(
             if word not in (MARK, STOP):
                 have = sum(word in other for other in papers)
                 weight = np.log(1 + len(papers) / (have + 1)) * np.exp(-abs(place - len(before)) / REACH)
-                expected += weight * max((float(state @ one) for one in own), default=0.0)
+                expected += weight * max((float(state @ item) for item in own), default=0.0)
                 total += weight
         if paper and total:
             np.testing.assert_allclose(got, expected / total, rtol=1e-4, atol=1e-5)
@@ -60,8 +60,8 @@ def test_a_network_reads_titles_as_it_reads_papers(tiny_corpus: Corpus, tiny_net
         Queries.from_contexts(tiny_corpus, np.arange(2)),
         np.array([[3, 1, -1, 0], [5, 3, 2, 4]], np.int32),
     )
-    found = retriever.title_scores(queries, papers)
-    assert np.isnan(found[0, 2]) and np.isfinite(found[papers >= 0]).all()
+    result = retriever.title_scores(queries, papers)
+    assert np.isnan(result[0, 2]) and np.isfinite(result[papers >= 0]).all()
     for query, text in enumerate(reader.queries(queries)):
         rows = papers[query][papers[query] >= 0]
         texts = reader.papers(tiny_corpus, rows)
@@ -73,4 +73,4 @@ def test_a_network_reads_titles_as_it_reads_papers(tiny_corpus: Corpus, tiny_net
         [(_, states)] = networks.read([text])
         titles = [hidden[: paper.title] for paper, (_, hidden) in zip(texts, read, strict=True)]
         expected = [weights @ (states @ title.T).max(axis=1) / weights.sum() for title in titles]
-        np.testing.assert_allclose(found[query][papers[query] >= 0], expected, atol=0.02)
+        np.testing.assert_allclose(result[query][papers[query] >= 0], expected, atol=0.02)

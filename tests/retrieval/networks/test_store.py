@@ -51,12 +51,12 @@ def assert_has(store: VectorStore, keys: Sequence[int]) -> None:
     for key in keys:
         assert store.subwords(key) == [key] * (key % 3)
         assert (store.sentences(key) * 127).round().tolist() == [[key % 100] * DIM] * (key % 2)
-    found = sorted(
+    result = sorted(
         (place, key)
         for places, part in store.papers(wanted)
         for place, key in zip(places, part.keys, strict=True)
     )
-    assert found == list(enumerate(keys))
+    assert result == list(enumerate(keys))
     for _, part in store.papers(wanted):
         assert part.words[:, 0].tolist() == [key % 100 for key in part.keys.tolist() for _ in range(key % 4)]
 
@@ -74,8 +74,8 @@ def test_a_store_has_what_was_appended_and_kept(
         store.append(encoded(part))
         memory.append(encoded(part))
     keys = sorted({key for part in parts for key in part})
-    for one in (store, memory, VectorStore(folder, "a", DIM)):
-        assert_has(one, keys)
+    for item in (store, memory, VectorStore(folder, "a", DIM)):
+        assert_has(item, keys)
     store.keep(wanted)
     kept = [key for key in keys if key in wanted]
     assert_has(store, kept)
@@ -100,13 +100,13 @@ def test_many_files_become_one_and_other_networks_leave(tmp_path: Path) -> None:
 
 
 def test_several_processes_see_each_others_papers(tmp_path: Path) -> None:
-    one, other = VectorStore(tmp_path, "a", DIM), VectorStore(tmp_path, "a", DIM)
-    one.append(encoded([1, 2]))
+    item, other = VectorStore(tmp_path, "a", DIM), VectorStore(tmp_path, "a", DIM)
+    item.append(encoded([1, 2]))
     other.append(encoded([2, 3]))
-    for store in (one, other):
+    for store in (item, other):
         store.refresh()
         assert_has(store, [1, 2, 3])
-    one.keep([1, 3])
+    item.keep([1, 3])
     other.refresh()  # the files that it has read are gone
     assert_has(other, [1, 2, 3])
     other.append(encoded([4]))
@@ -156,11 +156,11 @@ def test_a_killed_encoding_goes_on_where_it_was(
     whole = indexed(network(tmp_path / "whole", tiny_networks), tiny_corpus)
     encode, calls = Networks.encode, list[int]()
 
-    def counted(self: Networks, keys: np.ndarray, *given: object) -> Encoded:
+    def counted(self: Networks, keys: np.ndarray, *options: object) -> Encoded:
         if len(calls) == 2 and dying:
             os.kill(os.getpid(), signal.SIGKILL)
         calls.append(len(keys))
-        return encode(self, keys, *given)  # type: ignore[arg-type]
+        return encode(self, keys, *options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Networks, "encode", counted)
     dying = True
@@ -185,8 +185,8 @@ def test_papers_without_a_vector_are_not_found_and_encoding_them_on_demand_finds
     assert (few.score(queries, papers) == -np.inf).all() and len(few.missing()) == 11
     few.encode(np.array([2, 5, 7]))
     few.refresh()
-    found = few.search(queries, 5)
-    assert set(np.unique(found.papers)) <= {-1, 2, 5, 7}
+    result = few.search(queries, 5)
+    assert set(np.unique(result.papers)) <= {-1, 2, 5, 7}
     expected = whole.score(queries, papers)
     np.testing.assert_allclose(few.score(queries, papers)[:, [2, 5, 7]], expected[:, [2, 5, 7]], atol=1e-6)
     assert few.encode_missing() == 8 and few.complete
@@ -198,18 +198,18 @@ def test_pairs_are_scored_once(
 ) -> None:
     retriever, scores, pairs = indexed(network(tmp_path, tiny_networks), tiny_corpus), Networks.scores, []
 
-    def counted(self: Networks, given: list[Any]) -> np.ndarray:
-        pairs.extend(given)
-        return scores(self, given)
+    def counted(self: Networks, texts: list[Any]) -> np.ndarray:
+        pairs.extend(texts)
+        return scores(self, texts)
 
     monkeypatch.setattr(Networks, "scores", counted)
     query, reader = [5, 6, 7], retriever.networks.reader
     rows = [np.array([1, 4]), np.array([4, 2]), np.array([4, 1, 2])]
-    found = [retriever.pair_scores(query, papers).tolist() for papers in rows]
-    assert len(pairs) == 3 and found[2] == [found[0][1], found[0][0], found[1][1]]
+    result = [retriever.pair_scores(query, papers).tolist() for papers in rows]
+    assert len(pairs) == 3 and result[2] == [result[0][1], result[0][0], result[1][1]]
     texts = reader.papers(tiny_corpus, rows[2])
     expected = scores(retriever.networks, [reader.pair(query, text.subwords) for text in texts])
-    np.testing.assert_allclose(found[2], expected, atol=1e-6)
+    np.testing.assert_allclose(result[2], expected, atol=1e-6)
     retriever.pair_scores([5, 6], rows[0])
     assert len(pairs) == 5
 

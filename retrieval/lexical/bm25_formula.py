@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from citerec.datasets.columns import Ragged, load_ragged, offsets_of, save_arrays, save_ragged
+from citerec.datasets.columns import Ragged, offsets_of, save_arrays
 from citerec.retrieval.arrays import Counts, Floats, load_arrays
 
 METHODS = ("lucene", "okapi")
@@ -167,23 +167,18 @@ class RankBM25:
     texts.
     """
 
-    def __init__(self, documents: Ragged, formula: Formula) -> None:
-        """documents: rows of terms."""
-        self._documents = documents
+    def __init__(self, counts: list[Counts], formula: Formula) -> None:
+        """counts: batches of term counts [texts, T]."""
         import rank_bm25  # of the extra `train`
 
+        matrix = Counts.concat(counts)
+        repeats = matrix.data.astype(np.int64)
+        documents = Ragged(np.repeat(matrix.indices, repeats), offsets_of(repeats)[matrix.indptr])
         self._index = rank_bm25.BM25Okapi((row.tolist() for row in documents), k1=formula.k1, b=formula.b)
         scale = 1.0 if formula.method == "okapi" else 1 / (formula.k1 + 1)  # it multiplies by k1 + 1
         frequency = Counter(term for counts in self._index.doc_freqs for term in counts)
         total = len(documents)
         self._index.idf = {term: scale * _idf(n, total) for term, n in frequency.items()}
-
-    @classmethod
-    def from_counts(cls, counts: list[Counts], formula: Formula) -> RankBM25:
-        """Build from batches of term counts [texts, T]."""
-        matrix = Counts.concat(counts)
-        repeats = matrix.data.astype(np.int64)
-        return cls(Ragged(np.repeat(matrix.indices, repeats), offsets_of(repeats)[matrix.indptr]), formula)
 
     @property
     def nbytes(self) -> int:
@@ -198,12 +193,3 @@ class RankBM25:
         with np.errstate(invalid="ignore"):  # rank_bm25 computes 0 / 0 for an empty text if b = 1
             scores = np.nan_to_num(self._index.get_scores(query), nan=0.0).astype(np.float32)
         return scores if texts is None else scores[texts]
-
-    def save(self, folder: Path) -> None:
-        """Write the documents, to rebuild the index from: rank_bm25 has no file format."""
-        save_ragged(folder, "documents", self._documents)
-
-    @classmethod
-    def load(cls, folder: Path, formula: Formula) -> RankBM25:
-        """Rebuild the index from the documents written by `save`."""
-        return cls(load_ragged(folder, "documents"), formula)
