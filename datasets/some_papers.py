@@ -27,10 +27,10 @@ class SomePapers(Corpus):
         self.path, self.name, self.whole = Path(name), name, whole
         self.fingerprint = ""
         self.settings = {"tokenizer": TOKENIZER, "candidates": "all", "field": "authors"}
-        self.paper_ids = [paper.id for paper in papers]
-        self.titles = [paper.title for paper in papers]
+        self.paper_ids = [paper.id for paper in papers]  # type: ignore[assignment]
+        self.titles = [paper.title for paper in papers]  # type: ignore[assignment]
         self.abstracts = [paper.abstract for paper in papers]
-        self.context_ids = self.context_texts = []
+        self.context_ids = self.context_texts = []  # type: ignore[assignment]
         self.years = np.array([paper.year for paper in papers], np.int32)
         self.is_candidate, self.seen = np.ones(len(papers), np.bool_), np.zeros(len(papers), np.bool_)
         self.citing, self.context_tokens, self.splits = np.empty(0, np.int32), EMPTY, {}

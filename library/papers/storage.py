@@ -203,20 +203,10 @@ class Storage(Papers):
         """Names of all collections, sorted."""
         return sorted(self.members)
 
-    @cached_property
-    def has_filled(self) -> bool:
-        """True if `citerec enrich` has filled in anything."""
-        return any(paper.filled for paper in self.records)
-
     @property
     def without_abstract(self) -> int:
         """Number of papers without an abstract."""
         return int(np.count_nonzero(self.corpus.abstract_tokens.lengths == 0))
-
-    @property
-    def merged(self) -> list[int]:
-        """Rows of the papers that other records may have been merged into."""
-        return [row for row, paper in enumerate(self.records) if paper.aliases]
 
     # What finds and explains them. Each raises InputError if its files are damaged or of another version.
 
