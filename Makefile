@@ -57,15 +57,13 @@ BUILTIN := outputs/builtin
 NEURIPS ?= ../shared/data/neurips2025-lcr
 ACL ?= ../shared/data/acl-scisumm-lcr
 CROPS ?= ../shared/data/crops-lcr
-ENCODER ?= ../shared/models/encoder
-CROSS_ENCODER ?= ../shared/models/cross-encoder
 TEXTS ?= ../shared/data/scisumm-corpus
 JATS := $(BUILTIN)/jats
 ARTICLES := petermr/openDiagram@6641b3758f4f8ab4e7758e644b6850ab33c49f4b \
 	petermr/dictionary@475fd3acad31748c62a365914e15f714bad3d3c3 PLOS/allofplos@07fdeed848b2816a7fbf7da6418ef6e2076e1960
 PMC := $(BUILTIN)/pmc
 STATIC := $(BIN)/python train.py model=static data=several data.candidates=all model.rounds=6
-builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR ACL=DIR CROPS=DIR CLOZE=DIR TEXTS=DIR ENCODER=DIR CROSS_ENCODER=DIR (hours)
+builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR ACL=DIR CROPS=DIR CLOZE=DIR TEXTS=DIR (hours)
 	rm -rf $(JATS) $(PMC) $(BUILTIN)/all $(BUILTIN)/small
 	@set -e; for source in $(ARTICLES); do \
 		name=$${source%@*}; echo "fetching https://github.com/$$name"; git init --quiet $(JATS)/$$name; \
@@ -79,7 +77,7 @@ builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR AC
 	$(STATIC) 'data.dirs=[$(NEURIPS),$(ACL),$(CROPS),$(PMC)$(CLOZE:%=,%)]' output_dir=$(BUILTIN)/all
 	$(BIN)/citerec model compress checkpoint=$(BUILTIN)/all output=$(BUILTIN)/small words=45000 vectors=int8
 	$(BIN)/python -m citerec.library.builtin.make static=$(BUILTIN)/small drafts=$(BUILTIN)/drafts \
-		'data=[$(ACL),$(CROPS),$(NEURIPS)]' texts=$(TEXTS) encoder=$(ENCODER) cross_encoder=$(CROSS_ENCODER)
+		'data=[$(ACL),$(CROPS),$(NEURIPS)]' texts=$(TEXTS)
 
 NETWORKS := reproduce/networks.yaml
 OUTPUTS ?= outputs/networks

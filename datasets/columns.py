@@ -150,12 +150,16 @@ class Column(Sequence[Item]):
         """decode: raises ValueError for damage. Raises DamagedFile if lengths or offsets do not agree."""
         self._path, self._decode = folder / f"{stem}.values.npy", decode
         values, self._offsets = load_array(folder, f"{stem}.values"), load_array(folder, f"{stem}.offsets")
-        if (values.dtype, values.ndim, self._offsets.dtype, self._offsets.ndim) != (np.uint8, 1, np.int64, 1):
+        if (
+            values.dtype != np.uint8
+            or self._offsets.dtype != np.int64
+            or values.ndim * self._offsets.ndim != 1
+        ):
             raise self._damaged("is of another type")
         ends = self._offsets[[0, -1]].tolist() if len(self._offsets) else []
         if ends != [0, len(values)] or (self._offsets[1:] < self._offsets[:-1]).any():
             raise self._damaged("its rows begin elsewhere")
-        self._bytes = memoryview(values)
+        self._bytes = values.data
 
     def __len__(self) -> int:
         return len(self._offsets) - 1

@@ -62,11 +62,9 @@ class Corpus:
         self.name: str = name or manifest["name"]
         self.fingerprint: str = manifest["fingerprint"]
         self.settings: dict[str, Any] = manifest["settings"]
-        self.paper_ids: Sequence[str] = self._texts("paper_ids")
-        self.titles: Sequence[str] = self._texts("titles")
+        self.paper_ids, self.titles = self._texts("paper_ids"), self._texts("titles")
         self.abstracts: Sequence[str] = self._texts("abstracts")
-        self.context_ids: Sequence[str] = self._texts("context_ids")
-        self.context_texts: Sequence[str] = self._texts("context_texts")
+        self.context_ids, self.context_texts = self._texts("context_ids"), self._texts("context_texts")
         self.years: NDArray[np.int32] = load_array(self.path, "years")
         self.is_candidate: NDArray[np.bool_] = load_array(self.path, "is_candidate")
         self.seen: NDArray[np.bool_] = load_array(self.path, "seen")

@@ -91,7 +91,7 @@ class StoreBuilder:
         self._abstracts = TokenWriter(folder, "abstract_tokens", self._words.ids)
         self._context_tokens = TokenWriter(folder, "context_tokens", self._words.ids)
         tokens = (self._titles, self._abstracts, self._context_tokens)
-        self._writers = (*self._columns.values(), *tokens)
+        self._writers: tuple[ColumnWriter | TokenWriter, ...] = (*self._columns.values(), *tokens)
         self._paper_rows: dict[str, int] = {}
         self._context_rows: dict[str, int] = {}
         self._years, self._citing = array("i"), array("i")

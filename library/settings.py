@@ -63,12 +63,6 @@ class AddSettings(LibrarySettings):
         super().__post_init__()
         if self.pdfs and self.fulltext is not True:
             raise InputError("pdfs needs fulltext=true")
-        self.check_source()
-
-    def check_source(self) -> None:
-        """Raise InputError if there is nothing to do."""
-        if not self.source and self.fulltext is None:
-            raise InputError(f"{NO_SOURCE}; or fulltext=true, to read the PDFs of the papers that are there")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +82,8 @@ class BuildSettings(AddSettings):
     storage: str = setting("memory", choices=("memory", "lance"))
     """memory, for up to two million papers, or lance: in LanceDB, of any size (docs/write/safety.md)"""
 
-    def check_source(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.source and not self.overwrite:
             raise InputError(NO_SOURCE)
 

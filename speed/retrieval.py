@@ -26,7 +26,8 @@ from citerec.hatten.documents import Vocabulary
 from citerec.retrieval.indexes.cpu import FEW_QUERIES, PaperIndex, load_faiss
 from citerec.retrieval.indexes.index import build_index, load_index
 from citerec.retrieval.lexical.bm25 import BM25
-from citerec.retrieval.lexical.terms import query_texts
+from citerec.retrieval.lexical.terms import strip_markers
+from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import IndexConfig
 from citerec.speed._common import Tasks, load_corpus, make_parser, median_seconds, setup, time_call
 
@@ -57,7 +58,8 @@ def compare_bm25(args: argparse.Namespace, corpus: Corpus, contexts: NDArray[np.
                 f"BM25: indexed {len(papers) / own:,.0f} papers/s from counted words, bm25s "
                 f"{len(papers) / direct:,.0f} from texts; {direct / own:.1f} times"
             )
-        texts = list(query_texts(corpus, contexts, fields))
+        columns = map(Queries.from_contexts(corpus, contexts).texts, fields)
+        texts = [" ".join(map(strip_markers, parts)) for parts in zip(*columns, strict=True)]
         threads = args.threads if args.threads > 1 else 0
         for k in DEPTHS:
             tasks: Tasks = {

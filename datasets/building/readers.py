@@ -24,7 +24,7 @@ from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.drafts.languages import SUFFIXES, language_of, languages
 from citerec.formats.drafts.latex import LATEX, is_archive, read_archive
 from citerec.formats.drafts.latex_source import is_paper
-from citerec.formats.drafts.markdown import MARKDOWN
+from citerec.formats.drafts.markdown import MARKDOWN, merged_names
 from citerec.formats.identifiers import arxiv_year
 from citerec.formats.json_lines import OnBadRecord, raise_bad, read_objects
 
@@ -72,8 +72,14 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
                 written = [file for file in files if language_of(file.suffix) is language]
                 documents = language.documents(written)
                 left_out = {*written} - {*documents}
-                if language is MARKDOWN:  # what Pandoc, knitr and Quarto print
+                if language is MARKDOWN:  # what Pandoc, knitr, Quarto and bookdown print
                     left_out |= {file.with_suffix(".tex") for file in documents}
+                    folders = {file.parent for file in documents}
+                    books = {(folder, name) for folder in folders for name in merged_names(folder)}
+                    printed = (file for file in files if file.suffix in (".tex", ".md"))
+                    left_out |= {
+                        file for file in printed if any((at, file.stem) in books for at in file.parents)
+                    }
                     left_out |= {file.with_suffix(".md") for file in documents if file.suffix != ".md"}
                 files = [file for file in files if file not in left_out]
         else:
@@ -107,10 +113,10 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         return "_".join(" ".join((*above, name)).split())
 
     ids = {file: paper_id(file, 0) for file in chosen}
-    for folders in range(1, max(len(file.parts) for file in chosen)):
+    for depth in range(1, max(len(file.parts) for file in chosen)):
         # Files with the same arXiv id are one paper; other files with the same name are different papers.
         ambiguous = {id for id, files in Counter(ids.values()).items() if files > 1 and not arxiv_year(id)}
-        ids = {file: paper_id(file, folders) if id in ambiguous else id for file, id in ids.items()}
+        ids = {file: paper_id(file, depth) if id in ambiguous else id for file, id in ids.items()}
     return [SourceFile(file, id) for file, id in ids.items()]
 
 

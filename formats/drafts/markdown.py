@@ -542,13 +542,22 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
     return beside, {}
 
 
+def merged_names(folder: Path) -> list[str]:
+    """Return the names, without suffixes, of what bookdown makes of the chapters in a folder."""
+    file = folder / "_bookdown.yml"
+    if not os.path.isfile(file):
+        return []
+    named = _names(_read_yaml(decode_text(file), str(file)).get("book_filename"))
+    return [name.removesuffix(".Rmd") for name in named] or ["_main"]
+
+
 def _merged_files(folder: Path, settings: dict[str, Any]) -> tuple[Path | None, list[str]]:
     """Return the main file of a book by bookdown, None if there is none, and the names of all its files:
     those listed, for any format, else those in its folder; then those in further folders (`rmd_subdir`)."""
     root, subdir = real_path(folder), settings.get("rmd_subdir")
     places = [folder / name for name in (["."] if subdir is True else _names(subdir))]
     inside = (place for place in places if real_path(place).is_relative_to(root))
-    merged = [name.removesuffix(".Rmd") for name in _names(settings.get("book_filename"))]
+    merged = merged_names(folder)
     beside, below = (
         [
             name

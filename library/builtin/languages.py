@@ -44,9 +44,10 @@ from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
 from citerec.rerank.ranker.confidence import LEVEL, NONE, SLOPE, Confidence, list_inputs
 from citerec.rerank.ranker.confidence import SCALE as CONFIDENCE
-from citerec.rerank.ranker.linear import TrainingLists
+from citerec.rerank.ranker.linear import LinearModel, TrainingLists, fit_ranker, measure
 from citerec.rerank.ranker.model import Ranker, RankingModel
-from citerec.rerank.ranker.training import CONTEXT, fit_networks, read_lists, without_abstracts
+from citerec.rerank.ranker.networks import READ
+from citerec.rerank.ranker.training import CONTEXT, calibrate, read_lists, without_abstracts
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.base import folder_bytes
@@ -119,7 +120,8 @@ def make(settings: LanguagesSettings) -> None:
     with atomic_folder(Path(settings.output)) as part:
         Networks.write(part, {ENCODER: bert}, text, LENGTHS, PREFIXES, means, SCALE)
         with quiet(logging.ERROR):
-            fit_ranking(Networks.open(part), drafts).save(part / RankingModel.folder)
+            lists = read_drafts(Networks.open(part), drafts)
+            fit_ranking(lists).save(part / RankingModel.folder)
     size = folder_bytes(Path(settings.output)) / 1e6
     print(f"{settings.output}: {len(kept):,} of {len(pieces):,} subwords, {size:.0f} MB")
 
@@ -262,9 +264,30 @@ def language_means(networks: Networks, drafts: Mapping[str, Any], words: str) ->
     return {QUERY: np.stack(queries), PAPER: np.mean(papers, axis=0)[None]}
 
 
-def fit_ranking(networks: Networks, drafts: Mapping[str, Any]) -> RankingModel:
-    """Fit a ranker with these networks to passages of drafts, asked over their bibliographies, with abstracts
-    and without. What only a draft tells weighs as in the built-in model's confidences."""
+def fit_ranking(lists: TrainingLists) -> RankingModel:
+    """Fit a ranker to lists: its weights are the mean of those that fit them and the built-in model's, which
+    know more, such as full texts; what only a draft tells weighs as in that model's confidence."""
+    settings = RankerSettings(l2=L2)
+    fitted = fit_ranker(settings, lists)
+    built_in = RankingModel.open(BUILT_IN / RankingModel.folder)
+    assert built_in.networks is not None
+    english, confidences = built_in.networks.read, built_in.networks.confidences
+    names = sorted(fitted.weights.keys() | english.weights.keys())
+    weights = {name: (fitted.weights.get(name, 0.0) + english.weights.get(name, 0.0)) / 2 for name in names}
+    read = LinearModel(weights, {**english.deviations, **fitted.deviations})
+    sure = calibrate(settings, lists, read.scores(lists), 0)
+    absolute = (CONFIDENCE, NONE, SLOPE, LEVEL, *list_inputs(lists))
+    both = {**confidences[READ].parameters, **{name: sure.parameters[name] for name in absolute}}
+    probabilities = Confidence(both).log_probabilities(lists, read.scores(lists))
+    [measured] = measure(lists, probabilities, sure=True).values()
+    print({name: round(value, 3) for name, value in measured.items()})
+    confidences = {**confidences, READ: Confidence(both)}
+    networks = replace(built_in.networks, read=read, pairs=None, confidences=confidences)
+    return replace(built_in, networks=networks)
+
+
+def read_drafts(networks: Networks, drafts: Mapping[str, Any]) -> TrainingLists:
+    """Ask passages of drafts over their bibliographies, with abstracts and without, by these networks."""
     parts, draw = list[TrainingLists](), random.Random(0)
     for number, draft in enumerate(drafts.values()):
         asked = draw.sample(draft["contexts"], min(len(draft["contexts"]), ASKED))
@@ -274,32 +297,19 @@ def fit_ranking(networks: Networks, drafts: Mapping[str, Any]) -> RankingModel:
             cited = [[row for row in listed if row is not None] for listed in rows]
             requests, ranker = [mark_query(Query(part["text"])) for part in asked], library.retriever
             assert isinstance(ranker, Ranker)
+            english = ranker.encoder
+            assert english is not None
             corpora = [library.corpus]
             if library.mapped.without_abstract < len(library):
                 corpora.append(without_abstracts(library.corpus))
             for corpus in corpora:
-                queries = replace(Queries.from_list(corpus, requests), positives=Ragged.from_rows(cited))
-                english = ranker.index(corpus).encoder
-                assert english is not None
+                ranker.index(corpus)
                 english.encode_missing()
+                queries = replace(Queries.from_list(corpus, requests), positives=Ragged.from_rows(cited))
                 own = ranker.with_encoder(NetworkRetriever(networks).index(corpus))
                 lists = read_lists(own, queries, SOURCE, (CONTEXT,))
                 parts.append(replace(lists, citing=np.full(len(lists), number, np.int32)))
-    lists = TrainingLists.concat(parts)
-    fitted = fit_networks(RankerSettings(l2=L2), lists, np.ones(len(lists), np.bool_), 0)
-    absolute = (CONFIDENCE, NONE, SLOPE, LEVEL, *list_inputs(lists))
-    built_in = RankingModel.open(BUILT_IN / RankingModel.folder)
-    assert built_in.networks is not None
-
-    def joined(own: Confidence, english: Confidence) -> Confidence:
-        return Confidence({**english.parameters, **{name: own.parameters[name] for name in absolute}})
-
-    english = built_in.networks.confidences
-    ways = {way: joined(own, english[way]) for way, own in fitted.networks.confidences.items()}
-    for way, measures in fitted.measures.items():
-        print(f"{way}, cross-fitted:", {name: round(value, 3) for name, value in measures[SOURCE].items()})
-    read = replace(fitted.networks, confidences=ways)
-    return RankingModel(fitted.model, joined(fitted.confidence, built_in.confidence), networks=read)
+    return TrainingLists.concat(parts)
 
 
 def papers_of(draft: Mapping[str, Any], abstracts: bool = True) -> list[LibraryPaper]:

@@ -1,6 +1,7 @@
-"""Makes the ranker of the built-in model, and the networks that it reads, if their weights are given:
+"""Makes the ranker of the built-in model, over its static model and the networks in its folder, which
+`citerec model networks` writes:
 
-    python -m citerec.library.builtin.make static=... drafts=... 'data=[...]' encoder=... cross_encoder=...
+    python -m citerec.library.builtin.make static=... drafts=... 'data=[...]'
 
 The ranker is fitted to the lists of queries that no part of it was trained on: citations of drafts of part
 `fit` over their authors' bibliographies, and validation contexts of data sets over samples of their papers;
@@ -24,11 +25,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from safetensors.numpy import load_file
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_folder, atomic_write
+from citerec.base.files import atomic_write
 from citerec.base.progress import count_progress
 from citerec.base.settings import Settings, cache_setting
 from citerec.datasets.columns import Ragged
@@ -78,9 +78,6 @@ from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Mask, Rows
 from citerec.retrieval.base import folder_bytes
 from citerec.retrieval.networks.encoder import ENCODER, NetworkRetriever
-from citerec.retrieval.networks.graph import Bert, Head
-from citerec.retrieval.networks.inputs import Lengths
-from citerec.retrieval.networks.networks import ENCODER as GRAPH
 from citerec.retrieval.networks.networks import Networks
 from citerec.retrieval.networks.store import VectorStore
 from citerec.retrieval.queries import Queries, Query
@@ -104,8 +101,6 @@ PAPERS, SHARE = 5000, 0.5
 and of full texts that is kept: libraries have some of these."""
 FIRST_DRAFT = 1 << 30
 """Stands for the first draft where lists have rows of citing papers."""
-OUT = "out.weight"
-"""Name of the weight of a cross-encoder's head."""
 _LEFT_OUT = ("abstract", "references", "acknowledg", "bibliograph")
 """Beginnings of the titles of sections that are not read."""
 
@@ -122,11 +117,6 @@ class BuiltInSettings(Settings):
     """folder with full texts NAME.xml in ScisummNet's format, NAME a paper of the first data set"""
     static: str = ""
     """static model, written by hatten.static.compress (e.g. outputs/builtin/static); "": the one in output"""
-    encoder: str = ""
-    """folder of a BERT: config.json, model.safetensors with names as in transformers' BertModel, and
-    tokenizer.json; "": the network in output"""
-    cross_encoder: str = ""
-    """the same with a head, `out`; "": the network in output"""
     ablation: bool = False
     """only print what each feature brings"""
     lists: str = ""
@@ -142,12 +132,12 @@ class BuiltInSettings(Settings):
 
 
 def make(settings: BuiltInSettings) -> None:
-    """Write the networks, fit the ranker, and print how it ranks the drafts of both parts."""
+    """Fit the ranker, and print how it ranks the drafts of both parts."""
     folder, fitting = Path(settings.output), RankerSettings(folds=settings.folds, l2=settings.l2)
     if settings.static:
         static = StaticModel.open(settings.static)
         static.save(folder / static.folder)
-    networks = write_networks(settings, folder / NETWORKS)
+    networks = Networks.open(folder / NETWORKS)
     store = VectorStore(Path(settings.cache_dir) / "encoded", networks.identity, networks.dim)
     reader = ListReader(folder / StaticModel.folder, NetworkRetriever(networks, store), settings.lists)
     drafts = Path(settings.drafts)
@@ -431,42 +421,6 @@ def save_lists(lists: TrainingLists, file: Path | None) -> TrainingLists:
         with atomic_write(file) as part, part.open("wb") as out:
             np.savez(out, **asdict(lists))
     return lists
-
-
-def write_networks(settings: BuiltInSettings, folder: Path) -> Networks:
-    """Write the networks whose weights are given, in 8 bits, and return those in the folder.
-
-    Raises InputError for weights that are no BERT, or no cross-encoder.
-    """
-    if settings.encoder:
-        bert, tokenizer = read_bert(Path(settings.encoder)), Path(settings.encoder) / "tokenizer.json"
-        # Trained with the citing title half of the time; without it, queries rank better (README.md).
-        with atomic_folder(folder) as part:
-            Networks.write(
-                part, {GRAPH: replace(bert, head=None)}, tokenizer.read_text("utf-8"), Lengths(citing_title=0)
-            )
-    networks = Networks.open(folder)
-    if settings.cross_encoder:
-        bert = read_bert(Path(settings.cross_encoder))
-        if bert.head is None:
-            raise InputError(f"{settings.cross_encoder}: has no head, so it is no cross-encoder")
-        networks = networks.with_cross_encoder(bert)
-    return networks
-
-
-def read_bert(folder: Path) -> Bert:
-    """Read config.json and model.safetensors; of a cross-encoder also its head. InputError if not a BERT."""
-    try:
-        config = json.loads((folder / "config.json").read_text("utf-8"))
-        values = {
-            name.removeprefix("bert."): value.astype(np.float32)
-            for name, value in load_file(folder / "model.safetensors").items()
-        }
-        heads = int(config["num_attention_heads"])
-    except (OSError, ValueError, LookupError) as error:
-        raise InputError(f"{folder}: has no BERT ({error})") from None
-    head = Head(values.pop(OUT)[0], float(values.pop("out.bias")[0])) if OUT in values else None
-    return Bert(values, heads, float(config.get("layer_norm_eps", 1e-12)), head)
 
 
 def print_ablation(settings: RankerSettings, lists: TrainingLists) -> None:

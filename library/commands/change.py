@@ -19,6 +19,7 @@ from citerec.library.papers.library import Library
 from citerec.library.papers.storage import Storage
 from citerec.library.papers.watch import watch_sources
 from citerec.library.settings import (
+    NO_SOURCE,
     AddSettings,
     BuildSettings,
     InfoSettings,
@@ -64,6 +65,8 @@ def tell_texts(path: str | Path) -> bool:
 
 def add(settings: AddSettings) -> None:
     """Add the papers in files to a library."""
+    if not settings.source and settings.fulltext is None:
+        raise InputError(f"{NO_SOURCE}; or fulltext=true, to read the PDFs of the papers that are there")
     check_folders(settings.pdfs)
     path = expand_user(settings.library)
     if settings.source:
@@ -112,7 +115,7 @@ def info(settings: InfoSettings) -> None:
     """Show what a library contains."""
     library = Library.open(settings.library)
     if settings.merged:
-        for paper in map(library.paper, library.storage.merged):
+        for paper in library.papers():
             if others := ", ".join(paper.merged_names):
                 print(terminal_text(f"{short_name(paper)}: {paper.title}: also {others}"))
         return

@@ -22,7 +22,7 @@ from citerec.library.evidence.index import PassageIndex, open_index
 from citerec.library.evidence.passages import Passage, TextPlace
 from citerec.library.evidence.store import TextStore
 from citerec.rerank.ranker.texts import NEAR, nearness
-from citerec.retrieval.arrays import Floats
+from citerec.retrieval.arrays import Floats, Rows
 from citerec.retrieval.lexical.terms import FUNCTION_WORDS
 from citerec.retrieval.queries import Queries, marked_sentence
 
@@ -93,8 +93,7 @@ class FullTexts:
     def papers(self, context: str, depth: int) -> list[str]:
         """Return the ids of the papers, `depth` at most, whose passages have most of a context's words."""
         best = self.index.best(self._word_scores(context))
-        order = np.argsort(-best, kind="stable")[:depth]
-        return [self.index.papers[place] for place in order[best[order] > 0].tolist()]
+        return [self.index.papers[place] for place in _first(best, depth).tolist()]
 
     # For the ranker.
 
@@ -104,8 +103,7 @@ class FullTexts:
         for text in queries.texts("context"):
             best = self.index.best(self._word_scores(text))
             best[self.rows < 0] = 0
-            order = np.argsort(-best, kind="stable")[:depth]
-            rows.append(self.rows[order[best[order] > 0]])
+            rows.append(self.rows[_first(best, depth)])
         return Ragged.from_rows(rows)
 
     def literal(self, context: str) -> list[int]:
@@ -116,9 +114,8 @@ class FullTexts:
             return []
         best = self.index.best(self.index.word_scores(sorted(wanted), np.ones(len(wanted), np.float32)))
         best[self.rows < 0] = 0
-        order = np.argsort(-best, kind="stable")[:LOOKED_AT]
         shares = dict[int, float]()
-        for row, passages in self.passages(context, self.rows[order[best[order] > 0]].tolist(), 3).items():
+        for row, passages in self.passages(context, self.rows[_first(best, LOOKED_AT)].tolist(), 3).items():
             for sentence in chain.from_iterable(_sentences(found.passage.text) for found in passages):
                 words = _content_words(sentence)
                 share = len(wanted & words) / len(wanted)
@@ -156,17 +153,22 @@ class FullTexts:
         places = {row: int(self.place[row]) for row in papers if self.place[row] >= 0}
         if not places:
             return {}
-        passages, offsets = self.index.passages_of(np.array([*places.values()], np.int64))
-        scores = self.index.word_scores(*query_words(text, REACH, AROUND))[passages]
+        numbers, offsets = self.index.passages_of(np.array([*places.values()], np.int64))
+        scores = self.index.word_scores(*query_words(text, REACH, AROUND))[numbers]
         best = {}
         for number, (row, place) in enumerate(places.items()):
             stored, passages = self.store.text(self.index.papers[place])
             own = scores[offsets[number] : offsets[number + 1]]
             if stored.hash != self.index.hashes[place]:  # has changed since this index was opened
                 continue
-            order = np.argsort(-own, kind="stable")[:k].tolist()
-            best[row] = [FoundPassage(passages[i], stored.file) for i in order if own[i] > 0]
+            best[row] = [FoundPassage(passages[i], stored.file) for i in _first(own, k).tolist()]
         return best
+
+
+def _first(scores: Floats, most: int) -> Rows:
+    """Return the places of the highest scores above 0, `most` at most, highest first."""
+    order = np.argsort(-scores, kind="stable")[:most]
+    return order[scores[order] > 0]
 
 
 def _sentences(text: str) -> list[str]:

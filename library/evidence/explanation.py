@@ -31,7 +31,7 @@ from citerec.rerank.ranker.texts import K1, NEAR, B, idf, nearness
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.lexical.terms import FUNCTION_WORDS
 from citerec.retrieval.networks.encoder import NetworkRetriever
-from citerec.retrieval.queries import Queries
+from citerec.retrieval.queries import Queries, marked_sentence
 
 if TYPE_CHECKING:
     from citerec.library.evidence.evidence import FoundPassage, FullTexts
@@ -319,13 +319,6 @@ def _stems(text: str) -> Iterator[tuple[str, int, int]]:
             yield _stem(word), start, end
 
 
-def sentence_around(context: str) -> tuple[int, int]:
-    """Return (start, end) of the sentence that contains the mark."""
-    mark = max(context.find(TARGET_MARKER), 0)
-    bounds = [0, *sentence_starts(context), max(len(context), 1)]
-    return next((a, b) for a, b in pairwise(bounds) if a <= mark < b)
-
-
 _MARKERS = rf"(?:{TARGET_MARKER}|{OTHER_MARKER})"
 _BRACKETED = re.compile(rf"[\[(]({_MARKERS}(?:[,;\s]+{_MARKERS})*)[\])]")
 
@@ -336,8 +329,9 @@ def citing_sentence(context: str) -> str:
     >>> citing_sentence("of trees. Graphs are parsed well by TARGETCIT, OTHERCIT. We")
     'Graphs are parsed well by [CITE], […].'
     """
-    start, end = sentence_around(context)
-    sentence = context[start:end].strip()
+    sentence = marked_sentence(context)
+    start = context.find(sentence)
+    end, sentence = start + len(sentence), sentence.strip()
     if start == 0 and not sentence[:1].isupper() and not sentence.startswith(TARGET_MARKER):
         sentence = f"… {sentence}"
     if end >= len(context) and not re.search(r"[.!?][\"')\]]*$", sentence):

@@ -99,7 +99,8 @@ class TextStore:
         """Keep what was read of files: their names, sizes, times of change and texts."""
         rows = []
         for name, size, changed, text in files:
-            passages = cut(text.parts) if not text.marks else [Passage(*part) for part in text.parts]
+            whole = (Passage(part.text, [*part.starts], part.section) for part in text.parts)
+            passages = [*whole] if text.marks else cut(text.parts)
             packed_passages = _pack(passages)
             marks = text.marks or find_marks([passage.text for passage in passages], text.entries)
             packed_rest = _compress(msgspec.structs.replace(text, parts=[], marks=marks))

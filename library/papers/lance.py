@@ -474,11 +474,6 @@ class LanceStorage(Papers):
             parts = (set(batch["collections"].flatten().unique().to_pylist()) for batch in batches)
             return sorted(set().union(*parts))
 
-    @property
-    def merged(self) -> list[int]:
-        """Rows of the papers that other records may have been merged into."""
-        return [row for row, paper in self.papers() if paper.aliases]
-
     def named(self, names: Sequence[str]) -> FoundPapers:
         """Return the papers of ids, citation keys or aliases."""
         return FoundPapers(self, self._named(called(names), BY_NAME * len(names)))

@@ -217,7 +217,7 @@ class Deduplicator:
 
     def _filled_before(self, paper: LibraryPaper) -> LibraryPaper:
         """Fill the gaps of a paper with what was filled in the former library."""
-        if self.former is None or not self.former.has_filled:
+        if self.former is None:
             return paper
         for name in filter(None, (paper.id, paper.key)):
             if (row := self.former.row(name)) is not None:

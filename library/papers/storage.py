@@ -45,11 +45,6 @@ MODEL, RANKING = "model", "index/ranking"
 _DECODER = msgspec.msgpack.Decoder(LibraryPaper)
 
 
-def encode_record(paper: LibraryPaper) -> bytes:
-    """Encode a paper for the column RECORDS: without title and abstract, which the corpus has."""
-    return msgspec.msgpack.encode(paper._replace(title="", abstract=""))
-
-
 def open_records(folder: Path) -> Column[LibraryPaper]:
     """Map the papers of a generation, without title and abstract. Raises OSError or ValueError for damage."""
     return Column(folder, RECORDS, _DECODER.decode)
@@ -194,7 +189,7 @@ class Storage(Papers):
         """The rows of the papers of each collection."""
         members: dict[str, list[int]] = {}
         for row, paper in enumerate(self.records):
-            for name in dict.fromkeys(paper.collections):
+            for name in paper.collections:
                 members.setdefault(name, []).append(row)
         return members
 
@@ -203,20 +198,10 @@ class Storage(Papers):
         """Names of all collections, sorted."""
         return sorted(self.members)
 
-    @cached_property
-    def has_filled(self) -> bool:
-        """True if `citerec enrich` has filled in anything."""
-        return any(paper.filled for paper in self.records)
-
     @property
     def without_abstract(self) -> int:
         """Number of papers without an abstract."""
         return int(np.count_nonzero(self.corpus.abstract_tokens.lengths == 0))
-
-    @property
-    def merged(self) -> list[int]:
-        """Rows of the papers that other records may have been merged into."""
-        return [row for row, paper in enumerate(self.records) if paper.aliases]
 
     # What finds and explains them. Each raises InputError if its files are damaged or of another version.
 

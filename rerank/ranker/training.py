@@ -152,9 +152,13 @@ def measure_ways(fitted: Fitted, lists: TrainingLists) -> dict[str, Measures]:
     """Return the measures of a model by way of ranking, over lists with the scores of its networks."""
     networks = fitted.networks
     ways = _by_way(networks, lists, fitted.model.scores(lists), networks.read.scores(lists))
-    measures = {way: measure(part, scores) for way, (part, scores) in ways.items()}
+    sure = {BARE: fitted.confidence, **networks.confidences}
+    measures = {
+        way: measure(part, sure[way].log_probabilities(part.without_draft(), scores), sure=True)
+        for way, (part, scores) in ways.items()
+    }
     way, (part, scores) = [*ways.items()][-1]
-    return {**measures, DRAFT: measure(part, networks.confidences[way].log_probabilities(part, scores), True)}
+    return {**measures, DRAFT: measure(part, sure[way].log_probabilities(part, scores), sure=True)}
 
 
 def _by_way(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,3 +50,19 @@ def matrix(counts: Counts) -> csr_matrix:
 def counts_of(dense: np.ndarray) -> Counts:
     sparse = csr_matrix(dense.astype(np.float32))
     return Counts(sparse.indptr.astype(np.int64), sparse.indices, sparse.data, sparse.shape)
+
+
+def plain_bm25(
+    documents: list[list[str]], query: Mapping[str, float] | list[str], k1: float, b: float
+) -> np.ndarray:
+    """Lucene's formula, word by word. query: words, or their weights."""
+    mean = sum(map(len, documents)) / len(documents)
+    scores = np.zeros(len(documents))
+    for word in query:
+        n = sum(word in document for document in documents)
+        weight = query[word] if isinstance(query, Mapping) else 1
+        idf = weight * math.log(1 + (len(documents) - n + 0.5) / (n + 0.5))
+        for i, document in enumerate(documents):
+            tf = document.count(word)
+            scores[i] += idf * tf / (tf + k1 * (1 - b + b * len(document) / mean))
+    return scores

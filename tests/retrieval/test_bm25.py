@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from citerec.retrieval.arrays import Counts
 from citerec.retrieval.lexical import bm25_formula
 from citerec.retrieval.lexical.bm25 import BM25, citing_contexts, top_scores
 from citerec.retrieval.lexical.bm25_formula import METHODS, Formula, Postings, RankBM25
-from citerec.tests.retrieval.made import counts_of
+from citerec.tests.retrieval.made import counts_of, plain_bm25
 
 CONTEXTS = np.arange(12)
 PEERS = {"lucene": "lucene", "okapi": "atire"}
@@ -111,19 +110,6 @@ def test_loaded_postings_are_mapped(tmp_path: Path) -> None:
 
 
 # The retriever.
-
-
-def plain_bm25(documents: list[list[str]], query: list[str], k1: float, b: float) -> np.ndarray:
-    """Lucene's formula, word by word."""
-    mean = sum(map(len, documents)) / len(documents)
-    scores = np.zeros(len(documents))
-    for word in query:
-        n = sum(word in document for document in documents)
-        idf = math.log(1 + (len(documents) - n + 0.5) / (n + 0.5))
-        for i, document in enumerate(documents):
-            tf = document.count(word)
-            scores[i] += idf * tf / (tf + k1 * (1 - b + b * len(document) / mean))
-    return scores
 
 
 def words_of(text: str) -> list[str]:

@@ -123,7 +123,7 @@ def test_a_query_gets_the_papers_of_its_context(corpus: Corpus, retriever: Retri
     for filters in (None, Filters(exclude=["speech", "graph"]), Filters(year="citing")):
         result, expected = (retriever.search(queries, 7, filters) for queries in (asked, ALL))
         np.testing.assert_array_equal(result.papers, expected.papers)
-        np.testing.assert_allclose(result.scores, expected.scores, rtol=1e-5)
+        np.testing.assert_allclose(result.scores, expected.scores, rtol=1e-5, atol=1e-6)
 
 
 def test_scores_of_given_papers_are_those_of_the_search(retriever: Retriever) -> None:

@@ -175,6 +175,7 @@ def test_a_book_is_one_paper_and_its_chapters_are_read_with_it(tmp_path: Path, k
     two = "parts/two.qmd" if end == "qmd" else "two.Rmd"
     chapters[two] = f"# Two\n\nTwo @nivre2004.\n\n{include}\n"
     others = {"README.md": "# Code\n\nBy @ann, [@bo](https://x.org).", "index.tex": r"\documentclass{a}"}
+    others |= dict.fromkeys(("thesis.tex", "_book/thesis.tex") if end == "Rmd" else (), r"\documentclass{a}")
     write_files(folder, BOOKS[kind] | chapters | others)
     (file,) = find_files(str(tmp_path))
     assert file.path == folder / f"index.{end}" and file.id == "book"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,11 @@ import pytest
 from citerec.base.errors import InputError, StorageError
 from citerec.datasets.tokenize import default_tokenize
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.library.evidence import FOLDER
+from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence import index as index_module
 from citerec.library.evidence import refresh as refresh_module
 from citerec.library.evidence import store as store_module
-from citerec.library.evidence.index import FORMULA, PassageIndex, open_index, update_index
+from citerec.library.evidence.index import FORMULA, PassageIndex, open_index
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.reading import READER, ReadText, read_here, unreadable
 from citerec.library.evidence.refresh import TextReport, read_cache, refresh_texts
@@ -26,6 +28,7 @@ from citerec.library.evidence.store import TextStore
 from citerec.retrieval.lexical.bm25_formula import UNIT
 from citerec.retrieval.lexical.terms import Tokenizer
 from citerec.tests.library.evidence.made import paper_made, write_papers
+from citerec.tests.retrieval.made import plain_bm25
 
 Papers = list[LibraryPaper]
 
@@ -69,32 +72,13 @@ def test_passages_are_indexed_as_a_plain_bm25_scores_them(tmp_path: Path) -> Non
     _, index = opened(tmp_path / "library")
     query = default_tokenize(" ".join(paper_made(1).sections[0][1][0].split()[:12]))
     weights = np.linspace(1, 0.2, len(query)).astype(np.float32)
-    everything = [text for texts in found.values() for text in texts]
-    expected, rounding = plain_bm25(everything, query, weights), float(weights.sum() * UNIT) / 2
+    stems, asked = Tokenizer("english", "en").terms, dict[str, float]()
+    for word, weight in zip(query, weights.tolist(), strict=True):
+        asked |= {stem: max(asked.get(stem, 0), weight) for stem in stems(word)}
+    documents = [stems(text) for texts in found.values() for text in texts]
+    expected, rounding = plain_bm25(documents, asked, FORMULA.k1, FORMULA.b), float(weights.sum() * UNIT) / 2
     np.testing.assert_allclose(index.word_scores(query, weights), expected, rtol=1e-5, atol=rounding)
     assert index.best(index.word_scores(query, weights)).argmax() == 1
-
-
-def plain_bm25(texts: list[str], words: list[str], weights: Iterable[float]) -> list[float]:
-    stems = Tokenizer("english", "en").terms
-    documents = [stems(text) for text in texts]
-    asked: dict[str, float] = {}
-    for word, weight in zip(words, weights, strict=True):
-        for stem in stems(word):
-            asked[stem] = max(asked.get(stem, 0), float(weight))
-    average = np.mean([len(document) for document in documents])
-    scores = []
-    for document in documents:
-        score = 0.0
-        for stem, weight in asked.items():
-            frequency = sum(stem in other for other in documents)
-            if frequency:
-                idf = np.log(1 + (len(documents) - frequency + 0.5) / (frequency + 0.5))
-                length = 1 - FORMULA.b + FORMULA.b * len(document) / average
-                count = document.count(stem)
-                score += weight * idf * count / (FORMULA.k1 * length + count)
-        scores.append(score)
-    return scores
 
 
 def test_nothing_is_read_twice_and_the_text_goes_with_its_paper(tmp_path: Path) -> None:
@@ -329,11 +313,19 @@ def test_zoteros_text_is_read_where_the_pdf_is_not_here(tmp_path: Path) -> None:
     ]
 
 
-def test_an_index_without_texts_is_none(tmp_path: Path) -> None:
+def test_papers_without_texts_have_no_passages(tmp_path: Path) -> None:
     report = refresh(tmp_path / "library", [LibraryPaper("key:a")])
     assert (report.papers, report.passages) == (0, 0)
-    store = TextStore(tmp_path / "library" / FOLDER, create=True)
-    assert update_index(tmp_path / "library" / FOLDER, store) is None
+
+
+def test_texts_of_another_version_are_read_again(tmp_path: Path) -> None:
+    report = refresh(tmp_path, [LibraryPaper("key:a")])
+    with closing(sqlite3.connect(tmp_path / FOLDER / DATABASE)) as database:
+        database.executescript("INSERT INTO links VALUES ('a', 1, 'b'); PRAGMA user_version = 2")
+    with pytest.raises(InputError, match="of another version; remove it and build with fulltext=true"):
+        TextStore(tmp_path / FOLDER)
+    assert refresh(tmp_path, [LibraryPaper("key:a")]) == report
+    assert TextStore(tmp_path / FOLDER).links() == []
 
 
 def test_a_text_of_zotero_that_is_no_file_of_its_folder_is_not_read(tmp_path: Path) -> None:
