@@ -74,8 +74,8 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
                 left_out = {*written} - {*documents}
                 if language is MARKDOWN:  # what Pandoc, knitr, Quarto and bookdown print
                     left_out |= {file.with_suffix(".tex") for file in documents}
-                    folders = {file.parent for file in documents}
-                    books = {(folder, name) for folder in folders for name in merged_names(folder)}
+                    roots = {file.parent for file in documents}
+                    books = {(root, name) for root in roots for name in merged_names(root)}
                     printed = (file for file in files if file.suffix in (".tex", ".md"))
                     left_out |= {
                         file for file in printed if any((at, file.stem) in books for at in file.parents)
