@@ -49,6 +49,8 @@ def main() -> None:
             if name in ENTRY_POINTS:
                 run_module(module, run_name="__main__", alter_sys=True)
             else:
+                if name == "results":
+                    import_module("citerec.library.benchmark.settings")  # of plans with benchmark=drafts
                 import_module(module).main()
             return
     from citerec.recommend import COMMANDS as LIBRARY  # not needed by the commands above

@@ -138,3 +138,11 @@ def test_a_reader_may_close_the_pipe(command: str) -> None:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+@pytest.mark.slow
+def test_plans_of_drafts_run_by_their_command() -> None:
+    plan = Path(__file__).parents[1] / "reproduce" / "drafts-2027.yaml"
+    command = [sys.executable, "-m", "citerec", "results", str(plan), "jobs=[2027/builtin]"]
+    result = subprocess.run(command, capture_output=True, encoding="utf-8")
+    assert "drafts=drafts-2027: no such folder" in result.stdout

@@ -123,7 +123,7 @@ def csv_files(page: Path) -> dict[str, str]:
 
 ABSENT = {
     "drafts": "35 of 35 drafts could not be fetched; ",
-    "drafts-2026-12": "drafts=drafts-2026-12: no such folder",
+    "drafts-2027": "drafts=drafts-2027: no such folder",
 }
 """How plans fail whose data only a network has."""
 
