@@ -145,12 +145,10 @@ def is_draft(name: str) -> bool:
     stem, suffix = os.path.splitext(name)
     if not (stem and suffix[1:].isalpha()) or (len(name.split()) > 1 and not os.path.isfile(name)):
         return False
-    from citerec.formats.drafts.languages import language_of
+    from citerec.formats.drafts.languages import EXPORTS, PLAIN, draft_language, language_of
 
-    if language_of(suffix) is not None or (suffix == ".txt" and os.path.isfile(name)):
+    if language_of(suffix) is not None or (suffix == PLAIN and os.path.isfile(name)):
         return True
-    from citerec.library.drafts.reader import EXPORTS, draft_language
-
     if suffix.lower() in EXPORTS and not os.path.isdir(name):
         draft_language(Path(name))  # says what to export
     return False

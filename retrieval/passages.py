@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
+from citerec.datasets.records import MARKER_WORDS, TARGET_MARKER, TARGET_WORD
 from citerec.retrieval.arrays import Floats, Rows
 
 OVERLAP = 5
@@ -23,9 +23,9 @@ OVERLAP = 5
 BESIDE = 2
 """Passages at most so many places away that overlap are beside each other. Further away, it is the same text
 once more, which would tell what a masked citation was."""
-COPIES = 8
-"""Most passages with one text: an old version, a shorter one, a summary. As other places, their citations
-took `draft` from R@10 .646 to .558 on 231 citations of 28 drafts of parts fit and check."""
+SAME = 8
+"""Passages with the same words before the mark, so many, are one text: an old version, a shorter one, a
+summary."""
 STEM = 6
 """Letters of a word that are compared."""
 REACH = 8.0
@@ -58,6 +58,14 @@ def _read_words(context: str) -> _Words:
     size = max(min(OVERLAP, len(words)), 1)
     sequences = [hash(sequence) for sequence in zip(*(words[i:] for i in range(size)), strict=False)]
     return _Words(sequences, list(near), list(near.values()))
+
+
+def _words_before(context: str) -> tuple[str, ...]:
+    """The last SAME words before the mark; fewer at the beginning of a text."""
+    from citerec.datasets.tokenize import default_tokenize
+
+    before = context.partition(TARGET_MARKER)[0]
+    return tuple(word for word in default_tokenize(before) if word not in MARKER_WORDS)[-SAME:]
 
 
 class _Index(NamedTuple):
@@ -110,19 +118,18 @@ class CitingPassages:
 
     @cached_property
     def _copies(self) -> dict[int, set[int]]:
-        """The passages further away than BESIDE with OVERLAP consecutive words of a passage, by its place.
-        Words that more than COPIES passages have are a phrase."""
-        rows_with: dict[int, set[int]] = {}
-        for sequence, row in zip(
-            self._index.sequences.tolist(), self._index.sequence_rows.tolist(), strict=True
-        ):
-            rows_with.setdefault(sequence, set()).add(row)
-        copies: dict[int, set[int]] = {}
-        for rows in rows_with.values():
-            if max(rows) - min(rows) > BESIDE and len(rows) <= COPIES:
-                for row in rows:
-                    copies.setdefault(row, set()).update(other for other in rows if abs(other - row) > BESIDE)
-        return copies
+        """The passages further away than BESIDE whose last SAME words before the mark are those of a passage."""
+        rows_with: dict[tuple[str, ...], list[int]] = {}
+        for row, context in enumerate(self.contexts):
+            words = _words_before(context)
+            if len(words) == SAME:
+                rows_with.setdefault(words, []).append(row)
+        return {
+            row: others
+            for rows in rows_with.values()
+            for row in rows
+            if (others := {other for other in rows if abs(other - row) > BESIDE})
+        }
 
     def copied(self, place: int) -> set[str]:
         """Return the papers that, but for a place itself, only second copies of its text cite."""

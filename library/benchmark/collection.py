@@ -18,10 +18,11 @@ from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.bibtex import read_bibtex
 from citerec.formats.documents import Reference
+from citerec.formats.drafts.languages import PLAIN
 from citerec.formats.drafts.latex import LATEX
 from citerec.formats.drafts.markdown import MARKDOWN
 from citerec.library.ask.question import Request
-from citerec.library.drafts.reader import PLAIN, Draft, Place, read_draft
+from citerec.library.drafts.reader import Draft, Place, read_draft
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
 from citerec.library.papers.building import create
 from citerec.library.papers.library import Library

@@ -16,9 +16,8 @@ from citerec.base.files import cache_folder, expand_user
 from citerec.base.progress import count_progress
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.reading.recognise import recognise
-from citerec.formats.drafts.languages import language_of
+from citerec.formats.drafts.languages import PLAIN, language_of
 from citerec.library.drafts.check import CheckedDraft, Entry, find_doubles, read_checked, read_entries
-from citerec.library.drafts.reader import PLAIN
 from citerec.library.enrich.client import FILE, AnswerCache
 from citerec.library.enrich.enrich import ask_services, make_services, unanswered
 from citerec.library.enrich.matching import lookups_of

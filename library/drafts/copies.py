@@ -24,10 +24,10 @@ from citerec.formats.bibliography.references import paper_item
 from citerec.formats.drafts.bibliographies import OTHER_FILES
 from citerec.formats.drafts.inputs import decode_text, encoded_like, exact_text
 from citerec.formats.drafts.language import replaced
-from citerec.formats.drafts.languages import language_of
+from citerec.formats.drafts.languages import draft_language, language_of
 from citerec.formats.drafts.office.language import Office
 from citerec.library.ask.recommendation import Recommendation
-from citerec.library.drafts.reader import MARK_KEY, Draft, Place, draft_language
+from citerec.library.drafts.reader import MARK_KEY, Draft, Place
 from citerec.library.evidence.quotations import pinpointed
 from citerec.library.evidence.store import TextStore
 from citerec.library.papers.library import Library

@@ -30,12 +30,9 @@ from citerec.formats.articles.markers import Bibliography
 from citerec.formats.documents import FullText, Paragraph, Reference
 from citerec.formats.drafts.inputs import Inputs, clean_text
 from citerec.formats.drafts.language import MISSING, PLACEHOLDER, Citation, Language, Source
-from citerec.formats.drafts.languages import language_of, languages
-from citerec.formats.drafts.markdown import MARKDOWN
+from citerec.formats.drafts.languages import draft_language
 from citerec.library import MARK
 
-PLAIN = ".txt"
-"""Suffix of drafts that are read as Markdown, too."""
 LONGEST = 1_000
 """Characters of a sentence on each side of a mark."""
 MARK_KEY = MARK.strip("[]")
@@ -138,32 +135,6 @@ class Draft:
     def bibs(self) -> list[Path]:
         """The .bib files."""
         return list(dict.fromkeys(self.named_bibs.values()))
-
-
-def draft_language(path: Path) -> Language:
-    """Return the language of a draft. Raises InputError for a file of another kind."""
-    if language := MARKDOWN if path.suffix.lower() == PLAIN else language_of(path.suffix):
-        return language
-    kinds = []
-    for language in languages():
-        suffixes = [*language.suffixes, PLAIN] if language is MARKDOWN else language.suffixes
-        kinds.append(f"{language.name} ({', '.join(suffixes)})")
-    readable = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
-    other = "check a bibliography with citerec references" if path.suffix == ".bib" else ""
-    advice = EXPORTS.get(path.suffix.lower(), other or "convert it first, e.g. with pandoc")
-    raise InputError(f"{path}: drafts are read in {readable}; {advice}")
-
-
-EXPORTS = {
-    ".pdf": "give the file that it was made from",
-    ".lyx": "export it from LyX as LaTeX",
-    ".pages": "export it as Word",
-    ".rtf": "save it as .docx or .odt",
-    ".doc": "save it as .docx, or convert it first, e.g. with pandoc",
-    ".ipynb": "convert it first with quarto convert",
-    ".rst": "convert it first, e.g. with pandoc; its :cite: are lost there, so write [@key] for them",
-}
-"""What to do with drafts that are not read."""
 
 
 def read_source(

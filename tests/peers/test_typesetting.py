@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from citerec.formats.drafts.languages import draft_language
 from citerec.library.commands.change import build
-from citerec.library.drafts.reader import draft_language
 from citerec.library.drafts.suggest import draft
 from citerec.library.settings import BuildSettings, DraftSettings
 

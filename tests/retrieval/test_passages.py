@@ -100,8 +100,11 @@ def test_contexts_of_a_corpus_are_passages_in_its_order(demo_corpus: Corpus) -> 
 
 
 def test_second_copies_are_far_and_share_words() -> None:
-    text = "Steps adapt to each gradient, says TARGETCIT."
-    others = [f"Other words about {word} alone TARGETCIT." for word in ("trees", "peat", "graphs")]
+    text = "Steps adapt to each gradient, as was said before TARGETCIT."
+    others = [
+        f"Steps adapt to each gradient, other words about {word} TARGETCIT."
+        for word in ("trees", "peat", "graphs")
+    ]
     passages = CitingPassages([text, *others, text], [["a"], ["b"], ["c"], ["b"], ["a", "b"]])
     assert [passages.copied(place) for place in range(6)] == [{"a"}, set(), set(), set(), {"a"}, set()]
     assert CitingPassages([text, text], [["a"], ["a"]]).copied(0) == set()

@@ -196,7 +196,10 @@ def test_first_citations_and_what_is_known(folder: Path) -> None:
 
 def test_an_old_version_that_a_draft_includes_is_the_same_text(tmp_path: Path) -> None:
     text = "Steps that adapt to each gradient train networks sooner [@adam].\n\n"
-    between = "".join(f"Words about {word} stand alone [@lda].\n\n" for word in ("trees", "peat", "graphs"))
+    between = "".join(
+        f"Words about {word} stand alone, {f'{word} far ' * 20}[@lda].\n\n"
+        for word in ("trees", "peat", "graphs")
+    )
     (tmp_path / "a.md").write_text(f"{text}{between}{text}Adam is meant [@adam; @svm].\n\n{between}{text}")
     draft = read_draft(tmp_path / "a.md", masked=True)
     ids = {"adam": "a", "lda": "l", "svm": "s"}

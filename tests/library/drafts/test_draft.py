@@ -27,11 +27,12 @@ from citerec.datasets.building.contexts import find_citations
 from citerec.datasets.records import SURROUNDINGS, WINDOW
 from citerec.datasets.tokenize import cut_window
 from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.drafts.languages import draft_language
 from citerec.formats.drafts.latex import LATEX
 from citerec.formats.drafts.org import ORG as ORG_MODE
 from citerec.library.ask.recommender import CITED, Recommender
 from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
-from citerec.library.drafts.reader import Draft, draft_language, read_draft
+from citerec.library.drafts.reader import Draft, read_draft
 from citerec.library.drafts.suggest import draft, report, suggest
 from citerec.library.papers.library import Library
 from citerec.library.settings import DraftSettings
