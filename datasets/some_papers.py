@@ -14,8 +14,6 @@ from citerec.datasets.records import PaperRecord
 from citerec.datasets.tokenize import TOKENIZER, TOKENIZERS, WordTable
 from citerec.datasets.word_statistics import WORD, WordStatistics
 
-EMPTY = Ragged.from_rows([])
-
 
 class SomePapers(Corpus):
     """Papers [P] in memory, all candidates, without contexts. `fields` are the surnames of their authors.
@@ -33,7 +31,7 @@ class SomePapers(Corpus):
         self.context_ids = self.context_texts = []  # type: ignore[assignment]
         self.years = np.array([paper.year for paper in papers], np.int32)
         self.is_candidate, self.seen = np.ones(len(papers), np.bool_), np.zeros(len(papers), np.bool_)
-        self.citing, self.context_tokens, self.splits = np.empty(0, np.int32), EMPTY, {}
+        self.citing, self.context_tokens, self.splits = np.empty(0, np.int32), Ragged.from_rows([]), {}
         codes: dict[str, int] = {}
         self.fields = Ragged.from_rows(
             [[codes.setdefault(name, len(codes)) for name in paper.fields] for paper in papers]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -12,9 +12,6 @@ from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.formats.letters import with_pairs
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from citerec.datasets.columns import Ragged
 
 _ANY_SPACE, _LAST_SPACE = re.compile(r"\s"), re.compile(r"\s(?=\S*\Z)")
@@ -126,17 +123,15 @@ class WordTable:
 
     def ids(self, texts: Sequence[str]) -> Ragged:
         """Tokenise texts: the word ids of each text [rows]."""
-        from citerec.datasets.columns import Ragged, offsets_of  # NumPy, without which texts are split
+        import numpy as np  # without which texts are split
+
+        from citerec.datasets.columns import Ragged, offsets_of
 
         rows = [*map(self._tokenize, texts)]
         lengths = [*map(len, rows)]
-        return Ragged(self._ids(chain.from_iterable(rows), sum(lengths)), offsets_of(lengths))
+        numbers = map(self._numbers.__getitem__, chain.from_iterable(rows))
+        return Ragged(np.fromiter(numbers, np.int32, sum(lengths)), offsets_of(lengths))
 
     def words(self, start: int = 0) -> list[str]:
         """Return all words by id, from `start` on."""
         return [*islice(self._numbers, start, None)]
-
-    def _ids(self, words: Iterable[str], count: int) -> NDArray[np.int32]:
-        import numpy as np
-
-        return np.fromiter(map(self._numbers.__getitem__, words), np.int32, count)

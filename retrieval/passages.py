@@ -24,7 +24,8 @@ BESIDE = 2
 """Passages at most so many places away that overlap are beside each other. Further away, it is the same text
 once more, which would tell what a masked citation was."""
 COPIES = 8
-"""Most passages with one text: an old version, a shorter one, a summary."""
+"""Most passages with one text: an old version, a shorter one, a summary. As other places, their citations
+took `draft` from R@10 .646 to .558 on 231 citations of 28 drafts of parts fit and check."""
 STEM = 6
 """Letters of a word that are compared."""
 REACH = 8.0

@@ -1,6 +1,6 @@
 """The first second: time and memory of commands, beside an import of libraries.
 
-    python -m citerec.speed.first --install --server
+    python -m citerec.speed.first --install
 
 Times are of the processor, which a busy machine changes least, and in brackets of the clock: least of
 `--repeats`. Not measured: Windows and macOS; a disk that has not read the files before.
@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from lsprotocol import types
@@ -28,9 +27,7 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 PEER = ["-c", "import numpy, onnxruntime, tokenizers"]
 QUESTION = "Graded judgements deserve a discount for lower positions [CITE]."
-IDLE = 2.0
-"""Seconds after which an editor is idle."""
-SERVER = [*["--papers", "2000", "--threads", "1", "--stages", "building", "asking", "--model"], ""]
+LIBRARY = ["--papers=2000", "--model=", "--stages", "building", "asking"]
 Measured = tuple[float, float, float]
 """Seconds of the processor and of the clock, and megabytes of memory."""
 
@@ -61,7 +58,7 @@ async def complete(library: str, environment: dict[str, str]) -> Measured:
     assert client._server is not None
     process = Path(f"/proc/{client._server.pid}")
     ticks = process.joinpath("stat").read_text("utf-8").rpartition(")")[2].split()[11:13]
-    await asyncio.sleep(IDLE)
+    await asyncio.sleep(2)  # idle now
     pages = int(process.joinpath("statm").read_text("utf-8").split()[1])
     await client.shutdown_async(None)
     client.exit(None)
@@ -86,7 +83,6 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--install", action="store_true", help="measure an empty environment, too")
-    parser.add_argument("--server", action="store_true", help="and questions over 2,000 papers")
     args = parser.parse_args()
     logging.getLogger("pygls").setLevel(logging.ERROR)  # it warns of each diagnosis
     with tempfile.TemporaryDirectory() as place:
@@ -95,20 +91,18 @@ def main() -> None:
         if args.install:
             print_installed(Path(place) / "environment")
         library = str(EXAMPLES / "library.bib")
-        ask = ["-m", "citerec", "ask", library, QUESTION]
-        rows = {
-            "import numpy, onnxruntime, tokenizers": PEER,
-            "first `citerec ask papers.bib`, nothing compiled": ask,
-            "the same again": ask,
-            "`citerec check` of a small draft": ["-m", "citerec", "check", str(EXAMPLES / "draft.tex")],
-            "`citerec --help`": ["-m", "citerec", "--help"],
+
+        def command(*words: str) -> Callable[[], Measured]:
+            return lambda: measure(["-m", "citerec", *words], environment)
+
+        calls = {
+            "import numpy, onnxruntime, tokenizers": lambda: measure(PEER, environment),
+            "first `citerec ask papers.bib`, nothing compiled": command("ask", library, QUESTION),
+            "the same again": command("ask", library, QUESTION),
+            "`citerec check` of a small draft": command("check", str(EXAMPLES / "draft.tex")),
+            "`citerec --help`": command("--help"),
+            "`citerec lsp` to a completion; idle": lambda: asyncio.run(complete(library, environment)),
         }
-        calls: dict[str, Callable[[], Measured]] = {
-            name: partial(measure, arguments, environment) for name, arguments in rows.items()
-        }
-        calls["`citerec lsp` to the first completion; idle"] = lambda: asyncio.run(
-            complete(library, environment)
-        )
         print(f"load {os.getloadavg()[0]:.1f}\n\n| | s | memory, MB | times the import |")
         print("| --- | ---: | ---: | ---: |")
         peer = 0.0
@@ -118,11 +112,8 @@ def main() -> None:
             runs = [call() for _ in range(1 if name.startswith("first") else args.repeats)]
             seconds, wall, memory = map(min, zip(*runs, strict=True))
             peer = peer or seconds
-            print(
-                f"| {name} | {seconds:.2f} ({wall:.2f}) | {memory:.0f} | {seconds / peer:.1f} |", flush=True
-            )
-    if args.server:
-        subprocess.run([sys.executable, "-m", "citerec.speed.library", *SERVER], check=True)
+            print(f"| {name} | {seconds:.2f} ({wall:.2f}) | {memory:.0f} | {seconds / peer:.1f} |")
+    subprocess.run([sys.executable, "-m", "citerec.speed.library", *LIBRARY], check=True)
 
 
 if __name__ == "__main__":

@@ -74,8 +74,8 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
                 left_out = {*written} - {*documents}
                 if language is MARKDOWN:  # what Pandoc, knitr, Quarto and bookdown print
                     left_out |= {file.with_suffix(".tex") for file in documents}
-                    folders = {file.parent for file in documents}
-                    books = {(folder, name) for folder in folders for name in merged_names(folder)}
+                    roots = {file.parent for file in documents}
+                    books = {(root, name) for root in roots for name in merged_names(root)}
                     printed = (file for file in files if file.suffix in (".tex", ".md"))
                     left_out |= {
                         file for file in printed if any((at, file.stem) in books for at in file.parents)
@@ -113,10 +113,10 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         return "_".join(" ".join((*above, name)).split())
 
     ids = {file: paper_id(file, 0) for file in chosen}
-    for folders in range(1, max(len(file.parts) for file in chosen)):
+    for depth in range(1, max(len(file.parts) for file in chosen)):
         # Files with the same arXiv id are one paper; other files with the same name are different papers.
         ambiguous = {id for id, files in Counter(ids.values()).items() if files > 1 and not arxiv_year(id)}
-        ids = {file: paper_id(file, folders) if id in ambiguous else id for file, id in ids.items()}
+        ids = {file: paper_id(file, depth) if id in ambiguous else id for file, id in ids.items()}
     return [SourceFile(file, id) for file, id in ids.items()]
 
 

@@ -153,8 +153,8 @@ class FullTexts:
         places = {row: int(self.place[row]) for row in papers if self.place[row] >= 0}
         if not places:
             return {}
-        passages, offsets = self.index.passages_of(np.array([*places.values()], np.int64))
-        scores = self.index.word_scores(*query_words(text, REACH, AROUND))[passages]
+        numbers, offsets = self.index.passages_of(np.array([*places.values()], np.int64))
+        scores = self.index.word_scores(*query_words(text, REACH, AROUND))[numbers]
         best = {}
         for number, (row, place) in enumerate(places.items()):
             stored, passages = self.store.text(self.index.papers[place])

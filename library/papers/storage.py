@@ -45,11 +45,6 @@ MODEL, RANKING = "model", "index/ranking"
 _DECODER = msgspec.msgpack.Decoder(LibraryPaper)
 
 
-def encode_record(paper: LibraryPaper) -> bytes:
-    """Encode a paper for the column RECORDS: without title and abstract, which the corpus has."""
-    return msgspec.msgpack.encode(paper._replace(title="", abstract=""))
-
-
 def open_records(folder: Path) -> Column[LibraryPaper]:
     """Map the papers of a generation, without title and abstract. Raises OSError or ValueError for damage."""
     return Column(folder, RECORDS, _DECODER.decode)
@@ -194,7 +189,7 @@ class Storage(Papers):
         """The rows of the papers of each collection."""
         members: dict[str, list[int]] = {}
         for row, paper in enumerate(self.records):
-            for name in dict.fromkeys(paper.collections):
+            for name in paper.collections:
                 members.setdefault(name, []).append(row)
         return members
 

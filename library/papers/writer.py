@@ -11,6 +11,8 @@ from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
 
+import msgspec
+
 from citerec.base.checksums import write_checksums
 from citerec.base.files import link_or_copy
 from citerec.base.progress import spinner
@@ -34,7 +36,6 @@ from citerec.library.papers.storage import (
     RANKING,
     RECORDS,
     Storage,
-    encode_record,
     open_records,
     paper_at,
 )
@@ -101,7 +102,7 @@ def _write_papers(folder: Path, old: Storage | None, kept: Rows, papers: Iterabl
                 stored.append(before.encoded(row))
             yield from _kept_papers(old.corpus, kept)
         for paper in papers:
-            stored.append(encode_record(paper))
+            stored.append(msgspec.msgpack.encode(paper._replace(title="", abstract="")))  # in the corpus
             identities.add(paper)
             record = record_of(paper)
             digest.update(repr(record).encode())

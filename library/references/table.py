@@ -93,7 +93,7 @@ class Table:
     def _read(self, block: int) -> list[LibraryPaper]:
         try:
             start, end = self._ends[block : block + 2].tolist()
-            columns: Any = _COLUMNS.decode(zlib.decompress(self._works[start:end]))
+            columns: Any = _COLUMNS.decode(zlib.decompress(self._works[start:end].data))
             rows = zip(*columns, strict=True)
             return [LibraryPaper("", **dict(zip(_KEPT, row, strict=True))) for row in rows]
         except (zlib.error, msgspec.DecodeError, ValueError) as error:

@@ -196,9 +196,12 @@ class WorkQueue:
             raise self._refusal()
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
-        await asyncio.wait([turn], timeout=max(limits.LONGEST_WAIT - self._seconds, 0))
-        if not turn.done():
-            self._waiting.remove(turn)
+        try:
+            await asyncio.wait([turn], timeout=max(limits.LONGEST_WAIT - self._seconds, 0))
+        finally:
+            if is_late := not turn.done():
+                self._waiting.remove(turn)
+        if is_late:
             raise self._refusal()
         turn.result()  # raises if it was refused
 

@@ -163,7 +163,7 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
             name: part for name, part in self.model.state_dict().items() if ".parametrizations." not in name
         }
         for name, layer in self.model.named_modules():
-            if is_parametrized(layer):
+            if isinstance(layer, nn.Linear) and is_parametrized(layer):
                 weights[f"{name}.weight"] = layer.weight.detach()
         self.model.save_pretrained(folder, state_dict=weights)
         self.tokenizer.save_pretrained(folder)

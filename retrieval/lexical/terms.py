@@ -78,12 +78,27 @@ class Tokenizer:
         self._ignored = lists[stopwords or ""]
         stem = _beginning if stemmer == BEGINNINGS else stemmer and Stemmer.Stemmer(stemmer).stemWord
         self._stem = stem or str
+        self._kept: Callable[[str], list[str]] = lru_cache(KEPT_WORDS)(self._word)
 
     def terms(self, text: str) -> list[str]:
         """Return the terms of a text, in order."""
         return [
             self._stem(word) for word in _TOKEN.findall(with_pairs(text.lower())) if word not in self._ignored
         ]
+
+    def lookup(self, words: Sequence[str]) -> tuple[Ragged, list[str]]:
+        """Return the term ids of each word, and the name of each term, in order of first use.
+
+        Terms of many words are not kept for the next texts.
+        """
+        ids, terms_of = dict[str, int](), self._word if len(words) > KEPT_WORDS // 4 else self._kept
+        rows = [[ids.setdefault(term, len(ids)) for term in terms_of(word)] for word in words]
+        return Ragged.from_rows(rows), list(ids)
+
+    def _word(self, word: str) -> list[str]:
+        for marker in MARKER_WORDS:
+            word = word.replace(marker, " ")
+        return self.terms(word)
 
 
 class Terms:
@@ -94,8 +109,8 @@ class Terms:
     Tokens of a prepared corpus are mapped to terms, so that no text is read and no word is stemmed twice.
     """
 
-    def __init__(self, word_terms: Ragged, names: Sequence[str], terms_of_words: _WordTerms) -> None:
-        self.word_terms, self.names, self.size, self._known = word_terms, names, len(names), terms_of_words
+    def __init__(self, word_terms: Ragged, names: Sequence[str], tokenizer: Tokenizer) -> None:
+        self.word_terms, self.names, self.size, self._tokenizer = word_terms, names, len(names), tokenizer
         self._words: Sequence[str] = ()
 
     @classmethod
@@ -103,29 +118,29 @@ class Terms:
         """The terms of words, cached per corpus; arguments as for `Tokenizer`."""
         key = (id(words), stemmer, stopwords)
         if (terms := _CACHE.get(key)) is None:
-            terms_of_words = _word_terms(stemmer, stopwords)
-            terms = _CACHE[key] = cls(*terms_of_words.lookup(words), terms_of_words)
+            tokenizer = _tokenizer(stemmer, stopwords)
+            terms = _CACHE[key] = cls(*tokenizer.lookup(words), tokenizer)
             terms._words = words  # kept alive, so that no other object gets this id
         return terms
 
     @classmethod
     def named(cls, names: Sequence[str], stemmer: str | None, stopwords: str | None) -> Terms:
         """Terms by their names, without words."""
-        return cls(Ragged.from_rows([]), names, _word_terms(stemmer, stopwords))
+        return cls(Ragged.from_rows([]), names, _tokenizer(stemmer, stopwords))
 
     def with_words(self, words: Sequence[str], more_terms: bool = False) -> Terms:
         """Add words. Unknown terms are dropped, or added with more_terms."""
         if more_terms:
-            names = [name for name in self._known.lookup(words)[1] if name not in self._ids]
-            return Terms(self.word_terms, [*self.names, *names], self._known).with_words(words)
+            names = [name for name in self._tokenizer.lookup(words)[1] if name not in self._ids]
+            return Terms(self.word_terms, [*self.names, *names], self._tokenizer).with_words(words)
         more, all_names = self.lookup(words), self.names
         values = np.concatenate([self.word_terms.values, more.values])
         offsets = np.concatenate([self.word_terms.offsets, self.word_terms.offsets[-1] + more.offsets[1:]])
-        return Terms(Ragged(values, offsets), all_names, self._known)
+        return Terms(Ragged(values, offsets), all_names, self._tokenizer)
 
     def lookup(self, words: Sequence[str]) -> Ragged:
         """Return the known terms of any words [rows]."""
-        rows, names = self._known.lookup(words)
+        rows, names = self._tokenizer.lookup(words)
         ids = [self._ids.get(name) for name in names]
         return Ragged.from_rows(
             [[term for i in row.tolist() if (term := ids[i]) is not None] for row in rows]
@@ -165,33 +180,13 @@ class Terms:
     def load(cls, folder: Path, stemmer: str | None, stopwords: str | None) -> Terms:
         """Memory-map terms written by `save`."""
         names = (folder / NAMES).read_text("utf-8").split("\n")
-        return cls(load_ragged(folder, "terms"), names, _word_terms(stemmer, stopwords))
+        return cls(load_ragged(folder, "terms"), names, _tokenizer(stemmer, stopwords))
 
 
 NAMES = "terms.txt"
 _CACHE: WeakValueDictionary[tuple[int, str | None, str | None], Terms] = WeakValueDictionary()
 
 
-class _WordTerms:
-    """The terms of words, by a tokeniser; those of many words are not kept."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._read: Callable[[str], list[str]] = lambda word: tokenizer.terms(_without_markers(word))
-        self._kept: Callable[[str], list[str]] = lru_cache(KEPT_WORDS)(self._read)
-
-    def lookup(self, words: Sequence[str]) -> tuple[Ragged, list[str]]:
-        """Return the term ids of each word, and the name of each term, in order of first use."""
-        ids, terms_of = dict[str, int](), self._read if len(words) > KEPT_WORDS // 4 else self._kept
-        rows = [[ids.setdefault(term, len(ids)) for term in terms_of(word)] for word in words]
-        return Ragged.from_rows(rows), list(ids)
-
-
 @lru_cache
-def _word_terms(stemmer: str | None, stopwords: str | None) -> _WordTerms:
-    return _WordTerms(Tokenizer(stemmer, stopwords))
-
-
-def _without_markers(word: str) -> str:
-    for marker in MARKER_WORDS:
-        word = word.replace(marker, " ")
-    return word
+def _tokenizer(stemmer: str | None, stopwords: str | None) -> Tokenizer:
+    return Tokenizer(stemmer, stopwords)

@@ -106,7 +106,11 @@ class Networks:
             (folder / MEANS).write_bytes(save(dict(means)))
         names = (*graphs, TOKENIZER, *([MEANS] if means else []))
         hashes = {name: digest_file(folder / name) for name in names}
-        _write_manifest(folder, graphs[ENCODER].shape[1], lengths, hashes, prefixes, scale)
+        dim = graphs[ENCODER].shape[1]
+        content = {"format": FORMAT, "dim": dim, "lengths": asdict(lengths), "files": hashes}
+        content |= {"prefixes": dict(prefixes)} if prefixes else {}
+        content |= {"scale": scale} if scale != 1 else {}
+        write_text(folder / MANIFEST, json.dumps(content, indent=1) + "\n")
 
     @property
     def scores_pairs(self) -> bool:
@@ -196,20 +200,6 @@ class Networks:
     def scores(self, pairs: list[tuple[Subwords, list[int]]]) -> Floats:
         """Scores [n] of pairs."""
         return np.array(self.cross_encoder.map(pairs, lambda _, score: float(score)), np.float32)
-
-
-def _write_manifest(
-    folder: Path,
-    dim: int,
-    lengths: Lengths,
-    hashes: Mapping[str, str],
-    prefixes: Mapping[str, str],
-    scale: float,
-) -> None:
-    content = {"format": FORMAT, "dim": dim, "lengths": asdict(lengths), "files": dict(hashes)}
-    content |= {"prefixes": dict(prefixes)} if prefixes else {}
-    content |= {"scale": scale} if scale != 1 else {}
-    write_text(folder / MANIFEST, json.dumps(content, indent=1) + "\n")
 
 
 def _bytes(vectors: Sequence[Floats] | Floats, dim: int) -> NDArray[np.int8]:

@@ -1,6 +1,5 @@
 """The two tokenisers, and the compiled word table compared with them."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,27 +64,3 @@ def test_the_table_matches_the_tokeniser(name: str, texts: list[str], more: list
     # Words are numbered in order of first occurrence.
     first = dict.fromkeys(word for text in [*texts, *more] for word in tokenize(text))
     assert table.words() == list(first) and len(table) == len(first)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "1.2.3a 1.2. 1,000,000.5x 12 a1.5 2a.5 1..2 1.2_ 1.2_3",
-        "model's 'sx 's_ 're 'rex 'll' 've' 'd 'm 't 't9 ' '' 'x",
-        "x_i _ __a $\\alpha_{12}$ e.g. (TARGETCITOTHERCIT) targetcitation",
-        "don\u2019t \ufb01ne \U0001d465\u00b2 1.\u0662 \u00e9's a\u00adb",
-    ],
-)
-def test_numbers_clitics_and_punctuation(text: str) -> None:
-    assert tokens_of(WordTable(default_tokenize), [text]) == [default_tokenize(text)]
-
-
-def test_the_table_grows() -> None:
-    numbers = np.random.default_rng(0).integers(10**9, size=(40, 1000))
-    texts = [" ".join(map(str, row)) for row in numbers.tolist()]
-    table = WordTable(default_tokenize)
-    assert tokens_of(table, texts[:3]) == [text.split() for text in texts[:3]]
-    assert tokens_of(table, texts) == [
-        text.split() for text in texts
-    ]  # more words in one call than the table had room for
-    assert len(table) == len(np.unique(numbers))
