@@ -118,7 +118,7 @@ class CitingPassages:
 
     @cached_property
     def _copies(self) -> dict[int, set[int]]:
-        """The passages further away than BESIDE whose last SAME words before the mark are those of a passage."""
+        """The passages with the last SAME words before the mark of a passage, further away than BESIDE."""
         rows_with: dict[tuple[str, ...], list[int]] = {}
         for row, context in enumerate(self.contexts):
             words = _words_before(context)
