@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.records import MARKER_WORDS, TARGET_MARKER, TARGET_WORD
+from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
 from citerec.retrieval.arrays import Floats, Rows
 
 OVERLAP = 5
@@ -36,12 +36,13 @@ class _Words(NamedTuple):
     """Hashes of the words of a context, without markers.
 
     sequences: of OVERLAP words, or of all if there are fewer. stems: distinct ones. nearness: their highest
-    weight by distance from the mark.
+    weight by distance from the mark. before: the last SAME words before it; fewer at the beginning of a text.
     """
 
     sequences: list[int]
     stems: list[int]
     nearness: list[float]
+    before: tuple[str, ...]
 
 
 def _read_words(context: str) -> _Words:
@@ -57,15 +58,8 @@ def _read_words(context: str) -> _Words:
     words = [word for word in tokens if word not in MARKER_WORDS]
     size = max(min(OVERLAP, len(words)), 1)
     sequences = [hash(sequence) for sequence in zip(*(words[i:] for i in range(size)), strict=False)]
-    return _Words(sequences, list(near), list(near.values()))
-
-
-def _words_before(context: str) -> tuple[str, ...]:
-    """The last SAME words before the mark; fewer at the beginning of a text."""
-    from citerec.datasets.tokenize import default_tokenize
-
-    before = context.partition(TARGET_MARKER)[0]
-    return tuple(word for word in default_tokenize(before) if word not in MARKER_WORDS)[-SAME:]
+    before = tuple(word for word in tokens[:mark] if word not in MARKER_WORDS)[-SAME:]
+    return _Words(sequences, list(near), list(near.values()), before)
 
 
 class _Index(NamedTuple):
@@ -84,8 +78,7 @@ class _Index(NamedTuple):
     weights: Floats
 
     @classmethod
-    def build(cls, contexts: Sequence[str]) -> _Index:
-        read = [_read_words(context) for context in contexts]
+    def build(cls, read: Sequence[_Words]) -> _Index:
         sequences, all_stems = (
             np.array([value for words in read for value in words[part]], np.int64) for part in (0, 1)
         )
@@ -113,17 +106,20 @@ class CitingPassages:
     cited: Sequence[Sequence[str]]
 
     @cached_property
+    def _words(self) -> list[_Words]:
+        return [_read_words(context) for context in self.contexts]
+
+    @cached_property
     def _index(self) -> _Index:
-        return _Index.build(self.contexts)
+        return _Index.build(self._words)
 
     @cached_property
     def _copies(self) -> dict[int, set[int]]:
         """The passages with the last SAME words before the mark of a passage, further away than BESIDE."""
         rows_with: dict[tuple[str, ...], list[int]] = {}
-        for row, context in enumerate(self.contexts):
-            words = _words_before(context)
-            if len(words) == SAME:
-                rows_with.setdefault(words, []).append(row)
+        for row, words in enumerate(self._words):
+            if len(words.before) == SAME:
+                rows_with.setdefault(words.before, []).append(row)
         return {
             row: others
             for rows in rows_with.values()
