@@ -265,7 +265,7 @@ class HAttenSettings(WordsSettings, EncoderTraining):
     )
     loss: dict[str, Any] = field(default_factory=loss_factory("Triplet"))
     batch: EncoderBatchSettings = field(
-        default_factory=lambda: EncoderBatchSettings(64, mined=3, random=1, steps_per_round=500)
+        default_factory=lambda: EncoderBatchSettings(128, random=0, steps_per_round=500)
     )
     mining: dict[str, Any] = field(
         default_factory=mining_factory(first="bm25", positives=True), metadata=MINED
