@@ -157,6 +157,8 @@ def _authors(reference: Reference, other: LibraryPaper) -> Iterator[Finding]:
     may_grow = reference.abridged or is_preprint(reference.paper) or is_preprint(other)
     places = _matched(own, names)
     if places[0] is None and 0 not in places:
+        if len(names) == 1 < len(own):  # a group, or a list cut short
+            return
         yield Finding("author", own[0], names[0], "")
         return
     matched = [place for place in places if place is not None]

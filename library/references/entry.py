@@ -22,9 +22,9 @@ from citerec.library.references.venues import Series, all_series, find_series, m
 
 _REPOSITORY = re.compile(
     r"10\.(?:48550|5555|5281|6084|1101|21203|2139|31219|31234|13140|26434|5061|17605|1184|17863|3929|5167|17632"
-    r"|57702|20944|36227|60692|57967)/"
+    r"|57702|20944|36227|60692|57967|2307)/"
 )
-"""Beginnings of DOIs of preprints, data and repositories, which a paper of any venue may have."""
+"""Beginnings of DOIs of preprints, data, repositories and JSTOR, which a paper of any venue may have."""
 _ACM = re.compile(r"10\.1145/(\d{7})\.\d{7}")
 _KDD = (
     1390156, 1553374, 1835804, 2020408, 2339530, 2487575, 2623330, 2783258, 2939672, 3097983, 3219819,
@@ -41,7 +41,7 @@ _PLACEHOLDER = re.compile(
     re.IGNORECASE,
 )
 _PLACEHOLDER_ID = re.compile(
-    r"x{3,}|(?<!\w)\?{2,}|10\.(?:xxxx|1234|12345|9999|99999|0000)/|\b(\d)\1{3}\.\1{4,5}\b", re.I
+    r"(?<![a-z])x{3,}(?![a-z])|(?<!\w)\?{2,}|10\.(?:xxxx|1234|12345|9999|99999|0000)/|\b(\d)\1{3}\.\1{4,5}\b", re.I
 )
 _RUN_TOGETHER = re.compile(
     r"[.,]\s+(?:In|in) (?:Proceedings|Proc\.|Advances in)\b|\barXiv preprint arXiv\b"
@@ -50,7 +50,7 @@ _RUN_TOGETHER = re.compile(
 _NO_DOI = re.compile(
     r"https?:|www\.|\d{4,}|^[\d.]*$|^10/\w+$|^\W*(?:none|n/?a|no(?:[ _-]?doi)?|null|nan|-+)?\W*$", re.I
 )
-_NUMBER = re.compile(r"(?<![\w-])(?:97[89][- ]?)?\d[\d -]{6,14}[\dxX](?![\w-])")
+_NUMBER = re.compile(r"(?<![\w/-])(?:97[89][- ]?)?\d[\d -]{6,14}[\dxX](?![\w-])")
 """An ISBN or ISSN."""
 
 
@@ -140,16 +140,14 @@ def _identifiers(reference: Reference, today: date) -> Iterator[Finding]:
     written = get("doi", paper.doi).strip()
     if re.match(r"10\.9\d{4}/", paper.doi):
         yield Finding("doi", paper.doi, "", "no registrant has this prefix")
-    elif match := _PLACEHOLDER_ID.search(f"{written} {get('eprint', '')} {reference.addresses}"):
-        yield Finding("doi" if match[0] in written else "url", match[0], "", "a placeholder")
+    elif match := _PLACEHOLDER_ID.search(written):
+        yield Finding("doi", match[0], "", "a placeholder")
     elif not (paper.doi or "10." in written or find_arxiv_id(written) or _NO_DOI.search(written)):
         yield Finding("doi", written, "", "not a DOI, which begins with 10.")
-    for id in {find_arxiv_id(get("eprint", "")), paper.arxiv}:
-        year, month = arxiv_date(id)
-        if (year, month) > (today.year, today.month):
-            yield Finding("arxiv", id, f"{today:%Y-%m}", "an arXiv id of the future")
-        elif re.fullmatch(r"\d{4}\.\d+", id) and (not year or (len(id) == 10) != (id[:4] >= "1501")):
-            yield Finding("arxiv", id, "", "not an arXiv id")
+    if (date := arxiv_date(id := paper.arxiv)) > (today.year, today.month):
+        yield Finding("arxiv", id, f"{today:%Y-%m}", "an arXiv id of the future")
+    elif re.fullmatch(r"\d{4}\.\d+", id) and (date == (0, 0) or (len(id) == 10) != (id[:4] >= "1501")):
+        yield Finding("arxiv", id, "", "not an arXiv id")
     for name, lengths in (("isbn", (10, 13)), ("issn", (8,))):
         for number in _NUMBER.findall(get(name, "")):
             if len(re.sub(r"[ -]", "", number)) in lengths and not _checks(number):
