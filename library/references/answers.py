@@ -165,11 +165,11 @@ def _compare_pdf(paper: LibraryPaper, file: Path) -> tuple[list[Finding], str]:
     if len(title) < LONG_TITLE or title not in normalise_title(page):
         return [], ""
     where = f"first page of {file.name}"
-    stamp, dois = _STAMP.search(page), {clean_doi(doi) for doi in _PAGE_DOI.findall(page)}
-    if stamp and paper.arxiv and stamp[1] != paper.arxiv:
-        findings.append(Finding("arxiv", paper.arxiv, stamp[1], where))
-    if len(dois) == 1 and paper.doi and are_apart(doi := dois.pop(), paper.doi):
-        findings.append(Finding("doi", paper.doi, doi, where))
+    told = {"arxiv": {*_STAMP.findall(page)}, "doi": {*map(clean_doi, _PAGE_DOI.findall(page))}}
+    for name, ids in told.items():
+        own, other = getattr(paper, name), min(ids, default="")
+        if own and len(ids) == 1 and are_apart(own, other):
+            findings.append(Finding(name, own, other, where))
     first = surname(paper.authors[0]).lower() if paper.authors else ""
     return findings, where if not findings and first and first in fold(page).lower() else ""
 

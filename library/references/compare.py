@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, get_close_matches
+from textwrap import shorten
 from typing import NamedTuple
 
 from citerec.formats.bibliography.paper import PREPRINT_VENUE, LibraryPaper, is_preprint
@@ -19,8 +20,8 @@ from citerec.library.references.venues import find_series, same_venue
 
 SAME_WORD, SAME_TITLE = 0.75, 0.7
 """Least similarity (difflib) of two spellings of a word or surname, and of the words of two titles."""
-MANY = 10
-"""Authors after whom a list may end."""
+MANY, LISTED = 10, 200
+"""Authors after whom a list may end; characters of a list that are told."""
 TELLING = 5
 """Words of a title that no two works are likely to share by chance."""
 _WORD = re.compile(r"[^\W_]+")
@@ -28,9 +29,7 @@ _NUMBERS = re.compile(r"\d+|\b[ivx]+\b|\bpart\b")
 """What differs in the titles of parts of a work."""
 _SUBTITLE = re.compile(r"[:.?!–—(]| - ")
 _SMALL = frozenset(("", "a", "an", "the", "and", "of", "s"))
-_FOREIGN = re.compile(
-    r"\b(?:de|la|le|les|el|los|del|der|das|den|und|et|des|von|di|il|och)\b|[^\0-\x7f]", re.I
-)
+_FOREIGN = re.compile(r"(?i)\b(?:d[eiu]|l[ae]s?|el|los|de[lrns]|das|und|et|von|il|och)\b|[^\0-\x7f]")
 """Titles in other languages than English, whose translation is no other title."""
 
 
@@ -62,11 +61,10 @@ def compare(reference: Reference, record: Record) -> Comparison:
     change = title_change(own.title, other.title)
     kinds = {reference.series.kind, find_series(other.venue).kind}
     versions = is_preprint(own) != is_preprint(other) or kinds == {"journal", "conference"}
-    authors = [finding._replace(where=where) for finding in _authors(reference, record)]
+    authors = [*_authors(reference, record)]
     years = abs(own.year - other.year) if own.year and other.year else 0
     venue = same_venue(own.venue, other.venue)
     title = [Finding("title", own.title, other.title, where)]
-    is_telling = len(_words(own.title)) >= TELLING
     if change == "other":
         translated = bool(_FOREIGN.search(own.title)) != bool(_FOREIGN.search(other.title))
         told = record.by_id and reference.is_article and not (versions or translated)
@@ -76,7 +74,7 @@ def compare(reference: Reference, record: Record) -> Comparison:
         nearly = venue and own.authors and not (authors or years or numbered)
         strange = any(finding.field == "author" for finding in authors)
         unsure = change == "words" or strange
-        if (change == "words" and not nearly) or (unsure and (years > 1 or not is_telling)):
+        if (change == "words" and not nearly) or (unsure and (years > 1 or len(_words(own.title)) < TELLING)):
             return none
     if not reference.is_article:
         return Comparison([], not authors, not change and not authors and years <= 1)
@@ -106,24 +104,19 @@ def title_change(first: str, second: str) -> str:
     'words'
     """
     shorter, longer = sorted(map(normalise_title, (first, second)), key=len)
-    beginnings = (
-        normalise_title(title[: mark.start()])
-        for title in (first, second)
-        for mark in _SUBTITLE.finditer(title)
-    )
-    if shorter == longer or (longer.startswith(shorter) and shorter in beginnings):
+    starts = (title[: mark.start()] for title in (first, second) for mark in _SUBTITLE.finditer(title))
+    if shorter == longer or (longer.startswith(shorter) and shorter in map(normalise_title, starts)):
         return ""
     one, two = _words(first), _words(second)
     matcher = SequenceMatcher(None, one, two, autojunk=False)
-    changed = [(one[a:b], two[c:d]) for kind, a, b, c, d in matcher.get_opcodes() if kind != "equal"]
-    if all(_same_word("".join(words), "".join(others)) for words, others in changed):
+    changes = [("".join(one[a:b]), "".join(two[c:d])) for _, a, b, c, d in matcher.get_opcodes()]
+    if all({before, after} <= _SMALL or _alike(before, after) for before, after in changes):
         return "style"
     return "words" if matcher.ratio() >= SAME_TITLE else "other"
 
 
-def _same_word(one: str, two: str) -> bool:
-    small = {one, two} <= _SMALL
-    return small or (bool(one and two) and _ratio(one, two) >= SAME_WORD)
+def _alike(one: str, two: str) -> bool:
+    return bool(get_close_matches(one, [two], 1, SAME_WORD))
 
 
 def _words(title: str) -> list[str]:
@@ -146,13 +139,10 @@ def _authors(reference: Reference, record: Record) -> Iterator[Finding]:
     missing = left and len(own) < MANY and not (strange or may_grow)
     if places[0] is None and 0 not in places:
         if len(own) == 1 or len(names) > 1:  # else a group, or a list cut short
-            yield Finding("author", own[0], names[0], "")
+            yield Finding("author", own[0], names[0], record.where)
     elif moved or missing or (strange and len(names) >= len(own)):
-        yield Finding("authors", _listed(own), _listed(names), "")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) < 8 else f"{', '.join(names[:6])} ... ({len(names)})"
+        first, second = (shorten(", ".join(each), LISTED) for each in (own, names))
+        yield Finding("authors", first, second, record.where)
 
 
 def _matched(own: Sequence[str], names: Sequence[str]) -> list[int | None]:
@@ -168,13 +158,8 @@ def _matched(own: Sequence[str], names: Sequence[str]) -> list[int | None]:
 def _same_person(first: str, second: str) -> bool:
     one, two = surname(first).lower(), surname(second).lower()
     words, others = ({*_words(name)} for name in (first, second))
-    if not one or not two or one == two or one in others or two in words or len(words & others) > 1:
+    if one in others or two in words or len(words & others) > 1:
         return True
-    alike = one.startswith(two) or two.startswith(one) or _ratio(one, two) >= SAME_WORD
-    if alike and min(len(one), len(two)) > 3:
+    if min(len(one), len(two)) > 3 and (one.startswith(two) or two.startswith(one) or _alike(one, two)):
         return True
     return sorted(word[0] for word in words) == sorted(word[0] for word in others)  # J. Lee and Lee Jo
-
-
-def _ratio(one: str, two: str) -> float:
-    return SequenceMatcher(None, one, two).ratio()

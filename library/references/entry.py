@@ -31,22 +31,16 @@ _KDD = (1390156, 1835804, 2339530, 2623330, 2939672, 3219819, 3394486, 3534678, 
 MUCH_LATER = 6
 """Years after which old papers are put on arXiv."""
 _PLACEHOLDER = re.compile(
-    r"^\W*(?:x{3,}|(?:19|20)?[x?]{2,4}|0000|\?{2,}|todo|tbd|tba|fixme|placeholder|lorem ipsum.*"
-    r"|(?:first|last) ?name.*|anonymous authors|author(?: (?:name|one|a))?|title|paper title"
-    r"|john doe|jane doe|.*\btitle here|proceedings of(?: the)? \.\.\.)\W*$",
-    re.IGNORECASE,
+    r"(?i)\W*(?:x{3,}|(?:19|20)?[x?]{2,4}|0000|todo|tb[da]|fixme|placeholder|(?:paper )?title|.*\btitle here"
+    r"|(?:(?:first|last) ?name\W*)+|(?:anonymous )?authors?(?: (?:name|one|a))?|j(?:ohn|ane) doe)\W*"
 )
 _PLACEHOLDER_ID = re.compile(
-    r"(?<![a-z])x{3,}(?![a-z])|(?<!\w)\?{2,}|10\.(?:xxxx|1234|12345|9999|0000|9\d{4})/|\b(\d)\1{3}\.\1{4,5}\b",
-    re.I,
+    r"(?i)(?<![a-z])x{3,}(?![a-z])|(?<!\w)\?{2,}|10\.(?:12345?|9999|0000|9\d{4})/|\b(\d)\1{3}\.\1{4,5}\b"
 )
 _RUN_TOGETHER = re.compile(
-    r"[.,]\s+(?:In|in) (?:Proceedings|Proc\.|Advances in)\b|\barXiv preprint arXiv\b"
-    r"|\b\d+\(\d+\):\s?\d+[-–]\d+, (?:19|20)\d\d"
+    r"[.,]\s+[Ii]n (?:Proceedings|Proc\.|Advances in)\b|arXiv preprint arXiv|\d\(\d+\):\s?\d+[-–]\d+, \d{4}"
 )
-_NO_DOI = re.compile(
-    r"https?:|www\.|\d{4,}|^[\d.]*$|^10/\w+$|^\W*(?:none|n/?a|no(?:[ _-]?doi)?|null|nan|-+)?\W*$", re.I
-)
+_NO_DOI = re.compile(r"(?i)https?:|www\.|\d{4}|^[\d.]*$|^10/|^\W*(?:none|n/?a|no|no.?doi|null|nan)?\W*$")
 _NUMBER = re.compile(r"(?<![\w/-])(?:97[89][- ]?)?\d[\d -]{6,14}[\dxX](?![\w-])")
 """An ISBN or ISSN."""
 
@@ -78,12 +72,11 @@ class Reference:
     """An entry with its fields as they are written. kind: type of the entry; "" if there is none."""
 
     def __init__(self, paper: LibraryPaper) -> None:
-        self.paper, self.kind = paper, ""
-        self.fields: Mapping[str, str] = {}
         text = BibtexText(paper.bibtex)
-        for entry in text.entries[:1]:
-            self.kind, contents = entry.kind, text.read(entry)
-            self.fields = contents.fields if contents else {}
+        entry = next(iter(text.entries), None)
+        contents = text.read(entry) if entry else None
+        self.paper, self.kind = paper, entry.kind if entry else ""
+        self.fields: Mapping[str, str] = contents.fields if contents else {}
         names = ("url", "howpublished", "note", "link", "ee")
         self.addresses = " ".join(self.fields.get(name, "") for name in names) or paper.url
         self.series = find_series(paper.venue)
@@ -115,12 +108,16 @@ class Reference:
 
 def check_entry(reference: Reference, today: date) -> list[Finding]:
     """Return what in an entry cannot be, or contradicts itself."""
-    checks = _identifiers(reference, today), _dates(reference, today), _venues(reference), _texts(reference)
-    return [finding for findings in checks for finding in findings]
+    return [
+        *_identifiers(reference, today),
+        *_dates(reference, today),
+        *_venues(reference),
+        *_texts(reference),
+    ]
 
 
 def are_apart(doi: str, other: str) -> bool:
-    """True if two DOIs are of two works: none of a repository, and none a part of the other."""
+    """True if two DOIs or arXiv ids are of two works: none of a repository, none a part of the other."""
     is_part = doi.startswith(other) or other.startswith(doi)
     return not (is_part or _REPOSITORY.match(doi) or _REPOSITORY.match(other))
 
@@ -186,7 +183,7 @@ def _texts(reference: Reference) -> Iterator[Finding]:
     paper = reference.paper
     texts = {"title": paper.title, "venue": paper.venue, "author": " ".join(paper.authors)}
     for name, text in (texts | {"year": reference.fields.get("year", "")}).items():
-        if _PLACEHOLDER.match(text) and not (name == "title" and text.endswith("...") and len(text) > 20):
+        if _PLACEHOLDER.fullmatch(text):
             yield Finding(name, text, "", "a placeholder")
     if (match := _RUN_TOGETHER.search(paper.title)) and len(paper.title) > 60:
         yield Finding("title", paper.title, match[0].strip(" .,"), "two references run together")

@@ -14,9 +14,8 @@ from citerec.formats.letters import fold, normalise_title
 SHORT_VENUE = 12
 """Characters of a venue's name that may be any abbreviation."""
 _NOT_THE_VENUE = re.compile(  # workshops, other parts of a conference, and what is only named like it
-    r"workshop|companion|findings|adjunct|tutorial|demo|CVPRW|ICCVW|late.breaking|symposi|weblogs"
-    r"|social media|anthology|machine learning (?:and|for)|ethics|forum",
-    re.IGNORECASE,
+    r"(?i)workshop|companion|findings|adjunct|tutorial|demo|CVPRW|ICCVW|late.breaking|symposi|weblogs"
+    r"|social media|anthology|machine learning (?:and|for)|ethics|forum"
 )
 _WORD = re.compile(r"[^\W\d_]+")
 _STOP = re.compile(r"the|of|on|and|for|in|an?|to|proc(?:eedings)?|annual|conf(?:erence)?|ieee|acm|cvf")
