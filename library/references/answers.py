@@ -176,8 +176,7 @@ def _status(paper: LibraryPaper, same: Sequence[tuple[Record, Comparison]]) -> I
             return
     dois = {record.paper.doi: record.where for record in sound if record.paper.doi}
     if not paper.doi and len(dois) == 1:
-        [(doi, where)] = dois.items()
-        yield Status("missing_doi", f"has doi:{doi}", where)
+        yield from (Status("missing_doi", f"has doi:{doi}", where) for doi, where in dois.items())
 
 
 def _compare_pdf(paper: LibraryPaper, file: Path) -> tuple[list[Finding], str]:
@@ -251,6 +250,7 @@ def compare(reference: Reference, record: Record) -> Comparison:
     if venue is False and not sent:
         findings.append(Finding("venue", own.venue, other.venue, where))
     sure = own.doi in ("", other.doi) or (own.arxiv and own.arxiv == other.arxiv)
+    sure = sure or any(facts.series.name and facts.series == reference.series for facts in reference.facts)
     complete = own.authors and len(own.authors) <= len(other.authors)
     placed = not own.venue or (not versions and (venue or PREPRINT_VENUE.search(own.venue)))
     differs = change or findings or authors or years > 1
