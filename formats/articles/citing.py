@@ -191,7 +191,6 @@ _BARE_YEAR = re.compile(r"(?<![\d.–-])((?:19|20)\d\d[a-z]?)\b(?![–-])")
 _WORDS = re.compile(r"[^\W\d_]{2,}")
 _YEARS = re.compile(YEAR)
 _BETWEEN_YEARS = re.compile(r"\s*[,;&]?\s*(?:and\s+)?")
-_LETTERS = re.compile(r"(?:\s*,\s*([a-z]))+(?![\w])")
 _Dated = tuple[int, str, frozenset[str]]
 """The row of an entry, its year with its letter, and the words before the year."""
 
@@ -221,13 +220,8 @@ def _names(texts: Sequence[str], entries: Sequence[Entry]) -> Iterator[Mark]:
                 end = -1
                 continue
             end = year.end()
-            years = [year[0]]
-            if letters := _LETTERS.match(text, end):
-                years += [year[0][:4] + letter for letter in re.findall("[a-z]", letters[0])]
-                end = letters.end()
-            meant = (_meant(names, printed, by_author) for printed in years)
-            if cited := dict.fromkeys(entry for entry in meant if entry is not None):
-                yield Mark(number, start, end, tuple(cited))
+            if (cited := _meant(names, year[0], by_author)) is not None:
+                yield Mark(number, start, end, (cited,))
 
 
 def _meant(names: str, year: str, by_author: dict[str, list[_Dated]]) -> int | None:
