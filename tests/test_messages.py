@@ -51,7 +51,6 @@ Run = Callable[..., tuple[int, str, str]]
         ("data download names=", "names is required, as in names=acl200: what to download"),
         ("data build source=a output=b train_years=2018", "splitting: the years of train must be two, "),
         ("data build source=a output=b traim=0.9", "traim: there is no such option; did you mean train?"),
-        ("data mdcr papers=a output=b models=[c]", "models: c: write NAME:DIR"),
         ("train.py output_dir=\udce9", "output_dir=?: the name is not UTF-8; rename the file or folder"),
         ("build l source=b\udce9.bib", "source=b?.bib: the name is not UTF-8; rename"),
         (
