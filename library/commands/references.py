@@ -73,7 +73,8 @@ def references(settings: ReferencesSettings) -> None:
         counts = Counter(answer.answer for _, answer in answers)
         told = ", ".join(f"{counts[name]:,} {name}" for name in (CONFIRMED, CONTRADICTED, UNKNOWN))
         print(f"{name}: {count_noun(len(answers), 'reference')}: {told}")
-    if settings.strict and any(answer.findings or answer.is_retracted for _, answer in answers):
+    told = (status.kind for _, answer in answers for status in answer.status)
+    if settings.strict and (any(answer.findings for _, answer in answers) or "retracted" in told):
         raise SystemExit(1)
 
 

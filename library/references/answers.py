@@ -24,9 +24,8 @@ from citerec.formats.bibliography.paper import LibraryPaper, is_preprint, is_pub
 from citerec.formats.identifiers import clean_doi
 from citerec.formats.letters import LONG_TITLE, fold, normalise_title
 from citerec.formats.names import surname
-from citerec.formats.same_work import Identity, identity
+from citerec.formats.same_work import identity
 from citerec.library.papers.library import Library
-from citerec.library.papers.merging import KeyIndex
 from citerec.library.references.compare import Comparison, Record, compare
 from citerec.library.references.entry import Finding, Reference, are_apart, check_entry
 from citerec.library.settings import SERVICES
@@ -49,20 +48,14 @@ class LibrarySource:
     def __init__(self, library: Library, papers: Iterable[LibraryPaper]) -> None:
         """papers: those that will be asked about."""
         self._papers, self._name = library.related(papers), library.path.name
-        self._columns = {
-            name: KeyIndex(self._papers.identities[:, Identity._fields.index(name)])
-            for name in ("doi", "arxiv", "title")
-        }
 
     def records(self, paper: LibraryPaper) -> Iterator[Record]:
-        rows, numbers = dict[int, bool](), identity(paper)
-        for name, column in self._columns.items():
-            for _, row in column.matches(np.array([getattr(numbers, name)], np.uint64)):
-                rows.setdefault(row, name != "title")
-        for row, by_id in rows.items():
-            paper = self._papers.paper(row)
-            told = sorted({mark.partition(":")[2] for mark in paper.filled} & {*SERVICES})
-            yield Record(paper, ", ".join((f"library {self._name}", *told)), by_id, confirms=bool(told))
+        own = np.array(identity(paper), np.uint64)[1:4]  # DOI, arXiv id, title
+        same = (self._papers.identities[:, 1:4] == own) & (own != 0)
+        for row in np.flatnonzero(same.any(axis=1)).tolist():
+            work, by_id = self._papers.paper(row), bool(same[row, :2].any())
+            told = sorted({mark.partition(":")[2] for mark in work.filled} & {*SERVICES})
+            yield Record(work, ", ".join((f"library {self._name}", *told)), by_id, confirms=bool(told))
 
 
 class Status(NamedTuple):
@@ -90,10 +83,6 @@ class Answer:
     @property
     def answer(self) -> str:
         return CONTRADICTED if self.findings else CONFIRMED if self.where else UNKNOWN
-
-    @property
-    def is_retracted(self) -> bool:
-        return any(status.kind == "retracted" for status in self.status)
 
     @property
     def said(self) -> str:

@@ -12,13 +12,13 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from citerec.formats.bibliography.paper import PREPRINT_VENUE, LibraryPaper, is_preprint
-from citerec.formats.letters import LONG_TITLE, fold, normalise_title
-from citerec.formats.names import surname
-from citerec.library.references.entry import Finding, Reference, are_apart
+from citerec.formats.letters import fold, normalise_title
+from citerec.formats.names import INSTITUTION, surname
+from citerec.library.references.entry import Finding, Reference
 from citerec.library.references.venues import find_series, same_venue
 
-SAME_NAME, SAME_WORD, SAME_WHOLE_NAME = 0.75, 0.75, 0.88
-"""Least similarity (difflib) of two spellings."""
+SAME_WORD = 0.75
+"""Least similarity (difflib) of two spellings of a word or surname."""
 MANY = 10
 """Authors after whom a list may end."""
 TELLING = 5
@@ -28,11 +28,6 @@ _NUMBERS = re.compile(r"\d+|\b[ivx]+\b|\bpart\b")
 """What differs in the titles of parts of a work."""
 _SUBTITLE = re.compile(r"[:.?!–—(]| - ")
 _SMALL = frozenset(("", "a", "an", "the", "and", "of", "s"))
-_GROUP = re.compile(
-    r"collaborat|consorti|group|team|committee|network|project|institut|universit|organi[sz]at"
-    r"|associat|societ|agency|ministr|council|foundation|office|international|national|world|inc\b",
-    re.IGNORECASE,
-)
 _FOREIGN = re.compile(
     r"\b(?:de|la|le|les|el|los|del|der|das|den|und|et|des|von|di|il|och)\b|[^\0-\x7f]", re.I
 )
@@ -67,44 +62,34 @@ def compare(reference: Reference, record: Record) -> Comparison:
     change = title_change(own.title, other.title)
     kinds = {reference.series.kind, find_series(other.venue).kind}
     versions = is_preprint(own) != is_preprint(other) or kinds == {"journal", "conference"}
-    authors = [finding._replace(where=where) for finding in _authors(reference, other)]
+    authors = [finding._replace(where=where) for finding in _authors(reference, record)]
     years = abs(own.year - other.year) if own.year and other.year else 0
     venue = same_venue(own.venue, other.venue)
     title = [Finding("title", own.title, other.title, where)]
     is_telling = len(_words(own.title)) >= TELLING
-    if record.by_id:
+    if change == "other":
         translated = bool(_FOREIGN.search(own.title)) != bool(_FOREIGN.search(other.title))
-        if change == "other":
-            return (
-                none if translated or versions or not reference.is_article else none._replace(findings=title)
-            )
-    elif change == "other":
-        return none
-    elif change == "words":
-        nearly = not authors and years == 0 and venue and own.authors and is_telling
+        told = record.by_id and reference.is_article and not (versions or translated)
+        return none._replace(findings=title if told else [])
+    if not record.by_id:
         numbered = _NUMBERS.findall(own.title.lower()) != _NUMBERS.findall(other.title.lower())
-        return Comparison(title, True, False) if nearly and not numbered else none
-    elif any(finding.field == "author" for finding in authors):
-        is_long = is_telling and len(normalise_title(own.title)) >= 1.5 * LONG_TITLE
-        if not (is_long and (years <= 1 or venue)):
+        nearly = venue and own.authors and not (authors or years or numbered)
+        strange = any(finding.field == "author" for finding in authors)
+        unsure = change == "words" or strange
+        if (change == "words" and not nearly) or (unsure and (years > 1 or not is_telling)):
             return none
     if not reference.is_article:
-        return Comparison([], not authors, change == "" and not authors and years <= 1)
+        return Comparison([], not authors, not change and not authors and years <= 1)
     findings = title if change == "words" and not versions else []
     # Other versions may have other authors, and the work of an editor another year.
-    certain = {"author"} if versions or years > 1 else {"author", "authors", "order" if record.by_id else ""}
-    findings += [finding for finding in authors if finding.field in certain]
-    revised = is_preprint(own) and is_preprint(other) and own.year > other.year
-    if years > 1 and not versions and not revised and (venue or record.by_id):
+    findings += [finding for finding in authors if finding.field == "author" or not (versions or years > 1)]
+    if years > 1 and not (versions or is_preprint(own)) and (venue or record.by_id):
         findings.append(Finding("year", str(own.year), str(other.year), where))
-    # What was sent to ICLR, which shows all of it, may have appeared elsewhere, with pages.
-    sent = find_series(other.venue).name == "ICLR" and "pages" in reference.fields
+    # What was sent to ICLR, which shows all of it, may have appeared elsewhere.
+    sent = find_series(other.venue).name == "ICLR" and {*reference.fields} & {"pages", "volume"}
     if venue is False and not sent:
         findings.append(Finding("venue", own.venue, other.venue, where))
-    if are_apart(own.doi, other.doi) and not versions and not findings and venue:
-        findings.append(Finding("doi", own.doi, other.doi, where))
     sure = own.doi in ("", other.doi) or (own.arxiv and own.arxiv == other.arxiv)
-    sure = sure or any(facts.series.name and facts.series == reference.series for facts in reference.facts)
     complete = own.authors and len(own.authors) <= len(other.authors)
     placed = not own.venue or (not versions and (venue or PREPRINT_VENUE.search(own.venue)))
     differs = change or findings or authors or years > 1
@@ -146,26 +131,24 @@ def _words(title: str) -> list[str]:
     return _WORD.findall(fold(title).lower())
 
 
-def _authors(reference: Reference, other: LibraryPaper) -> Iterator[Finding]:
-    """Yield how lists of authors differ: field author (the first), authors or order."""
-    own, names = list(reference.paper.authors), list(other.authors)
-    if any(map(_GROUP.search, (*own, *names))):
+def _authors(reference: Reference, record: Record) -> Iterator[Finding]:
+    """Yield how lists of authors differ: field author (the first) or authors."""
+    own, names = reference.paper.authors, record.paper.authors
+    has_people = all(any(" " in name for name in each) for each in (own, names))
+    if not has_people or any(map(INSTITUTION.search, (*own, *names))):
         return
-    if not all(any(len(name.replace(",", " ").split()) > 1 for name in each) for each in (own, names)):
-        return  # no names of people
     # The next version of a preprint may have more authors.
-    may_grow = reference.abridged or is_preprint(reference.paper) or is_preprint(other)
+    may_grow = reference.abridged or is_preprint(reference.paper) or is_preprint(record.paper)
     places = _matched(own, names)
-    if places[0] is None and 0 not in places:
-        yield Finding("author", own[0], names[0], "")
-        return
     matched = [place for place in places if place is not None]
     strange = len(own) - len(matched)
     left = any(" " in name and place not in places for place, name in enumerate(names))
-    distinct = len({surname(name) for name in names}) == len(names)
-    if matched != sorted(matched) and not strange and not left and distinct:
-        yield Finding("order", _listed(own), _listed(names), "")
-    elif (strange and len(names) >= len(own)) or (left and len(own) < MANY and not (strange or may_grow)):
+    moved = matched != sorted(matched) and record.by_id and not (strange or left)
+    missing = left and len(own) < MANY and not (strange or may_grow)
+    if places[0] is None and 0 not in places:
+        if len(own) == 1 or len(names) > 1:  # else a group, or a list cut short
+            yield Finding("author", own[0], names[0], "")
+    elif moved or missing or (strange and len(names) >= len(own)):
         yield Finding("authors", _listed(own), _listed(names), "")
 
 
@@ -175,12 +158,11 @@ def _listed(names: Sequence[str]) -> str:
 
 def _matched(own: Sequence[str], names: Sequence[str]) -> list[int | None]:
     """Return the place of each name in another list, the nearest that is free; None if it is not there."""
-    free, places = [*range(len(names))], list[int | None]()
+    free, places = {*range(len(names))}, list[int | None]()
     for place, name in enumerate(own):
-        order = sorted(free, key=lambda other: abs(other - place))
-        match = next((other for other in order if _same_person(name, names[other])), None)
-        places.append(match)
-        free = [other for other in free if other != match]
+        near = sorted(free, key=lambda other: abs(other - place))
+        places.append(next((other for other in near if _same_person(name, names[other])), None))
+        free -= {places[-1]}
     return places
 
 
@@ -189,10 +171,10 @@ def _same_person(first: str, second: str) -> bool:
     words, others = ({*_words(name)} for name in (first, second))
     if not one or not two or one == two or one in others or two in words or len(words & others) > 1:
         return True
-    alike = one.startswith(two) or two.startswith(one) or _ratio(one, two) >= SAME_NAME
+    alike = one.startswith(two) or two.startswith(one) or _ratio(one, two) >= SAME_WORD
     if alike and min(len(one), len(two)) > 3:
         return True
-    return _ratio(normalise_title(first), normalise_title(second)) >= SAME_WHOLE_NAME
+    return sorted(word[0] for word in words) == sorted(word[0] for word in others)  # J. Lee and Lee Jo
 
 
 def _ratio(one: str, two: str) -> float:

@@ -11,26 +11,24 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import cached_property, lru_cache
+from operator import mul
 from typing import NamedTuple
 
 from citerec.formats.bibliography.entries import BibtexText
-from citerec.formats.bibliography.paper import PREPRINT_VENUE, LibraryPaper, is_published
+from citerec.formats.bibliography.paper import PREPRINT_DOI, PREPRINT_VENUE, LibraryPaper, is_published
 from citerec.formats.bibliography.tables import read_table
 from citerec.formats.identifiers import arxiv_date, find_arxiv_id
 from citerec.formats.letters import normalise_title
 from citerec.library.references.venues import Series, all_series, find_series, may_be
 
 _REPOSITORY = re.compile(
-    r"10\.(?:48550|5555|5281|6084|1101|21203|2139|31219|31234|13140|26434|5061|17605|1184|17863|3929|5167|17632"
-    r"|57702|20944|36227|60692|57967)/"
+    PREPRINT_DOI.pattern
+    + r"|10\.(?:5555|5281|6084|13140|5061|17605|1184|17863|3929|5167|17632|57702|60692|57967|2307)/"
 )
-"""Beginnings of DOIs of preprints, data and repositories, which a paper of any venue may have."""
+"""Beginnings of DOIs of preprints, data, repositories and JSTOR, which a paper of any venue may have."""
 _ACM = re.compile(r"10\.1145/(\d{7})\.\d{7}")
-_KDD = (
-    1390156, 1553374, 1835804, 2020408, 2339530, 2487575, 2623330, 2783258, 2939672, 3097983, 3219819,
-    3292500, 3394486, 3447548, 3534678, 3580305, 3637528,
-)  # fmt: skip
-"""Numbers of proceedings in DOIs of ACM, which counts up, from 2008 on."""
+_KDD = (1390156, 1835804, 2339530, 2623330, 2939672, 3219819, 3394486, 3534678, 3637528)
+"""Numbers in ACM's DOIs, which count up: of KDD 2008, 2010, 2012 ..."""
 MUCH_LATER = 6
 """Years after which old papers are put on arXiv."""
 _VENUES = ("conference", "journal")
@@ -41,7 +39,8 @@ _PLACEHOLDER = re.compile(
     re.IGNORECASE,
 )
 _PLACEHOLDER_ID = re.compile(
-    r"x{3,}|(?<!\w)\?{2,}|10\.(?:xxxx|1234|12345|9999|99999|0000)/|\b(\d)\1{3}\.\1{4,5}\b", re.I
+    r"(?<![a-z])x{3,}(?![a-z])|(?<!\w)\?{2,}|10\.(?:xxxx|1234|12345|9999|0000|9\d{4})/|\b(\d)\1{3}\.\1{4,5}\b",
+    re.I,
 )
 _RUN_TOGETHER = re.compile(
     r"[.,]\s+(?:In|in) (?:Proceedings|Proc\.|Advances in)\b|\barXiv preprint arXiv\b"
@@ -50,7 +49,7 @@ _RUN_TOGETHER = re.compile(
 _NO_DOI = re.compile(
     r"https?:|www\.|\d{4,}|^[\d.]*$|^10/\w+$|^\W*(?:none|n/?a|no(?:[ _-]?doi)?|null|nan|-+)?\W*$", re.I
 )
-_NUMBER = re.compile(r"(?<![\w-])(?:97[89][- ]?)?\d[\d -]{6,14}[\dxX](?![\w-])")
+_NUMBER = re.compile(r"(?<![\w/-])(?:97[89][- ]?)?\d[\d -]{6,14}[\dxX](?![\w-])")
 """An ISBN or ISSN."""
 
 
@@ -69,12 +68,12 @@ class Finding(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What an identifier or address tells of its work. exact: it has this year, else it is the first."""
+    """What an identifier or address tells of its work. first, last: years in which it may have appeared."""
 
-    series: Series
-    year: int
-    exact: bool
     where: str
+    series: Series = Series()
+    first: int = 0
+    last: int = 9999
 
 
 @lru_cache
@@ -106,19 +105,19 @@ class Reference:
     @property
     def abridged(self) -> bool:
         """True if the list of authors ends with "and others"."""
-        return bool(re.search(r"\bet\.? al\b|\bothers\b|\.\.\.", self.fields.get("author", ""), re.I))
+        return bool(re.search(r"\bet\.? al\b|\bothers?\b|\.\.\.", self.fields.get("author", ""), re.I))
 
     @cached_property
     def facts(self) -> list[Facts]:
-        text, facts = f"doi:{self.paper.doi} {self.addresses}".lower(), []
+        text, facts = f"doi:{self.paper.doi} {self.addresses}".lower(), list[Facts]()
         for pattern, first_year, is_yearly in _addresses():
             if match := pattern.search(text):
-                name = match.groupdict().get("series") or ""
-                series = all_series().get(name, Series())
+                series = all_series().get(match.groupdict().get("series") or "", Series())
                 where = f"doi:{self.paper.doi}" if match[0].startswith("doi:") else match[0]
-                if name or self.paper.year >= 1995:  # earlier papers were printed again
-                    exact = series.kind == "conference" or is_yearly
-                    facts.append(Facts(series, first_year + int(match["year"]), exact, where))
+                year = first_year + int(match["year"])
+                last = year if series.kind == "conference" or is_yearly else 9999
+                if series.name or self.paper.year >= 1995:  # earlier papers were printed again
+                    facts.append(Facts(where, series, year, last))
         return facts
 
 
@@ -138,18 +137,14 @@ def are_apart(doi: str, other: str) -> bool:
 def _identifiers(reference: Reference, today: date) -> Iterator[Finding]:
     paper, get = reference.paper, reference.fields.get
     written = get("doi", paper.doi).strip()
-    if re.match(r"10\.9\d{4}/", paper.doi):
-        yield Finding("doi", paper.doi, "", "no registrant has this prefix")
-    elif match := _PLACEHOLDER_ID.search(f"{written} {get('eprint', '')} {reference.addresses}"):
-        yield Finding("doi" if match[0] in written else "url", match[0], "", "a placeholder")
+    if _PLACEHOLDER_ID.search(written):
+        yield Finding("doi", written, "", "a placeholder: nobody registers such DOIs")
     elif not (paper.doi or "10." in written or find_arxiv_id(written) or _NO_DOI.search(written)):
         yield Finding("doi", written, "", "not a DOI, which begins with 10.")
-    for id in {find_arxiv_id(get("eprint", "")), paper.arxiv}:
-        year, month = arxiv_date(id)
-        if (year, month) > (today.year, today.month):
-            yield Finding("arxiv", id, f"{today:%Y-%m}", "an arXiv id of the future")
-        elif re.fullmatch(r"\d{4}\.\d+", id) and (not year or (len(id) == 10) != (id[:4] >= "1501")):
-            yield Finding("arxiv", id, "", "not an arXiv id")
+    if (date := arxiv_date(id := paper.arxiv)) > (today.year, today.month):
+        yield Finding("arxiv", id, f"{today:%Y-%m}", "an arXiv id of the future")
+    elif re.fullmatch(r"\d{4}\.\d+", id) and (date == (0, 0) or (len(id) == 10) != (id[:4] >= "1501")):
+        yield Finding("arxiv", id, "", "not an arXiv id")
     for name, lengths in (("isbn", (10, 13)), ("issn", (8,))):
         for number in _NUMBER.findall(get(name, "")):
             if len(re.sub(r"[ -]", "", number)) in lengths and not _checks(number):
@@ -162,49 +157,40 @@ def _checks(number: str) -> bool:
     >>> [_checks(number) for number in ("0-306-40615-2", "978-0-306-40615-7", "2049-3630", "2049-3631")]
     [True, True, True, False]
     """
-    digits = [10 if digit in "xX" else int(digit) for digit in re.sub(r"[ -]", "", number)]
-    if len(digits) == 13:
-        return sum(digit * (1, 3)[place % 2] for place, digit in enumerate(digits)) % 10 == 0
-    return sum(digit * (len(digits) - place) for place, digit in enumerate(digits)) % 11 == 0
+    digits = [10 if digit in "xX" else int(digit) for digit in re.sub("[ -]", "", number)]
+    weights, modulus = ((1, 3) * 7, 10) if len(digits) == 13 else (range(len(digits), 0, -1), 11)
+    return sum(map(mul, digits, weights)) % modulus == 0
 
 
 def _dates(reference: Reference, today: date) -> Iterator[Finding]:
-    paper, series = reference.paper, reference.series
-    year = str(paper.year)
-    if paper.year > today.year + 1:
-        yield Finding("year", year, str(today.year), "today")
-    if not 0 < paper.year <= today.year + 1:
-        return
-    for facts in reference.facts:
-        if facts.year - paper.year > 1 or (facts.exact and paper.year - facts.year > 1):
-            yield Finding("year", year, str(facts.year), facts.where)
-            return
+    paper, series, facts = reference.paper, reference.series, [Facts("today", last=today.year)]
     posted, month = arxiv_date(paper.arxiv)
+    if posted != paper.year:  # else the year is that of the preprint
+        facts += reference.facts
     own = paper.doi.startswith("10.48550/") or not (is_published(paper) or series.kind in _VENUES)
-    # The last of December get ids of January; what was posted much later had appeared elsewhere.
-    if own and 1 < posted - (month == 1) - paper.year < MUCH_LATER:
-        yield Finding("year", year, str(posted), f"arXiv:{paper.arxiv}")
+    if own and reference.is_article and posted - paper.year < MUCH_LATER:
+        # The last of December get ids of January.
+        facts.append(Facts(f"arXiv:{paper.arxiv}", first=posted - (month == 1)))
     if (match := _ACM.match(paper.doi)) and reference.kind == "inproceedings":
-        latest = 2008 + bisect_left(_KDD, int(match[1]))
-        if paper.year - latest > 1:
-            yield Finding("year", year, f"{latest} or before", f"doi:{paper.doi}")
-    if series.name in ("ICCV", "ECCV") and paper.year >= 1990 and paper.year % 2 == (series.name == "ECCV"):
-        held = "even" if series.name == "ECCV" else "odd"
-        yield Finding("year", year, "", f"{series.name} is held in {held} years")
+        facts.append(Facts(f"doi:{paper.doi}", last=2008 + 2 * bisect_left(_KDD, int(match[1]))))
+    for where, _, first, last in facts if paper.year else ():
+        if not first - 1 <= paper.year <= last + 1:
+            yield Finding("year", str(paper.year), str(first or last), where)
+    odd = {"ICCV": 1, "ECCV": 0}.get(series.name, paper.year % 2)
+    if paper.year >= 1990 and paper.year % 2 != odd:
+        held = f"{series.name} is held in {'odd' if odd else 'even'} years"
+        yield Finding("year", str(paper.year), "", held)
 
 
 def _venues(reference: Reference) -> Iterator[Finding]:
     paper, series = reference.paper, reference.series
     is_known = series.kind in _VENUES
-    if not paper.venue or (PREPRINT_VENUE.search(paper.venue) and not is_known):
-        return
-    for facts in reference.facts:
-        if facts.series.name and not may_be(paper.venue, facts.series):
+    for facts in reference.facts if is_known or not PREPRINT_VENUE.search(paper.venue) else ():
+        if paper.venue and facts.series.name and not may_be(paper.venue, facts.series):
             yield Finding("venue", paper.venue, facts.series.name, facts.where)
             return
-    prefix = paper.doi.split("/")[0]
-    is_strange = prefix not in ("", *series.prefixes) and not _REPOSITORY.match(paper.doi)
-    if is_known and is_strange and reference.is_article:
+    is_strange = paper.doi and paper.doi.split("/")[0] not in series.prefixes
+    if is_known and is_strange and reference.is_article and not _REPOSITORY.match(paper.doi):
         begin = f"DOIs of {series.name} begin with {' or '.join(series.prefixes)}"
         expected = begin if series.prefixes else f"{series.name} gives no DOIs"
         yield Finding("doi", paper.doi, series.name, expected)

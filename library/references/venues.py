@@ -13,8 +13,6 @@ from citerec.formats.letters import fold, normalise_title
 
 SHORT_VENUE = 12
 """Characters of a venue's name that may be any abbreviation."""
-LIKE_VENUE = 0.6
-"""Share of words that a name and one that may be meant have."""
 _NOT_THE_VENUE = re.compile(  # workshops, other parts of a conference, and what is only named like it
     r"workshop|companion|findings|adjunct|tutorial|demo|CVPRW|ICCVW|late.breaking|symposi|weblogs"
     r"|social media|anthology|machine learning (?:and|for)|ethics|forum",
@@ -94,12 +92,8 @@ def may_be(venue: str, series: Series) -> bool:
     """True if a venue's name may mean a series that its identifier names."""
     if own := find_series(venue).name:
         return own == series.name
-    is_short = len(venue) < SHORT_VENUE or not _telling_words(venue)
-    return (
-        is_short
-        or series.name.lower() in venue.lower()
-        or any(_likeness(venue, name) >= LIKE_VENUE for name in series.whole_names)
-    )
+    is_vague = len(venue) < SHORT_VENUE or not _telling_words(venue)
+    return is_vague or any(_likeness(venue, name) for name in (series.name, *series.whole_names))
 
 
 def _telling_words(venue: str) -> list[str]:
