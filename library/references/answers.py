@@ -30,7 +30,7 @@ from citerec.library.references.compare import Comparison, Record, compare
 from citerec.library.references.entry import Finding, Reference, are_apart, check_entry
 from citerec.library.settings import SERVICES
 
-CONFIRMED, CONTRADICTED, UNKNOWN = "confirmed", "contradicted", "unknown"
+ANSWERS = CONFIRMED, CONTRADICTED, UNKNOWN = "confirmed", "contradicted", "unknown"
 _STAMP = re.compile(r"arXiv:(\d{4}\.\d{4,5})(?:v\d+)?\s+\[")
 _PAGE_DOI = re.compile(r"(?:doi\.org/|\bdoi:?\s*)(10\.\d{4,9}/\S+)", re.IGNORECASE)
 

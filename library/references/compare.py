@@ -17,8 +17,8 @@ from citerec.formats.names import INSTITUTION, surname
 from citerec.library.references.entry import Finding, Reference
 from citerec.library.references.venues import find_series, same_venue
 
-SAME_WORD = 0.75
-"""Least similarity (difflib) of two spellings of a word or surname."""
+SAME_WORD, SAME_TITLE = 0.75, 0.7
+"""Least similarity (difflib) of two spellings of a word or surname, and of the words of two titles."""
 MANY = 10
 """Authors after whom a list may end."""
 TELLING = 5
@@ -114,12 +114,11 @@ def title_change(first: str, second: str) -> str:
     if shorter == longer or (longer.startswith(shorter) and shorter in beginnings):
         return ""
     one, two = _words(first), _words(second)
-    codes = SequenceMatcher(None, one, two, autojunk=False).get_opcodes()
-    changed = [(one[a:b], two[c:d]) for kind, a, b, c, d in codes if kind != "equal"]
+    matcher = SequenceMatcher(None, one, two, autojunk=False)
+    changed = [(one[a:b], two[c:d]) for kind, a, b, c, d in matcher.get_opcodes() if kind != "equal"]
     if all(_same_word("".join(words), "".join(others)) for words, others in changed):
         return "style"
-    replaced = sum(max(map(len, pair)) for pair in changed)
-    return "words" if replaced <= max(1, 0.34 * min(len(one), len(two))) else "other"
+    return "words" if matcher.ratio() >= SAME_TITLE else "other"
 
 
 def _same_word(one: str, two: str) -> bool:

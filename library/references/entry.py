@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from datetime import date
-from functools import cached_property, lru_cache
+from functools import cached_property
 from operator import mul
 from typing import NamedTuple
 
@@ -18,7 +18,6 @@ from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.paper import PREPRINT_DOI, PREPRINT_VENUE, LibraryPaper, is_published
 from citerec.formats.bibliography.tables import read_table
 from citerec.formats.identifiers import arxiv_date, find_arxiv_id
-from citerec.formats.letters import normalise_title
 from citerec.library.references.venues import Series, all_series, find_series, may_be
 
 _REPOSITORY = re.compile(
@@ -31,7 +30,6 @@ _KDD = (1390156, 1835804, 2339530, 2623330, 2939672, 3219819, 3394486, 3534678, 
 """Numbers in ACM's DOIs, which count up: of KDD 2008, 2010, 2012 ..."""
 MUCH_LATER = 6
 """Years after which old papers are put on arXiv."""
-_VENUES = ("conference", "journal")
 _PLACEHOLDER = re.compile(
     r"^\W*(?:x{3,}|(?:19|20)?[x?]{2,4}|0000|\?{2,}|todo|tbd|tba|fixme|placeholder|lorem ipsum.*"
     r"|(?:first|last) ?name.*|anonymous authors|author(?: (?:name|one|a))?|title|paper title"
@@ -76,14 +74,6 @@ class Facts(NamedTuple):
     last: int = 9999
 
 
-@lru_cache
-def _addresses() -> list[tuple[re.Pattern[str], int, bool]]:
-    """Return what in DOIs and addresses tells the series and the year (from the first one) of a work, and
-    whether it is a publication of each year: others give DOIs when a paper is accepted."""
-    rows = read_table("addresses")
-    return [(re.compile(row["pattern"]), int(row["first_year"]), bool(row["yearly"])) for row in rows]
-
-
 class Reference:
     """An entry with its fields as they are written. kind: type of the entry; "" if there is none."""
 
@@ -109,14 +99,16 @@ class Reference:
 
     @cached_property
     def facts(self) -> list[Facts]:
+        """What tells the series and year in its DOI and addresses: of all papers of a conference or a yearly
+        publication (addresses.csv), else from when on, since others give DOIs when a paper is accepted."""
         text, facts = f"doi:{self.paper.doi} {self.addresses}".lower(), list[Facts]()
-        for pattern, first_year, is_yearly in _addresses():
-            if match := pattern.search(text):
+        for row in read_table("addresses"):
+            if match := re.search(row["pattern"], text):
                 series = all_series().get(match.groupdict().get("series") or "", Series())
-                where = f"doi:{self.paper.doi}" if match[0].startswith("doi:") else match[0]
-                year = first_year + int(match["year"])
-                last = year if series.kind == "conference" or is_yearly else 9999
+                year, where = int(row["first_year"]) + int(match["year"]), match[0]
+                last = year if series.kind == "conference" or row["yearly"] else 9999
                 if series.name or self.paper.year >= 1995:  # earlier papers were printed again
+                    where = f"doi:{self.paper.doi}" if where.startswith("doi:") else where
                     facts.append(Facts(where, series, year, last))
         return facts
 
@@ -129,8 +121,7 @@ def check_entry(reference: Reference, today: date) -> list[Finding]:
 
 def are_apart(doi: str, other: str) -> bool:
     """True if two DOIs are of two works: none of a repository, and none a part of the other."""
-    one, two = map(normalise_title, (doi, other))
-    is_part = one.startswith(two) or two.startswith(one)
+    is_part = doi.startswith(other) or other.startswith(doi)
     return not (is_part or _REPOSITORY.match(doi) or _REPOSITORY.match(other))
 
 
@@ -152,11 +143,7 @@ def _identifiers(reference: Reference, today: date) -> Iterator[Finding]:
 
 
 def _checks(number: str) -> bool:
-    """True if the check digit of an ISBN or ISSN is right.
-
-    >>> [_checks(number) for number in ("0-306-40615-2", "978-0-306-40615-7", "2049-3630", "2049-3631")]
-    [True, True, True, False]
-    """
+    """True if the check digit of an ISBN or ISSN is right."""
     digits = [10 if digit in "xX" else int(digit) for digit in re.sub("[ -]", "", number)]
     weights, modulus = ((1, 3) * 7, 10) if len(digits) == 13 else (range(len(digits), 0, -1), 11)
     return sum(map(mul, digits, weights)) % modulus == 0
@@ -167,7 +154,7 @@ def _dates(reference: Reference, today: date) -> Iterator[Finding]:
     posted, month = arxiv_date(paper.arxiv)
     if posted != paper.year:  # else the year is that of the preprint
         facts += reference.facts
-    own = paper.doi.startswith("10.48550/") or not (is_published(paper) or series.kind in _VENUES)
+    own = paper.doi.startswith("10.48550/") or not (is_published(paper) or series.name)
     if own and reference.is_article and posted - paper.year < MUCH_LATER:
         # The last of December get ids of January.
         facts.append(Facts(f"arXiv:{paper.arxiv}", first=posted - (month == 1)))
@@ -184,13 +171,12 @@ def _dates(reference: Reference, today: date) -> Iterator[Finding]:
 
 def _venues(reference: Reference) -> Iterator[Finding]:
     paper, series = reference.paper, reference.series
-    is_known = series.kind in _VENUES
-    for facts in reference.facts if is_known or not PREPRINT_VENUE.search(paper.venue) else ():
+    for facts in reference.facts if series.name or not PREPRINT_VENUE.search(paper.venue) else ():
         if paper.venue and facts.series.name and not may_be(paper.venue, facts.series):
             yield Finding("venue", paper.venue, facts.series.name, facts.where)
             return
     is_strange = paper.doi and paper.doi.split("/")[0] not in series.prefixes
-    if is_known and is_strange and reference.is_article and not _REPOSITORY.match(paper.doi):
+    if series.name and is_strange and reference.is_article and not _REPOSITORY.match(paper.doi):
         begin = f"DOIs of {series.name} begin with {' or '.join(series.prefixes)}"
         expected = begin if series.prefixes else f"{series.name} gives no DOIs"
         yield Finding("doi", paper.doi, series.name, expected)

@@ -23,7 +23,7 @@ _STOP = re.compile(r"the|of|on|and|for|in|an?|to|proc(?:eedings)?|annual|conf(?:
 
 
 class Series(NamedTuple):
-    """name: "" if it is none of those known. kind: conference, journal or preprint. prefixes: of its DOIs."""
+    """name: "" if it is none of those known. kind: conference or journal. prefixes: of its DOIs."""
 
     name: str = ""
     kind: str = ""
@@ -56,18 +56,15 @@ def find_series(venue: str) -> Series:
     ['', 'Nature', '']
     """
     words, letters = {*_WORD.findall(venue)}, normalise_title(venue)
-    alone = " ".join(_WORD.findall(fold(venue).lower()))
+    alone = re.sub(r"\d", "", letters)
 
     def fits(name: str) -> bool:
-        if name.startswith("="):
-            return alone == name[1:].lower()
-        if " " in name:
-            return normalise_title(name) in letters
-        return not words.isdisjoint((name, name.upper())) or alone == name.lower()
+        whole = normalise_title(name)
+        if name.startswith("=") or whole == alone:
+            return whole == alone
+        return whole in letters if " " in name else not words.isdisjoint((name, name.upper()))
 
     fitting = [series for series in dict.fromkeys(all_series().values()) if any(map(fits, series.names))]
-    if len(fitting) > 1:  # arXiv may stand beside the venue
-        fitting = [series for series in fitting if series.kind != "preprint"]
     return fitting[0] if len(fitting) == 1 and not _NOT_THE_VENUE.search(venue) else Series()
 
 
@@ -80,7 +77,7 @@ def same_venue(first: str, second: str) -> bool | None:
     (False, True, None)
     """
     one, two = find_series(first), find_series(second)
-    if "preprint" in (one.kind, two.kind) or PREPRINT_VENUE.search(first) or PREPRINT_VENUE.search(second):
+    if PREPRINT_VENUE.search(first) or PREPRINT_VENUE.search(second):
         return None
     if one.name and two.name:
         return one == two or (None if one.kind != two.kind else False)
@@ -108,6 +105,6 @@ def _likeness(first: str, second: str) -> float:
     for words, others in ((one, two), (two, one)):
         if "".join(words) == "".join(word[0] for word in others):
             return 1
-    pairs = [(word, two) for word in one] + [(word, one) for word in two]
-    alike = (any(a.startswith(b) or b.startswith(a) or a[:4] == b[:4] for b in others) for a, others in pairs)
+    pairs = [(word[:4], two) for word in one] + [(word[:4], one) for word in two]
+    alike = (any(a.startswith(b[:4]) or b.startswith(a) for b in others) for a, others in pairs)
     return sum(alike) / len(pairs)
