@@ -23,8 +23,7 @@ from citerec.library.enrich.enrich import ask_services, make_services, unanswere
 from citerec.library.enrich.matching import lookups_of
 from citerec.library.enrich.services import TITLE, Lookup, Service
 from citerec.library.papers.library import Library
-from citerec.library.references.answers import ANSWERS, Answer, LibrarySource, Source, Status, judge
-from citerec.library.references.compare import Record
+from citerec.library.references.answers import ANSWERS, Answer, LibrarySource, Record, Source, Status, judge
 from citerec.library.references.table import Table
 from citerec.library.settings import DraftReferences, ReferencesSettings
 from citerec.library.sources.readers import read_source

@@ -85,10 +85,8 @@ def describe(
         if kind in lists:
             lists[kind].setdefault(key, key if kind == "uncited" else f"{key} {text}")
     going = could_go(places, len(places) - settings.most) if settings.most else []
-    return numbers, {kind: [*keys.values()] for kind, keys in lists.items()} | {
-        "could_go": going,
-        "notes": notes,
-    }
+    listed = {kind: [*keys.values()] for kind, keys in lists.items()}
+    return numbers, listed | {"could_go": going, "notes": notes}
 
 
 def could_go(places: Mapping[str, set[tuple[str, int]]], count: int) -> list[str]:

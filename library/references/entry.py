@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import mul
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.paper import PREPRINT_DOI, PREPRINT_VENUE, LibraryPaper, is_published
 from citerec.formats.bibliography.tables import read_table
 from citerec.formats.identifiers import arxiv_date, find_arxiv_id
-from citerec.library.references.venues import Series, all_series, find_series, may_be
+from citerec.formats.letters import fold, normalise_title
 
 _REPOSITORY = re.compile(
     PREPRINT_DOI.pattern
@@ -28,27 +28,115 @@ _REPOSITORY = re.compile(
 _ACM = re.compile(r"10\.1145/(\d{7})\.\d{7}")
 _KDD = (1390156, 1835804, 2339530, 2623330, 2939672, 3219819, 3394486, 3534678, 3637528)
 """Numbers in ACM's DOIs, which count up: of KDD 2008, 2010, 2012 ..."""
-MUCH_LATER = 6
-"""Years after which old papers are put on arXiv."""
+MUCH_LATER, SHORT_VENUE = 6, 12
+"""Years after which old papers are put on arXiv; letters of a venue's name that may be any abbreviation."""
 _PLACEHOLDER = re.compile(
-    r"^\W*(?:x{3,}|(?:19|20)?[x?]{2,4}|0000|\?{2,}|todo|tbd|tba|fixme|placeholder|lorem ipsum.*"
-    r"|(?:first|last) ?name.*|anonymous authors|author(?: (?:name|one|a))?|title|paper title"
-    r"|john doe|jane doe|.*\btitle here|proceedings of(?: the)? \.\.\.)\W*$",
-    re.IGNORECASE,
+    r"(?i)\W*(?:x{3,}|(?:19|20)?[x?]{2,4}|0000|todo|tb[da]|fixme|placeholder|(?:paper )?title|.*\btitle here"
+    r"|(?:(?:first|last) ?name\W*)+|(?:anonymous )?authors?(?: (?:name|one|a))?|j(?:ohn|ane) doe)\W*"
 )
 _PLACEHOLDER_ID = re.compile(
-    r"(?<![a-z])x{3,}(?![a-z])|(?<!\w)\?{2,}|10\.(?:xxxx|1234|12345|9999|0000|9\d{4})/|\b(\d)\1{3}\.\1{4,5}\b",
-    re.I,
+    r"(?i)(?<![a-z])x{3,}(?![a-z])|(?<!\w)\?{2,}|10\.(?:12345?|9999|0000|9\d{4})/|\b(\d)\1{3}\.\1{4,5}\b"
 )
 _RUN_TOGETHER = re.compile(
-    r"[.,]\s+(?:In|in) (?:Proceedings|Proc\.|Advances in)\b|\barXiv preprint arXiv\b"
-    r"|\b\d+\(\d+\):\s?\d+[-–]\d+, (?:19|20)\d\d"
+    r"[.,]\s+[Ii]n (?:Proceedings|Proc\.|Advances in)\b|arXiv preprint arXiv|\d\(\d+\):\s?\d+[-–]\d+, \d{4}"
 )
-_NO_DOI = re.compile(
-    r"https?:|www\.|\d{4,}|^[\d.]*$|^10/\w+$|^\W*(?:none|n/?a|no(?:[ _-]?doi)?|null|nan|-+)?\W*$", re.I
-)
+_NO_DOI = re.compile(r"(?i)https?:|www\.|\d{4}|^[\d.]*$|^10/|^\W*(?:none|n/?a|no|no.?doi|null|nan)?\W*$")
 _NUMBER = re.compile(r"(?<![\w/-])(?:97[89][- ]?)?\d[\d -]{6,14}[\dxX](?![\w-])")
 """An ISBN or ISSN."""
+_NOT_THE_VENUE = re.compile(  # workshops, other parts of a conference, and what is only named like it
+    r"(?i)workshop|companion|findings|adjunct|tutorial|demo|CVPRW|ICCVW|late.breaking|symposi|weblogs"
+    r"|social media|anthology|machine learning (?:and|for)|ethics|forum"
+)
+_LETTERS = re.compile(r"[^\W\d_]+")
+_STOP = re.compile(r"the|of|on|and|for|in|an?|to|proc(?:eedings)?|annual|conf(?:erence)?|ieee|acm|cvf")
+
+
+class Series(NamedTuple):
+    """name: "" if it is none of those known. kind: conference or journal. prefixes: of its DOIs."""
+
+    name: str = ""
+    kind: str = ""
+    names: Sequence[str] = ()
+    prefixes: Sequence[str] = ()
+
+    @property
+    def whole_names(self) -> list[str]:
+        return [name for name in self.names if " " in name]
+
+
+@lru_cache
+def all_series() -> dict[str, Series]:
+    """Return the series by their names in lower case, and by their codes in identifiers."""
+    series: dict[str, Series] = {}
+    for row in read_table("series"):
+        names, prefixes = tuple(row["names"].split("; ")), tuple(row["prefixes"].split())
+        told = Series(row["series"], row["kind"], names, prefixes)
+        series |= dict.fromkeys((row["series"].lower(), *row["codes"].split()), told)
+    return series
+
+
+@lru_cache(1 << 14)
+def find_series(venue: str) -> Series:
+    """Return the series of a venue's name; without a name if it is none or several, or a workshop.
+
+    >>> find_series("2021 IEEE/CVF Conf. on Computer Vision and Pattern Recognition (CVPR)").name
+    'CVPR'
+    >>> [find_series(name).name for name in ("ICML Workshop on Graphs", "Nature", "Nature Methods")]
+    ['', 'Nature', '']
+    """
+    words, letters = {*_LETTERS.findall(venue)}, normalise_title(venue)
+    alone = re.sub(r"\d", "", letters)
+
+    def fits(name: str) -> bool:
+        whole = normalise_title(name)
+        if name.startswith("=") or whole == alone:
+            return whole == alone
+        return whole in letters if " " in name else not words.isdisjoint((name, name.upper()))
+
+    fitting = [series for series in dict.fromkeys(all_series().values()) if any(map(fits, series.names))]
+    return fitting[0] if len(fitting) == 1 and not _NOT_THE_VENUE.search(venue) else Series()
+
+
+def same_venue(first: str, second: str) -> bool | None:
+    """True if two names are of one venue, False if of two; None if that cannot be told.
+
+    A conference and a journal may both have a work, in two versions.
+
+    >>> same_venue("Proc. ICML", "ICLR 2020"), same_venue("J. Vis.", "Journal of Vision"), same_venue("", "X")
+    (False, True, None)
+    """
+    one, two = find_series(first), find_series(second)
+    if PREPRINT_VENUE.search(first) or PREPRINT_VENUE.search(second):
+        return None
+    if one.name and two.name:
+        return one == two or (None if one.kind != two.kind else False)
+    names, others = one.whole_names or [first], two.whole_names or [second]
+    return any(_likeness(name, other) == 1 for name in names for other in others) or None
+
+
+def may_be(venue: str, series: Series) -> bool:
+    """True if a venue's name may mean a series that its identifier names."""
+    if own := find_series(venue).name:
+        return own == series.name
+    is_vague = len(venue) < SHORT_VENUE or not _telling_words(venue)
+    return is_vague or any(_likeness(venue, name) for name in (series.name, *series.whole_names))
+
+
+def _telling_words(venue: str) -> list[str]:
+    return [word for word in _LETTERS.findall(fold(venue).lower()) if not _STOP.fullmatch(word)]
+
+
+def _likeness(first: str, second: str) -> float:
+    """Return the share of the words of both names that begin a word of the other; 1 for initials."""
+    one, two = map(_telling_words, (first, second))
+    if not one or not two:
+        return 0
+    for words, others in ((one, two), (two, one)):
+        if "".join(words) == "".join(word[0] for word in others):
+            return 1
+    pairs = [(word[:4], two) for word in one] + [(word[:4], one) for word in two]
+    alike = (any(a.startswith(b[:4]) or b.startswith(a) for b in others) for a, others in pairs)
+    return sum(alike) / len(pairs)
 
 
 class Finding(NamedTuple):
@@ -78,12 +166,11 @@ class Reference:
     """An entry with its fields as they are written. kind: type of the entry; "" if there is none."""
 
     def __init__(self, paper: LibraryPaper) -> None:
-        self.paper, self.kind = paper, ""
-        self.fields: Mapping[str, str] = {}
         text = BibtexText(paper.bibtex)
-        for entry in text.entries[:1]:
-            self.kind, contents = entry.kind, text.read(entry)
-            self.fields = contents.fields if contents else {}
+        entry = next(iter(text.entries), None)
+        contents = text.read(entry) if entry else None
+        self.paper, self.kind = paper, entry.kind if entry else ""
+        self.fields: Mapping[str, str] = contents.fields if contents else {}
         names = ("url", "howpublished", "note", "link", "ee")
         self.addresses = " ".join(self.fields.get(name, "") for name in names) or paper.url
         self.series = find_series(paper.venue)
@@ -91,11 +178,6 @@ class Reference:
     @property
     def is_article(self) -> bool:
         return self.kind in ("", "article", "inproceedings", "conference", "misc", "unpublished", "online")
-
-    @property
-    def abridged(self) -> bool:
-        """True if the list of authors ends with "and others"."""
-        return bool(re.search(r"\bet\.? al\b|\bothers?\b|\.\.\.", self.fields.get("author", ""), re.I))
 
     @cached_property
     def facts(self) -> list[Facts]:
@@ -115,12 +197,16 @@ class Reference:
 
 def check_entry(reference: Reference, today: date) -> list[Finding]:
     """Return what in an entry cannot be, or contradicts itself."""
-    checks = _identifiers(reference, today), _dates(reference, today), _venues(reference), _texts(reference)
-    return [finding for findings in checks for finding in findings]
+    return [
+        *_identifiers(reference, today),
+        *_dates(reference, today),
+        *_venues(reference),
+        *_texts(reference),
+    ]
 
 
 def are_apart(doi: str, other: str) -> bool:
-    """True if two DOIs are of two works: none of a repository, and none a part of the other."""
+    """True if two DOIs or arXiv ids are of two works: none of a repository, none a part of the other."""
     is_part = doi.startswith(other) or other.startswith(doi)
     return not (is_part or _REPOSITORY.match(doi) or _REPOSITORY.match(other))
 
@@ -186,7 +272,7 @@ def _texts(reference: Reference) -> Iterator[Finding]:
     paper = reference.paper
     texts = {"title": paper.title, "venue": paper.venue, "author": " ".join(paper.authors)}
     for name, text in (texts | {"year": reference.fields.get("year", "")}).items():
-        if _PLACEHOLDER.match(text) and not (name == "title" and text.endswith("...") and len(text) > 20):
+        if _PLACEHOLDER.fullmatch(text):
             yield Finding(name, text, "", "a placeholder")
     if (match := _RUN_TOGETHER.search(paper.title)) and len(paper.title) > 60:
         yield Finding("title", paper.title, match[0].strip(" .,"), "two references run together")

@@ -29,7 +29,7 @@ from citerec.formats.json_lines import OnBadRecord
 from citerec.formats.letters import normalise_title
 from citerec.formats.names import surname
 from citerec.formats.same_work import hash_text
-from citerec.library.references.compare import Record
+from citerec.library.references.answers import Record
 from citerec.library.sources.finding import find_sources
 from citerec.library.sources.readers import read_source
 

@@ -24,8 +24,7 @@ from citerec.library.commands.references import references
 from citerec.library.commands.report import could_go, report
 from citerec.library.drafts.check import check
 from citerec.library.enrich.client import Client
-from citerec.library.references.answers import Answer, judge
-from citerec.library.references.compare import Record
+from citerec.library.references.answers import Answer, Record, judge
 from citerec.library.references.table import Table, build
 from citerec.library.settings import CheckSettings, ReferencesSettings, ReportSettings
 from citerec.tests.made_pdfs import MadePaper
