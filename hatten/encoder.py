@@ -25,6 +25,9 @@ CHUNK_TOKENS = 2048
 """Maximum padded tokens of a chunk of paragraphs on a CPU."""
 TOKEN_BYTES = 16
 """Memory of a token's activations, per dimension and layer."""
+MEAN_BIAS, MEAN_LENGTH = 3.0, 8.0
+"""Of pooling that starts as a mean: what is added before the ReLU, which then cuts little, and subtracted
+after; the factor on the mean, so that positions, of .7 a number, do not hide it in the next level."""
 GPU_BATCH = 1 << 14
 """Documents that are read together for a GPU."""
 
@@ -185,12 +188,31 @@ class HAttenEncoder(Encoder):
             Mean() if config.levels == "words" else Level(config, config.max_paragraphs)
         )
         self.type_vectors = nn.Embedding(config.paragraph_types, config.dim)
-        if config.initial == "xavier":
-            for part in self.modules():
-                if isinstance(part, nn.Linear):
-                    nn.init.xavier_uniform_(part.weight)
-                    nn.init.zeros_(part.bias)
-            nn.init.normal_(self.type_vectors.weight, std=0.02)
+        if config.initial == "mean":
+            self.start_as_mean()
+
+    @torch.no_grad()
+    def start_as_mean(self) -> None:
+        """Set initial weights with which each level returns the mean of its normalised tokens, so that
+        training departs from a mean of word vectors and not from noise.
+
+        The other matrices are drawn as by Glorot and Bengio 2010.
+        """
+        for part in self.modules():
+            if isinstance(part, nn.Linear):
+                nn.init.xavier_uniform_(part.weight)
+                nn.init.zeros_(part.bias)
+        nn.init.normal_(self.type_vectors.weight, std=0.02)  # torch's 1 hides the paragraphs
+        for part in self.modules():
+            if isinstance(part, TransformerLayer):  # adds nothing to its input
+                nn.init.zeros_(part.out.weight)
+                nn.init.zeros_(part.down.weight)
+            elif isinstance(part, MultiHeadPooling):  # attends equally to all
+                nn.init.zeros_(part.score.weight)
+                nn.init.eye_(part.value.weight)
+                nn.init.constant_(part.value.bias, MEAN_BIAS)
+                nn.init.eye_(part.out.weight).mul_(MEAN_LENGTH)
+                nn.init.constant_(part.out.bias, -MEAN_LENGTH * MEAN_BIAS)
 
     def forward(self, token_ids: Tensor, paragraph_types: Tensor, paragraph_mask: Tensor) -> Tensor:
         """token_ids [B, P, L], paragraph_types [B, P], paragraph_mask [B, P] (True = absent) -> [B, D]"""

@@ -18,6 +18,9 @@ from citerec.training.settings import (
     check_monitor,
 )
 
+HIDDEN_RATIO = 5.12
+"""Width of the paper's feed-forward layers over its dimension."""
+
 
 @dataclass(frozen=True)
 class EncoderConfig(Settings):
@@ -28,8 +31,8 @@ class EncoderConfig(Settings):
     """dimension of word, paragraph and document vectors; 0: that of the word vectors"""
     heads: int = 0
     """attention heads; 0: the most, up to 8, that divide the dimension"""
-    hidden: int = setting(1024, least=1)
-    """width of the feed-forward layers"""
+    hidden: int = setting(0, least=0)
+    """width of the feed-forward layers; 0: 5.12 times the dimension, the paper's 1,024 for 200"""
     layers: int = 1
     """transformer layers per level"""
     max_tokens: int = setting(512, least=1)
@@ -48,9 +51,9 @@ class EncoderConfig(Settings):
     """factor on the word vectors before positions are added"""
     residual: str = setting("none", choices=("none", "mean"))
     """none | mean (add a weighted mean of word vectors to the output; not in the paper)"""
-    initial: str = setting("torch", choices=("torch", "xavier"))
-    """initial weights: torch (its own) | xavier (matrices by Glorot and Bengio 2010, and
-    paragraph types of .02, not 1, which hide the paragraphs that they are added to)"""
+    initial: str = setting("torch", choices=("torch", "mean"))
+    """initial weights: torch (its own) | mean (each level starts as the mean of its tokens:
+    HAttenEncoder.start_as_mean)"""
     levels: str = setting("both", choices=("both", "words", "paragraphs"))
     """both | words (a document is the mean of its paragraph vectors) | paragraphs (a paragraph is the mean of
     its word vectors)"""
@@ -68,8 +71,9 @@ class EncoderConfig(Settings):
     def fit(self, dim: int) -> EncoderConfig:
         """Return the architecture for word vectors of a dimension; InputError that names all conflicts.
 
-        >>> EncoderConfig().fit(50).heads, EncoderConfig().fit(200).heads
-        (5, 8)
+        >>> small, paper = EncoderConfig().fit(50), EncoderConfig().fit(200)
+        >>> (small.heads, small.hidden), (paper.heads, paper.hidden)
+        ((5, 256), (8, 1024))
         """
         heads = self.heads or next(heads for heads in range(8, 0, -1) if dim % heads == 0)
         wrong = []
@@ -82,7 +86,7 @@ class EncoderConfig(Settings):
             wrong.append(f"{self.where}.heads={heads} does not divide {dim}; choose from {fitting}")
         if wrong:
             raise InputError("; ".join(wrong))
-        return replace(self, dim=dim, heads=heads)
+        return replace(self, dim=dim, heads=heads, hidden=self.hidden or round(HIDDEN_RATIO * dim))
 
 
 def loss_factory(name: str, **options: Any) -> Callable[[], dict[str, Any]]:
@@ -256,14 +260,12 @@ class HAttenSettings(WordsSettings, EncoderTraining):
     """number of rounds of mining, training and validation"""
     random_vectors: int = 5
     """words without a vector get a random one if the corpus has them so often; 0: they are dropped"""
-    centre_vectors: bool = False
-    """subtract the mean from the word vectors and scale them to unit length"""
     encoder: EncoderConfig = field(
-        default_factory=lambda: EncoderConfig(trainable_vectors="all", initial="xavier")
+        default_factory=lambda: EncoderConfig(trainable_vectors="all", input_scale=14.0, initial="mean")
     )
     loss: dict[str, Any] = field(default_factory=loss_factory("Triplet"))
     batch: EncoderBatchSettings = field(
-        default_factory=lambda: EncoderBatchSettings(64, mined=3, random=1, steps_per_round=500)
+        default_factory=lambda: EncoderBatchSettings(128, random=0, steps_per_round=500)
     )
     mining: dict[str, Any] = field(
         default_factory=mining_factory(first="bm25", positives=True), metadata=MINED

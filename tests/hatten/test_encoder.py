@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from citerec.datasets.columns import chunks, padded_length
 from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary, from_padded
-from citerec.hatten.encoder import HAttenEncoder, Mean, MultiHeadPooling, TransformerLayer
+from citerec.hatten.encoder import MEAN_LENGTH, HAttenEncoder, Mean, MultiHeadPooling, TransformerLayer
 from citerec.hatten.model import build_encoder
 from citerec.hatten.published.checkpoint import load_reference_checkpoint
 from citerec.hatten.settings import EncoderConfig
@@ -160,6 +160,20 @@ def test_implements_the_encoder_of_the_paper(options: dict[str, Any]) -> None:
     expected = torch.autograd.grad((oracle * direction).sum(), weights)
     assert all(slope.any() for slope in expected)
     torch.testing.assert_close(slopes, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_starts_as_a_mean_of_normalised_words() -> None:
+    vectors = np.random.default_rng(0).standard_normal((WORDS, 24)).astype(np.float32)
+    encoder = HAttenEncoder(EncoderConfig(initial="mean", input_scale=3.0), vectors).eval()
+    ids = torch.arange(1, 31)[None]
+    x = F.layer_norm(torch.from_numpy(vectors)[ids] * 3 + encoder.word_level.positions[:30], (24,))
+    with torch.no_grad():
+        paragraph = encoder.word_level(encoder.embed(ids), None)
+        torch.testing.assert_close(paragraph, MEAN_LENGTH * x.mean(1), rtol=1e-4, atol=1e-4)
+        spread = [
+            weight.std() for weight in (encoder.word_level.layers[0].up.weight, encoder.type_vectors.weight)
+        ]
+    assert min(spread) > 0.01  # what is left random lets training depart from it
 
 
 def take(all_of: Documents, rows: NDArray[Any]) -> Documents:
