@@ -21,10 +21,6 @@ COMMANDS = {
     "data download": ("citerec.datasets.published.downloads", "download published data and models"),
     "data drafts": ("citerec.datasets.published.drafts", "fetch public drafts with their bibliographies"),
     "data inspect": ("citerec.datasets.inspect", "report duplicates, leaks and empty fields"),
-    "data mdcr": (
-        "citerec.evaluation.benchmarks.papers.build_mdcr",
-        "build a benchmark like MDCR from papers",
-    ),
     "model compress": ("citerec.hatten.static.compress", "write a smaller static model"),
     "model networks": ("citerec.rerank.cross_encoder.export", "write the small networks with 8-bit weights"),
     "model publish": ("citerec.evaluation.publish", "write a model card, and upload a model"),

@@ -125,7 +125,7 @@ def describe_missing(key: str) -> str:
 
 def refuse_missing(config: DictConfig) -> None:
     """Raise InputError for the first required option that is missing, and for a value in place of several
-    options (index=hnsw); call it before slow imports.
+    options (index=ivf); call it before slow imports.
 
     Options that others read by `oc.select` may be missing.
     """

@@ -47,7 +47,7 @@ _MORE = re.compile(
     r"(?<![,;&\s])[,;&\s]++(?:and )?\b(?:et\.? al(?:\.|ii\b|\b)|and others\b)[\s,.]*$", re.IGNORECASE
 )
 _BETWEEN = re.compile(r"(?<!\s)\s*+\\?&\s*|(?<![\s,])[\s,]++(?:and|und|et)\s+", re.IGNORECASE)
-_INSTITUTION = re.compile(
+INSTITUTION = re.compile(
     r"\b(?:universi|institu|departm|minist|agenc|council|commit|commiss|associ|societ|foundat|administ|servic"
     r"|cent(?:er|re)\b|group|collab|consort|team|office|bureau|bank|board|compan|corpor|press|academ|organi[sz]at"
     r"|program|research|scienc|laborat|network|union|trust|federation)",
@@ -274,7 +274,7 @@ def _with_comma(text: str) -> str:
 def _is_person(text: str) -> bool:
     """True for a family name with given names or initials, on either side."""
     family, comma, given = text.partition(",")
-    if _INSTITUTION.search(text) or _is_company(family, given):
+    if INSTITUTION.search(text) or _is_company(family, given):
         return False
     if comma:
         return bool(given) and "," not in given

@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 from citerec.base.errors import InputError
 from citerec.base.settings import Settings, check_count, register, setting
 
-_TRAINING = ("sample", "seed")
-BUILD_SETTINGS = {"exact": (), "half": (), "ivf": ("lists", *_TRAINING), "hnsw": ("links", "ef_construction")}
+BUILD_SETTINGS = {"exact": (), "half": (), "ivf": ("lists", "sample", "seed")}
 """The kinds of indexes, and the settings that a built index depends on."""
-SEARCH_SETTINGS = {"exact": ("device",), "half": ("device",), "ivf": ("probes",), "hnsw": ("ef_search",)}
+SEARCH_SETTINGS = {"exact": ("device",), "half": ("device",), "ivf": ("probes",)}
 """Settings of the search, which may differ for a saved index."""
 
 
@@ -24,20 +23,13 @@ class IndexConfig(Settings):
     where: ClassVar[str] = "index"
 
     kind: str = setting("exact", choices=tuple(BUILD_SETTINGS))
-    """exact | half (exact, 16 bits per number) | ivf (inverted file over k-means lists) | hnsw (neighbour
-    graph: Malkov and Yashunin 2020)"""
+    """exact | half (exact, 16 bits per number) | ivf (inverted file over k-means lists)"""
     device: str = setting("auto", choices=("auto", "cpu", "gpu"))
     """exact, half: auto (a GPU if there is one) | cpu | gpu"""
     lists: int | None = setting(None, least=1)
     """ivf: number of lists; null: 4 sqrt(N)"""
     probes: int | None = setting(None, least=1)
     """ivf: minimum lists to search; null: 2 sqrt(lists)"""
-    links: int = setting(16, least=2)
-    """hnsw: neighbours per vector, twice as many on the bottom level"""
-    ef_construction: int = setting(80, least=1)
-    """hnsw: candidates kept during construction"""
-    ef_search: int = setting(128, least=1)
-    """hnsw: minimum candidates kept during search; more is slower and more accurate"""
     sample: int | None = setting(None, least=1)
     """vectors to train k-means on; null: 64 per list, if available"""
     seed: int = 0

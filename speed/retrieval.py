@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=500)
     parser.add_argument("--depth", type=int, default=100, help="papers per query of the indexes")
     parser.add_argument(
-        "--indexes", default="half ivf hnsw", help="KIND or KIND:SETTING=NUMBER,..., separated by spaces"
+        "--indexes", default="half ivf", help="KIND or KIND:SETTING=NUMBER,..., separated by spaces"
     )
     args = parser.parse_args()
     setup(args)

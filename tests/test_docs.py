@@ -19,7 +19,6 @@ from citerec.base.arguments import read_arguments
 from citerec.datasets.building.build import BuildSettings
 from citerec.datasets.published.downloads import DownloadSettings
 from citerec.datasets.published.drafts import DraftsSettings
-from citerec.evaluation.benchmarks.papers.build_mdcr import MdcrSettings
 from citerec.evaluation.comparison import CompareSettings
 from citerec.evaluation.publish import PublishSettings
 from citerec.evaluation.results.page import ResultsSettings
@@ -54,7 +53,6 @@ SETTINGS = {name: kind for name, (kind, _) in LIBRARY.items()} | {
     "data build": BuildSettings,
     "data download": DownloadSettings,
     "data drafts": DraftsSettings,
-    "data mdcr": MdcrSettings,
     "model compress": CompressSettings,
     "model networks": NetworksSettings,
     "model publish": PublishSettings,

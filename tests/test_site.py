@@ -42,7 +42,7 @@ QUESTIONS = {
     "how good is the built-in model": "write/model",
     "what data format do I need?": "research/data",
     "build a corpus from JATS XML": "research/build",
-    "check a corpus for leaks": "research/inspect",
+    "check a corpus for leaks": "research/data",
     "train HAtten with the paper's recipe": "research/hatten",
     "BM25 constants k1 b": "research/retrievers",
     "features of the ranker": "research/ranking",

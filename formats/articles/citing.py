@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from statistics import median
 from typing import NamedTuple
 
 from citerec.formats.articles.markers import NAME, UPPER, YEAR, find_names_before
@@ -99,7 +98,7 @@ def _numbered(lines: Sequence[Line]) -> list[tuple[int, int]]:
 
 
 def _unnumbered(lines: Sequence[Line]) -> list[int]:
-    """Return the lines that begin entries: those that stick out, or stand apart, or look like names."""
+    """Return the lines that begin entries: those that stick out, or look like names."""
     if not lines:
         return []
     columns: list[list[int]] = []
@@ -108,8 +107,6 @@ def _unnumbered(lines: Sequence[Line]) -> list[int]:
         if not place or line.page != last.page or line.bottom > last.bottom + line.height:
             columns.append([])
         columns[-1].append(place)
-    gaps = [above.bottom - below.bottom for above, below in pairwise(lines) if above.page == below.page]
-    usual = median(gap for gap in gaps if gap > 0) if any(gap > 0 for gap in gaps) else 0
     starts = [0]
     for column in columns:
         edge, height = min(lines[place].left for place in column), lines[column[0]].height
@@ -119,9 +116,7 @@ def _unnumbered(lines: Sequence[Line]) -> list[int]:
             line, before = lines[place], lines[place - 1]
             if not place or inside:
                 continue
-            apart = before.page == line.page and 1.3 * usual < before.bottom - line.bottom < 4 * usual
-            looks = _ENTRY_END.search(before.text) and _ENTRY_START.match(line.text)
-            if hangs or apart or looks:
+            if hangs or (_ENTRY_END.search(before.text) and _ENTRY_START.match(line.text)):
                 starts.append(place)
     return starts
 
@@ -190,33 +185,14 @@ def _listed(mark: str, rows: dict[int, int]) -> tuple[int, ...]:
     return tuple(cited)
 
 
-class _Printed(NamedTuple):
-    """The first author of an entry, its year with its letter, and the words before the year."""
-
-    author: str
-    year: str
-    words: frozenset[str]
-    several: bool
-
-
 _AUTHOR = re.compile(rf"\W*(?:(?:[A-Z]\.[\s-]?)+\s*)?({NAME})")
 _PRINTED_YEAR = re.compile(r"[(\[]\s*((?:19|20)\d\d[a-z]?)\b")
 _BARE_YEAR = re.compile(r"(?<![\d.–-])((?:19|20)\d\d[a-z]?)\b(?![–-])")
 _WORDS = re.compile(r"[^\W\d_]{2,}")
 _YEARS = re.compile(YEAR)
 _BETWEEN_YEARS = re.compile(r"\s*[,;&]?\s*(?:and\s+)?")
-_LETTERS = re.compile(r"(?:\s*,\s*([a-z]))+(?![\w])")
-_ET_AL = re.compile(r"et\s*al|colleagues|workers")
-
-
-def _printed(entry: Entry) -> _Printed | None:
-    author = _AUTHOR.match(entry.text)
-    year = _PRINTED_YEAR.search(entry.text) or _BARE_YEAR.search(entry.text)
-    if author is None or year is None:
-        return None
-    head = entry.text[: max(min(year.start(), 250), author.end())]
-    words = frozenset(fold(word).casefold() for word in _WORDS.findall(head))
-    return _Printed(_last(author[1]), year[1], words, sum(len(word) > 2 for word in words) > 1)
+_Dated = tuple[int, str, frozenset[str]]
+"""The row of an entry, its year with its letter, and the words before the year."""
 
 
 def _last(name: str) -> str:
@@ -225,16 +201,16 @@ def _last(name: str) -> str:
 
 def _names(texts: Sequence[str], entries: Sequence[Entry]) -> Iterator[Mark]:
     """Yield the marks with names and years."""
-    by_author: dict[str, list[tuple[int, _Printed]]] = {}
-    people: set[str] = set()
-    for row, entry in enumerate(entries):
-        if printed := _printed(entry):
-            by_author.setdefault(printed.author, []).append((row, printed))
-            people.update(surname(name) for name in re.findall(NAME, entry.text[:120]))
-    if not by_author:
-        return
+    by_author, people = dict[str, list[_Dated]](), set[str]()
+    for row, (_, entry) in enumerate(entries):
+        author, dated = _AUTHOR.match(entry), _PRINTED_YEAR.search(entry) or _BARE_YEAR.search(entry)
+        if author and dated:
+            head = entry[: max(min(dated.start(), 250), author.end())]
+            words = frozenset(fold(word).casefold() for word in _WORDS.findall(head))
+            by_author.setdefault(_last(author[1]), []).append((row, dated[1], words))
+            people.update(surname(name) for name in re.findall(NAME, entry[:120]))
     surnames = frozenset(people)
-    for number, text in enumerate(texts):
+    for number, text in enumerate(texts if by_author else ()):
         end, names = -1, ""
         for year in _YEARS.finditer(text):
             start = year.start()
@@ -244,16 +220,11 @@ def _names(texts: Sequence[str], entries: Sequence[Entry]) -> Iterator[Mark]:
                 end = -1
                 continue
             end = year.end()
-            years = [year[0]]
-            if letters := _LETTERS.match(text, end):
-                years += [year[0][:4] + letter for letter in re.findall("[a-z]", letters[0])]
-                end = letters.end()
-            meant = (_meant(names, printed, by_author) for printed in years)
-            if cited := dict.fromkeys(entry for entry in meant if entry is not None):
-                yield Mark(number, start, end, tuple(cited))
+            if (cited := _meant(names, year[0], by_author)) is not None:
+                yield Mark(number, start, end, (cited,))
 
 
-def _meant(names: str, year: str, by_author: dict[str, list[tuple[int, _Printed]]]) -> int | None:
+def _meant(names: str, year: str, by_author: dict[str, list[_Dated]]) -> int | None:
     """Return the one entry that names and a year may mean; None if there is none, or several."""
     people = [_last(name) for name in re.findall(NAME, names)]
     while people and people[0] not in by_author:
@@ -261,15 +232,11 @@ def _meant(names: str, year: str, by_author: dict[str, list[tuple[int, _Printed]
     if not people:
         return None
     fits = [
-        (row, printed)
-        for row, printed in by_author[people[0]]
-        if year in (printed.year, printed.year[:4]) and printed.words.issuperset(people[1:])
+        row
+        for row, printed, words in by_author[people[0]]
+        if year in (printed, printed[:4]) and words.issuperset(people[1:])
     ]
-    with_others = len(people) > 1 or _ET_AL.search(names) is not None
-    for closer in (lambda entry: entry.several == with_others, lambda entry: entry.year == year):
-        if len(fits) > 1:
-            fits = [fit for fit in fits if closer(fit[1])] or fits
-    return fits[0][0] if len(fits) == 1 else None
+    return fits[0] if len(fits) == 1 else None
 
 
 # What an entry says, as far as it can be recognised.
@@ -287,12 +254,11 @@ _WORKS = tuple(
         rf"((?:(?!{_STOP}).){{3,600}}?){_YEARLY}{_TITLE}",  # Lee, A. (2001) Title.
         rf"((?:{_PLAIN}(?:\s+(?:Jr|Sr|[23][rn]d))?{_AND})*{_PLAIN}(?:,?\s*et\s+al)?)[.:]\s*{_TITLE}",
         rf"({_DOTTED}(?:\s*(?:[;,&]|and)+\s*{_DOTTED})*(?:[;,&]*\s*et al\.)?)\s*(?=[^\s,;&]){_TITLE}",
-        rf"((?:(?:[{UPPER}]\.[\s-]?)+{NAME}{_AND})+)(?:et al\.?,\s*)?([^,].{{15,}}?)(?:,\s|\.\s)",
         rf"(.*?){_STOP}(.*?){_STOP}",  # anybody. Title. Journal
     )
 )
 """Authors and title, as they are tried: Lee, “Title”; Lee, A. (2001). Title; Lee A, Kim B. Title;
-Lee, A., Kim, B. Title; A. Lee, B. Kim, Title, Journal; anybody. Title. Journal."""
+Lee, A., Kim, B. Title; anybody. Title. Journal."""
 _SHORT = re.compile(rf"\b[{UPPER}]\w{{0,3}}\. [{UPPER}]|^\W*{NAME}, [{UPPER}]\.")
 """Short words of names and journals, which no title has: of an entry without one."""
 _WORDY = re.compile(r"[^\W\d_]{3,}")

@@ -18,7 +18,7 @@ _CONTROL_CODES = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]+")
 PREPRINT_VENUE = re.compile(
     r"arxiv|\bcorr\b|bio-?rxiv|med-?rxiv|chem-?rxiv|psyarxiv|preprint|\bssrn\b|research square|\bosf\b", re.I
 )
-_PREPRINT_DOI = re.compile(r"10\.(?:48550|1101|2139|20944|21203|31234|31219|26434|36227)/")
+PREPRINT_DOI = re.compile(r"10\.(?:48550|1101|2139|20944|21203|31234|31219|26434|36227)/")
 _TAG = re.compile(
     r"</?(?:jats:|ce:)?(?:i|b|em|strong|sub|sup|inf|span|sc|scp|italic|bold|tt|u|a(?= href|>)|monospace|roman"
     r"|mi|mo|mn|ms|mtext|mrow|msub|msup|msubsup|mfrac|msqrt|mover|munder|mstyle|semantics|annotation"
@@ -132,12 +132,12 @@ class LibraryPaper(NamedTuple):
 def is_published(paper: LibraryPaper) -> bool:
     """True if a paper has a venue or DOI that is not of preprints."""
     has_venue = bool(paper.venue) and not PREPRINT_VENUE.search(paper.venue)
-    return has_venue or bool(paper.doi and not _PREPRINT_DOI.match(paper.doi))
+    return has_venue or bool(paper.doi and not PREPRINT_DOI.match(paper.doi))
 
 
 def is_preprint(paper: LibraryPaper) -> bool:
     """True if a paper is known as a preprint only."""
-    named = paper.arxiv or PREPRINT_VENUE.search(paper.venue) or _PREPRINT_DOI.match(paper.doi)
+    named = paper.arxiv or PREPRINT_VENUE.search(paper.venue) or PREPRINT_DOI.match(paper.doi)
     return bool(named) and not is_published(paper)
 
 

@@ -13,21 +13,21 @@ import random
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from citerec.base.errors import InputError, one_line_errors
-from citerec.datasets.building.readers import SourceFile, read_documents
-from citerec.formats.articles.citing import find_marks
+from citerec.formats.articles.citing import Mark, find_marks
 from citerec.formats.articles.xml_documents import read_paragraph, read_trees
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
 from citerec.formats.documents import FullText, Paragraph
-from citerec.library.evidence.citations import marked_sentences, sentence_at, sentence_bounds
+from citerec.library.evidence.citations import is_sentence, marked_sentences
 from citerec.library.evidence.links import Linker
 from citerec.library.evidence.passages import cut
 from citerec.library.evidence.quotations import PaperText
-from citerec.library.evidence.reading import read_here
+from citerec.library.evidence.reading import open_xml, read_here, xml_marks
 from citerec.library.papers.merging import leaders_of
 
 SAME = 0.6
@@ -56,49 +56,44 @@ class Counts:
 
 
 class _Pair(NamedTuple):
-    """A PDF and the document beside it."""
+    """A PDF, and what the XML beside it says. works: what its list names, as far as it has titles, by rows.
+    others: sentences of captions, tables and notes, in which citations are not counted."""
 
     pdf: Path
-    text: FullText
-    others: list[Paragraph]
-    """captions, tables and notes, in which citations are not counted"""
+    works: dict[int, LibraryPaper]
+    sentences: set[Sentence]
+    others: set[Sentence]
 
 
 def find_pairs(folders: Sequence[str]) -> list[_Pair]:
     """Return the PDFs below folders that have a JATS or TEI file beside them. Raises InputError for none."""
-    pairs = []
-    for folder in folders:
-        for pdf in sorted(Path(folder).rglob("*.pdf")):
-            xml = pdf.with_suffix(".xml")
-            if xml.is_file() and pdf.stat().st_size:
-                documents = read_documents(SourceFile(xml, str(xml)), lambda _: None)
-                pairs += [
-                    _Pair(pdf, document.full_text(), [*_others(xml)])
-                    for document in documents
-                    if document.full_text
-                ]
-    if not pairs:
+    texts = dict[Path, tuple[FullText, list[Paragraph]]]()
+    for pdf in (pdf for folder in folders for pdf in sorted(Path(folder).rglob("*.pdf"))):
+        if (xml := pdf.with_suffix(".xml")).is_file() and pdf.stat().st_size:
+            with suppress(InputError):  # without a running text
+                texts[pdf] = open_xml(xml)[1], [*_others(xml)]
+    if not texts:
         raise InputError(f"{' '.join(folders) or 'FOLDER'}: has no NAME.pdf with a NAME.xml beside it")
-    return pairs
-
-
-def _works(pairs: Sequence[_Pair]) -> tuple[list[LibraryPaper], list[dict[str, str]]]:
-    """Return what the lists of references name, each work once; and for each pair, their ids by the names
-    that it has in the XML."""
-    papers, names = list[LibraryPaper](), list[tuple[int, str]]()
-    for number, pair in enumerate(pairs):
-        for name, entry in pair.text.references.items():
+    papers, places = list[LibraryPaper](), list[tuple[Path, int]]()
+    for pdf, (text, _) in texts.items():
+        for row, entry in enumerate(text.references.values()):
             if entry.title:
-                names.append((number, name))
+                places.append((pdf, row))
                 kinds = dict(identifier.split(":", 1) for identifier in entry.identifiers)
                 ids = {"doi": kinds.get("doi", ""), "arxiv": entry.arxiv or kinds.get("arxiv", "")}
                 named = {"title": entry.title, "authors": entry.authors, "year": entry.year}
                 papers.append(make_paper(f"{len(papers)}", **ids, **named))
-    works = [dict[str, str]() for _ in pairs]
-    leaders = leaders_of(papers)
-    for (number, name), leader in zip(names, leaders, strict=True):
-        works[number][name] = papers[leader].id
-    return [papers[place] for place in dict.fromkeys(leaders)], works
+    works: dict[Path, dict[int, LibraryPaper]] = {pdf: {} for pdf in texts}
+    for (pdf, row), leader in zip(places, leaders_of(papers), strict=True):
+        works[pdf][row] = papers[leader]
+    pairs = []
+    for pdf, (text, others) in texts.items():
+        there, aside = (
+            _sentences([part.text for part in parts], xml_marks(parts, text.references), works[pdf])
+            for parts in (text.paragraphs, others)
+        )
+        pairs.append(_Pair(pdf, works[pdf], there, aside - there))
+    return pairs
 
 
 def _others(xml: Path) -> Iterator[Paragraph]:
@@ -109,58 +104,48 @@ def _others(xml: Path) -> Iterator[Paragraph]:
                     yield read_paragraph(element, "", (), lambda node: node.get("rid", "").split())
 
 
-def _sentences(paragraphs: Iterable[Paragraph], works: Mapping[str, str]) -> set[Sentence]:
-    """Return the sentences that cite works, by the names of these in the XML."""
-    sentences = set()
-    for text, spans, *_ in paragraphs:
-        bounds = sentence_bounds(text, [span[:2] for span in spans])
-        for start, _, ref in spans:
-            if (work := works.get(str(ref))) is not None:
-                sentences.add((work, sentence_at(text, bounds, start)))
-    return sentences
+def _sentences(
+    texts: Sequence[str], marks: Iterable[Mark], works: Mapping[int, LibraryPaper]
+) -> set[Sentence]:
+    """Return the sentences that cite works, by the rows of these."""
+    return {
+        (works[row].id, sentence)
+        for mark, sentence in marked_sentences(texts, marks)
+        for row in mark.entries
+        if row in works
+    }
 
 
 def measure(pairs: Sequence[_Pair]) -> tuple[Counts, Counts]:
     """Return the counts of links and of sentences."""
-    papers, named_by = _works(pairs)
-    linker, links, sentences = Linker(papers), Counts(), Counts()
-    for pair, works in zip(pairs, named_by, strict=True):
-        there = _sentences(pair.text.paragraphs, works)
+    papers = {paper.id: paper for pair in pairs for paper in pair.works.values()}
+    linker, links, sentences = Linker(papers.values()), Counts(), Counts()
+    for pair in pairs:
         read = read_here(pair.pdf)
         found = ((row, linker.find(entry.text)) for row, entry in enumerate(read.entries))
-        linked = {row: paper.id for row, paper in found if paper}
-        cites, named = {*linked.values()}, {*works.values()}
+        linked = {row: paper for row, paper in found if paper}
+        cites, named = ({paper.id for paper in works.values()} for works in (linked, pair.works))
         links.add(len(cites), len(named), len(cites & named))
-        if not there:  # its XML marks no citation
+        if not pair.sentences:  # its XML marks no citation
             continue
         texts = [passage.text for passage in cut(read.parts)]
-        marks = find_marks(texts, read.entries)
-        cited = {
-            (linked[row], sentence)
-            for mark, sentence in marked_sentences(texts, marks)
-            for row in mark.entries
-            if row in linked
-        }
-        aside = _sentences(pair.others, works) - there
-        cited -= {sentence for sentence, _ in _matched(cited, aside)}
-        sentences.add(len(cited), len(there), len([*_matched(cited, there)]))
+        cited = _sentences(texts, find_marks(texts, read.entries), linked)
+        cited = {sentence for sentence in cited if is_sentence(sentence[1])}
+        cited -= _matched(cited, pair.others)
+        sentences.add(len(cited), len(pair.sentences), len(_matched(cited, pair.sentences)))
     return links, sentences
 
 
-def _matched(read: Iterable[Sentence], there: Iterable[Sentence]) -> Iterator[tuple[Sentence, Sentence]]:
-    """Yield pairs of sentences that are the same, each once."""
-    left = dict[str, list[tuple[Sentence, frozenset[str]]]]()
-    for sentence in there:
-        left.setdefault(sentence[0], []).append((sentence, _words(sentence[1])))
-    for sentence in read:
-        words, others = _words(sentence[1]), left.get(sentence[0], [])
-        alike = [len(words & other) / max(len(words | other), 1) for _, other in others]
-        if alike and max(alike) >= SAME:
-            yield sentence, others.pop(alike.index(max(alike)))[0]
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(word.lower() for word in _WORD.findall(text))
+def _matched(read: Iterable[Sentence], there: Iterable[Sentence]) -> set[Sentence]:
+    """Return the sentences that are the same as another, each of these once."""
+    left, matched = [(work, {*_WORD.findall(text.lower())}) for work, text in there], set[Sentence]()
+    for work, text in read:
+        words = {*_WORD.findall(text.lower())}
+        shares = [(work == cited) * len(words & other) / len(words | other or "-") for cited, other in left]
+        if max(shares, default=0) >= SAME:
+            matched.add((work, text))
+            left.pop(shares.index(max(shares)))
+    return matched
 
 
 def check_quotations(pdfs: Sequence[Path], count: int) -> Counts:

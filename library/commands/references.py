@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,17 +23,7 @@ from citerec.library.enrich.enrich import ask_services, make_services, unanswere
 from citerec.library.enrich.matching import lookups_of
 from citerec.library.enrich.services import TITLE, Lookup, Service
 from citerec.library.papers.library import Library
-from citerec.library.references.answers import (
-    CONFIRMED,
-    CONTRADICTED,
-    UNKNOWN,
-    Answer,
-    LibrarySource,
-    Source,
-    Status,
-    judge,
-)
-from citerec.library.references.compare import Record
+from citerec.library.references.answers import ANSWERS, Answer, LibrarySource, Record, Source, Status, judge
 from citerec.library.references.table import Table
 from citerec.library.settings import DraftReferences, ReferencesSettings
 from citerec.library.sources.readers import read_source
@@ -60,9 +50,7 @@ def references(settings: ReferencesSettings) -> None:
             sources.append(source)
         answers = judge_all(settings, library, entries, notes, sources)
     if settings.format == "json":
-        listed = [
-            {"file": str(entry.file), "line": entry.line, **answer.as_json()} for entry, answer in answers
-        ]
+        listed = [{"file": str(at.file), "line": at.line, **answer.as_json()} for at, answer in answers]
         print(json.dumps({"entries": listed, "notes": notes}, ensure_ascii=False, indent=1))
     else:
         for entry, answer in answers:
@@ -71,16 +59,16 @@ def references(settings: ReferencesSettings) -> None:
         for note in notes:
             print(f"note: {terminal_text(note)}")
         counts = Counter(answer.answer for _, answer in answers)
-        told = ", ".join(f"{counts[name]:,} {name}" for name in (CONFIRMED, CONTRADICTED, UNKNOWN))
+        told = ", ".join(f"{counts[name]:,} {name}" for name in ANSWERS)
         print(f"{name}: {count_noun(len(answers), 'reference')}: {told}")
-    if settings.strict and any(answer.findings or answer.is_retracted for _, answer in answers):
+    kinds = {status.kind for _, answer in answers for status in answer.status}
+    if settings.strict and ("retracted" in kinds or any(answer.findings for _, answer in answers)):
         raise SystemExit(1)
 
 
 def _entries(settings: ReferencesSettings, library: Library | None, notes: list[str]) -> list[Entry]:
     """Return the entries of a bibliography, a draft or a library."""
-    if not settings.file:
-        assert library is not None
+    if library is not None and not settings.file:
         return [Entry(paper.key or paper.id, library.path, 0, paper) for paper in library.papers()]
     path = expand_user(settings.file)
     if path.suffix != PLAIN and language_of(path.suffix) is not None:
@@ -105,9 +93,9 @@ def judge_all(
 ) -> list[tuple[Entry, Answer]]:
     """Return the answers about entries that can be read, by a library, the settings' table and sources."""
     read = [(entry, entry.paper._replace(key=entry.key)) for entry in entries if entry.paper]
-    first: list[Source] = [LibrarySource(library, [paper for _, paper in read])] if library else []
-    bad: list[InputError] = []
-    first += [Table.open([name], bad.append) for name in settings.table]  # each told by its own name and date
+    bad = list[InputError]()
+    tables = [Table.open([name], bad.append) for name in settings.table]  # each told by its own name and date
+    own = [LibrarySource(library, [paper for _, paper in read])] if library else []
     if bad:
         notes.append(f"{count_noun(len(bad), 'record')} of the table skipped: {bad[0]}")
     doubles: dict[str, list[Status]] = {}
@@ -116,9 +104,8 @@ def judge_all(
     answers = []
     with count_progress("references", len(read)) as advance:
         for entry, paper in read:
-            answer = judge(paper, [*first, *sources], on_note=notes.append)
-            status = [*answer.status, *doubles.get(entry.key, ())]
-            answers.append((entry, replace(answer, status=status)))
+            answer = judge(paper, [*own, *tables, *sources], on_note=notes.append)
+            answers.append((entry, replace(answer, status=[*answer.status, *doubles.get(entry.key, ())])))
             advance(1)
     return answers
 
@@ -130,21 +117,19 @@ class ServiceSource:
     services: Sequence[Service]
     cache: AnswerCache
 
-    def _lookups(self, paper: LibraryPaper, service: Service) -> list[Lookup]:
-        bare = paper._replace(doi="", arxiv="", url="", id="")
-        return [*dict.fromkeys([*lookups_of(paper, service), *lookups_of(bare, service)])]
-
-    def _records(self, paper: LibraryPaper, services: Iterable[Service]) -> Iterator[Record]:
-        for service in services:
-            for lookup in self._lookups(paper, service):
+    def records(self, paper: LibraryPaper, count: int | None = None) -> Iterator[Record]:
+        """Yield what the services, or the first `count` of them, have told."""
+        for service in self.services[:count]:
+            for lookup in _lookups(paper, service):
                 for work in self.cache.get(service.name, lookup) or ():
                     yield Record(work, service.label, by_id=lookup.kind != TITLE)
 
-    def records(self, paper: LibraryPaper) -> Iterator[Record]:
-        return self._records(paper, self.services)
-
     def open_lookups(self, _: int, paper: LibraryPaper, service: Service) -> list[Lookup]:
-        before = self.services[: self.services.index(service)]
-        if any(self._records(paper, before)):
+        if any(self.records(paper, self.services.index(service))):
             return []
-        return unanswered(self._lookups(paper, service), service, self.cache)
+        return unanswered(_lookups(paper, service), service, self.cache)
+
+
+def _lookups(paper: LibraryPaper, service: Service) -> list[Lookup]:
+    bare = paper._replace(doi="", arxiv="", url="", id="")
+    return [*dict.fromkeys([*lookups_of(paper, service), *lookups_of(bare, service)])]

@@ -18,9 +18,8 @@ from citerec.library.drafts.check import CheckedDraft, find_problems, read_check
 from citerec.library.papers.library import Library
 from citerec.library.settings import ReportSettings
 
-RECENT = 5
-"""Years in which a reference is recent."""
-VENUES = 10
+RECENT, VENUES = 5, 10
+"""Years in which a reference is recent; venues that are told."""
 _NUMBERS = {"own": "own works", "recent": f"of the last {RECENT} years"}
 _SHARES = ("own", "preprints", "without_doi", "recent")
 _LISTS = {
@@ -41,18 +40,16 @@ def report(settings: ReportSettings) -> None:
     draft = read_checked(expand_user(settings.tex), *settings.draft_files)
     library = Library.open(settings.library) if settings.library else None
     numbers, lists = describe(settings, draft, library)
-    page = [(f"References of {draft.path.name}", [*_lines(numbers)])]
-    page += [(f"{title} ({len(lists[name])})", lists[name]) for name, title in _LISTS.items() if lists[name]]
+    page = {f"References of {draft.path.name}": [*_lines(numbers)]}
+    page |= {f"{title} ({len(lists[name])})": lists[name] for name, title in _LISTS.items() if lists[name]}
     if settings.format == "json":
         print(json.dumps({"draft": str(draft.path), **numbers, **lists}, ensure_ascii=False, indent=1))
     elif settings.format == "html":
-        print(f"<!DOCTYPE html><html lang=en><meta charset=utf-8><title>{escape(page[0][0])}</title>")
-        for number, (head, lines) in enumerate(page):
-            items, tag = "".join(f"<li>{escape(line)}</li>" for line in lines), "h2" if number else "h1"
-            print(f"<{tag}>{escape(head)}</{tag}><ul>{items}</ul>")
-        print("</html>")
+        print("<!DOCTYPE html><html lang=en><meta charset=utf-8><title>References</title>")
+        for head, lines in page.items():
+            print(f"<h2>{escape(head)}</h2><ul>", *(f"<li>{escape(line)}</li>" for line in lines), "</ul>")
     else:
-        for head, lines in page:
+        for head, lines in page.items():
             print(f"{head}:", *(f"  {terminal_text(line)}" for line in lines), sep="\n")
 
 
@@ -88,10 +85,8 @@ def describe(
         if kind in lists:
             lists[kind].setdefault(key, key if kind == "uncited" else f"{key} {text}")
     going = could_go(places, len(places) - settings.most) if settings.most else []
-    return numbers, {kind: [*keys.values()] for kind, keys in lists.items()} | {
-        "could_go": going,
-        "notes": notes,
-    }
+    listed = {kind: [*keys.values()] for kind, keys in lists.items()}
+    return numbers, listed | {"could_go": going, "notes": notes}
 
 
 def could_go(places: Mapping[str, set[tuple[str, int]]], count: int) -> list[str]:

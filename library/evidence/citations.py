@@ -13,7 +13,7 @@ from contextlib import closing
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from citerec.base.errors import InputError
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, WINDOW, ContextRecord, QueryRecord
@@ -71,10 +71,14 @@ def is_sentence(text: str) -> bool:
     return len(text.split()) >= LEAST_WORDS and len(text) <= MOST_LETTERS and not text[:1].islower()
 
 
-def sentence_at(text: str, bounds: list[int], start: int) -> str:
-    """Return the sentence of a place. bounds: of the sentences of its text."""
-    place = min(bisect_right(bounds, start), len(bounds) - 1)
-    return text[bounds[place - 1] : bounds[place]].strip()
+def marked_sentences(texts: Sequence[str], marks: Iterable[Mark]) -> Iterator[tuple[Mark, str]]:
+    """Yield the marks and the sentences in which they stand. marks: in the order of the texts."""
+    for number, group in groupby(marks, lambda mark: mark.text):
+        own, text = list(group), texts[number]
+        bounds = sentence_bounds(text, [mark[1:3] for mark in own])
+        for mark in own:
+            place = min(bisect_right(bounds, mark.start), len(bounds) - 1)
+            yield mark, text[bounds[place - 1] : bounds[place]].strip()
 
 
 # Links.
@@ -131,19 +135,19 @@ class Citations:
         of references has; none without a PDF or a list."""
         if (file := self.files.get(paper)) is None:
             return {}, 0
-        rows: dict[str, list[tuple[str, int]]] = {}
-        for _, row, cited in (links := self._store.links(file=file)):
-            rows.setdefault(cited, []).append((paper, row))
-        others = len(self._text(paper)[1].entries) - len(links)
-        return {cited: [*self.sentences(places)] for cited, places in rows.items()}, others
+        links = self._store.links(file=file)
+        cited = self._by_paper((cited, paper, row) for _, row, cited in links)
+        return cited, len(self._text(paper)[1].entries) - len(links)
 
     def cited_by(self, paper: str) -> dict[str, list[CitingSentence]]:
         """Return the papers whose PDFs cite a paper, with the sentences."""
-        rows: dict[str, list[int]] = {}
-        for file, row, _ in self._store.links(paper=paper):
-            rows.setdefault(file, []).append(row)
-        citing = ((paper, rows[file]) for paper, file in self.files.items() if file in rows)
-        return {paper: [*self.sentences((paper, row) for row in places)] for paper, places in citing}
+        links = [link for link in self._store.links(paper=paper) if link[0] in self._papers]
+        return self._by_paper((self._papers[file], self._papers[file], row) for file, row, _ in links)
+
+    def _by_paper(self, links: Iterable[tuple[str, str, int]]) -> dict[str, list[CitingSentence]]:
+        """Return sentences by paper. links: a paper, the one whose text cites, and the row of its entry."""
+        by_paper = groupby(sorted(links), lambda link: link[0])
+        return {paper: [*self.sentences(link[1:] for link in own)] for paper, own in by_paper}
 
     def sentences(self, places: Iterable[tuple[str, int]]) -> Iterator[CitingSentence]:
         """Yield the sentences that cite a work. places: papers, and its entries in their lists."""
@@ -151,7 +155,7 @@ class Citations:
             passages, _, marked = self._text(paper)
             shown = dict[str, Mark]()
             for mark, sentence in marked:
-                if row in mark.entries:
+                if row in mark.entries and is_sentence(sentence):
                     shown.setdefault(sentence, mark)
             for sentence, mark in shown.items():
                 passage = passages[mark.text]
@@ -161,12 +165,12 @@ class Citations:
 
     def contexts(self, paper: str) -> Iterator[tuple[int, str, list[str]]]:
         """Yield where a text cites papers: the page, the text around it with TARGET_MARKER, and their ids."""
-        if not (links := {row: cited for _, row, cited in self._store.links(file=self.files[paper])}):
-            return
-        passages, read, marked = self._text(paper)
+        links = {row: cited for _, row, cited in self._store.links(file=self.files[paper])}
+        passages, read, marked = self._text(paper) if links else ((), ReadText(), ())
         beside = {number: [*marks] for number, marks in groupby(read.marks, lambda mark: mark.text)}
-        for mark, _ in marked:
-            if cited := list(dict.fromkeys(links[row] for row in mark.entries if row in links)):
+        for mark, sentence in marked:
+            cited = list(dict.fromkeys(links[row] for row in mark.entries if row in links))
+            if cited and is_sentence(sentence):
                 passage = passages[mark.text]
                 edits = [
                     (*other[1:3], f" {TARGET_MARKER if other is mark else OTHER_MARKER} ")
@@ -185,33 +189,16 @@ class Citations:
         """Return the works that the texts of at least so many papers cite and the library lacks, most cited
         first; and how many entries could not be compared, as no title could be told."""
         works: dict[str, list[tuple[str, int, str]]] = {}
-        unclear, links = 0, {(file, row) for file, row, _ in self._store.links()}
+        linked = {(file, row) for file, row, _ in self._store.links()}
         for file, read in self._store.abouts(self._papers):
             for row, entry in enumerate(read.entries):
-                if (file, row) in links:
-                    continue
-                if name := _name_of(entry.text):
-                    works.setdefault(name, []).append((self._papers[file], row, entry.text))
-                else:
-                    unclear += 1
-        missing = []
-        for listed in works.values():
-            papers, rows, entries = zip(*listed, strict=True)
-            if len(citing := tuple(dict.fromkeys(papers))) >= least:
-                # one with an identifier, of these the longest of usual length
-                entry = max(entries, key=lambda text: (bool(clean_doi(text)), len(text) < 400, len(text)))
-                missing.append(MissingWork(entry, citing, tuple(zip(papers, rows, strict=True))))
+                if (file, row) not in linked:
+                    place = self._papers[file], row, entry.text
+                    works.setdefault(_name_of(entry.text), []).append(place)
+        unclear = len(works.pop("", ()))
+        missing = [MissingWork.listed(places) for places in works.values()]
+        missing = [work for work in missing if len(work.citing) >= least]
         return sorted(missing, key=lambda work: (-len(work.citing), work.entry)), unclear
-
-
-def marked_sentences(texts: Sequence[str], marks: Sequence[Mark]) -> Iterator[tuple[Mark, str]]:
-    """Yield the marks in whole sentences, and these. marks: in the order of the texts."""
-    for number, group in groupby(marks, lambda mark: mark.text):
-        own, text = list(group), texts[number]
-        bounds = sentence_bounds(text, [mark[1:3] for mark in own])
-        for mark in own:
-            if is_sentence(sentence := sentence_at(text, bounds, mark.start)):
-                yield mark, sentence
 
 
 # Works that are missing.
@@ -225,12 +212,23 @@ LEAST_LETTERS = 15
 
 
 class MissingWork(NamedTuple):
-    """A work that the library lacks. entry: the fullest one. citing: papers. places: papers, and the rows of
-    the entries in their lists."""
+    """A work that the library lacks. entry: the fullest one. places: papers that cite it, and the rows of the
+    entries in their lists."""
 
     entry: str
-    citing: tuple[str, ...]
-    places: tuple[tuple[str, int], ...]
+    places: Sequence[tuple[str, int]]
+
+    @classmethod
+    def listed(cls, places: Iterable[tuple[str, int, str]]) -> Self:
+        papers, rows, entries = zip(*places, strict=True)
+        # one with an identifier, of these the longest of usual length
+        entry = max(entries, key=lambda text: (bool(clean_doi(text)), len(text) < 400, len(text)))
+        return cls(entry, [*zip(papers, rows, strict=True)])
+
+    @property
+    def citing(self) -> tuple[str, ...]:
+        """The papers, each once."""
+        return tuple(dict.fromkeys(paper for paper, _ in self.places))
 
     def paper(self) -> LibraryPaper:
         """Return what the lists say of the work, without a key if no title can be told."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -139,11 +138,8 @@ class PaperText:
         return "".join(letters), [0, *accumulate(map(len, letters))]
 
     @cached_property
-    def _places(self) -> dict[str, list[int]]:
-        places = dict[str, list[int]]()
-        for place, (_, letters, _) in enumerate(self._words):
-            places.setdefault(letters, []).append(place)
-        return places
+    def _matcher(self) -> SequenceMatcher[str]:
+        return SequenceMatcher(None, (), [word[1] for word in self._words], False)
 
     def find(self, quoted: str) -> Reading | None:
         """Return where quoted words stand, or else what is most like them; None if nothing is. Words that are
@@ -167,25 +163,15 @@ class PaperText:
         return pages
 
     def _nearest(self, words: Sequence[str]) -> Reading | None:
-        votes = Counter(
-            (place - number) // 3
-            for number, word in enumerate(words)
-            for place in self._places.get(word, ())[:200]
-        )
-        best: tuple[float, int, int] = (0, 0, 0)
-        for bucket, _ in votes.most_common(8):
-            start = max(3 * bucket - 3, 0)
-            window = [word[1] for word in self._words[start : start + len(words) + 9]]
-            *blocks, _ = SequenceMatcher(None, words, window, False).get_matching_blocks()
-            if blocks:
-                share = sum(block.size for block in blocks) / len(words)
-                first, last = blocks[0].b - blocks[0].a, blocks[-1].b + len(words) - blocks[-1].a
-                best = max(best, (share, start + max(first, 0), start + last))
-        share, first, last = best
-        if share < NEAR:
+        """Return what stands around the longest part of the words that is there."""
+        self._matcher.set_seq1(words)
+        longest = self._matcher.find_longest_match()
+        start = max(longest.b - longest.a, 0)
+        window = self._words[start : start + len(words)]
+        alike = SequenceMatcher(None, words, [word[1] for word in window], False).get_matching_blocks()
+        if not window or sum(block.size for block in alike) < NEAR * len(words):
             return None
-        there = self._words[first:last]
-        return Reading((there[0][2],), " ".join(word[0] for word in there))
+        return Reading((window[0][2],), " ".join(word[0] for word in window))
 
     # Pages.
 

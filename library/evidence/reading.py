@@ -31,7 +31,7 @@ from citerec.formats.identifiers import ARXIV_ID
 
 if TYPE_CHECKING:
     from citerec.formats.articles.pdf import PdfText
-    from citerec.formats.documents import Reference
+    from citerec.formats.documents import FullText, Metadata, Paragraph, Reference
 
 READER = 2
 """Raise it when PDFs are read otherwise: libraries then read theirs again."""
@@ -239,24 +239,34 @@ def read_here(file: str | Path) -> ReadText:
         return ReadText(problem="needs too much memory")
 
 
-def read_xml(file: Path) -> ReadText:
-    """Read JATS or TEI, whose marks say which entries they cite. Raises InputError without a running text."""
+def open_xml(file: Path) -> tuple[Metadata, FullText]:
+    """Return what JATS or TEI says of a paper, and its text. Raises InputError without a running text."""
     from citerec.formats.articles.jats import read_jats
     from citerec.formats.articles.tei import read_tei
     from citerec.formats.articles.xml_documents import read_trees
 
     with file.open("rb") as content:
         root = next(read_trees(content, str(file)))
-    about, full_text, _ = (read_tei if root.tag == "TEI" else read_jats)(root, file.stem, str(file))
-    paragraphs, references = full_text() if full_text else ([], {})
-    paragraphs = [paragraph for paragraph in paragraphs if not paragraph.reread]
-    if not paragraphs:
+    document = (read_tei if root.tag == "TEI" else read_jats)(root, file.stem, str(file))
+    text = document.full_text() if document.full_text else None
+    if text is None or not text.paragraphs:
         raise InputError("has no running text")
+    return document.metadata, text
+
+
+def xml_marks(paragraphs: Iterable[Paragraph], references: Iterable[str]) -> list[Mark]:
+    """Return the marks in paragraphs that cite entries of a list, by their names."""
     rows, marks = {name: row for row, name in enumerate(references)}, dict[tuple[int, int, int], list[int]]()
     for number, paragraph in enumerate(paragraphs):
         for start, end, ref in paragraph.citations:
             if ref in rows:
                 marks.setdefault((number, start, end), []).append(rows[ref])
+    return [Mark(*place, tuple(dict.fromkeys(cited))) for place, cited in marks.items()]
+
+
+def read_xml(file: Path) -> ReadText:
+    """Read JATS or TEI, whose marks say which entries they cite. Raises InputError without a running text."""
+    about, (paragraphs, references) = open_xml(file)
     return ReadText(
         title=about.title,
         head=about.title,
@@ -264,7 +274,7 @@ def read_xml(file: Path) -> ReadText:
         identifiers=[*about.identifiers],
         parts=[PdfParagraph(paragraph.text, ((0, 0),), paragraph.section) for paragraph in paragraphs],
         entries=[Entry(0, _printed(reference)) for reference in references.values()],
-        marks=[Mark(*place, tuple(dict.fromkeys(cited))) for place, cited in marks.items()],
+        marks=xml_marks(paragraphs, references),
     )
 
 

@@ -188,6 +188,3 @@ def _disk_errors(folder: Path) -> Iterator[None]:
         yield
     except sqlite3.OperationalError as error:
         raise database_disk_error(error, folder) or error from None
-
-
-# What a question names.

@@ -29,20 +29,16 @@ from citerec.formats.json_lines import OnBadRecord
 from citerec.formats.letters import normalise_title
 from citerec.formats.names import surname
 from citerec.formats.same_work import hash_text
-from citerec.library.references.compare import Record
+from citerec.library.references.answers import Record
 from citerec.library.sources.finding import find_sources
 from citerec.library.sources.readers import read_source
 
-BLOCK = 256
-"""Works in a block."""
 VERSION = 4
 """Raise it when indexes are made otherwise."""
-NEAR = 3
-"""First authors by whom works are found."""
-MAX_AUTHORS = 40
-"""Authors of a work that are kept."""
-MAX_BLOCKS = 20
-"""Blocks in which a name is looked up."""
+BLOCK, MAX_BLOCKS = 256, 20
+"""Works in a block, and blocks in which a name is looked up."""
+NEAR, MAX_AUTHORS = 3, 40
+"""First authors by whom works are found, and authors that are kept."""
 _WORKS, _ENDS, _LINKS = "works", "ends", "links"
 _LOW = (1 << 32) - 1
 """A link is a number: its upper half is of the hash of a name, the lower one a block that may have it."""
@@ -76,14 +72,14 @@ class Table:
 
     def records(self, paper: LibraryPaper) -> Iterator[Record]:
         """Yield the works with a paper's DOI or arXiv id, then those with its title, else its authors."""
-        names = {kind: name(paper) for kind, name in _NAMES.items()}
         for kind in ("doi", "arxiv"):
-            yield from (Record(work, self.where, by_id=True) for work in self._linked(kind, names[kind]))
-        works = [*self._linked("title", names["title"])] or self._linked("authors", names["authors"])
+            yield from (Record(work, self.where, by_id=True) for work in self._linked(kind, paper))
+        works = [*self._linked("title", paper)] or self._linked("authors", paper)
         yield from (Record(work, self.where) for work in works)
 
-    def _linked(self, kind: str, name: str) -> Iterator[LibraryPaper]:
-        """Yield the works with a name (_NAMES)."""
+    def _linked(self, kind: str, paper: LibraryPaper) -> Iterator[LibraryPaper]:
+        """Yield the works with a name (_NAMES) of a paper."""
+        name = _NAMES[kind](paper)
         key = hash_text(f"{kind}:{name}") >> 32
         start = bisect_left(self._links, key << 32)
         links = self._links[start : start + MAX_BLOCKS].tolist() if name else ()
@@ -126,10 +122,9 @@ def build(folder: Path, files: Sequence[Path], on_bad: OnBadRecord) -> None:
             columns = msgspec.msgpack.encode([[getattr(work, name) for work in block] for name in _KEPT])
             blocks.write(zlib.compress(columns, 9))
             ends.append(blocks.tell())
-            names = {
-                f"{kind}:{name}" for work in block for kind, find in _NAMES.items() if (name := find(work))
-            }
-            array("Q", (hash_text(name) >> 32 << 32 | number for name in names)).tofile(links)
+            pairs = ((kind, find(work)) for work in block for kind, find in _NAMES.items())
+            keys = {hash_text(f"{kind}:{name}") >> 32 for kind, name in pairs if name}
+            array("Q", (key << 32 | number for key in keys)).tofile(links)
     if len(ends) == 1:
         raise InputError(f"table={files[0]}: has no works")
     (folder / _ENDS).write_bytes(ends.tobytes())

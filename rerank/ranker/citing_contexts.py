@@ -12,7 +12,7 @@ from citerec.retrieval.arrays import Floats
 from citerec.retrieval.queries import Queries
 
 BEST = 2
-"""Contexts by which a paper is raised: two papers that cite it so tell more than one."""
+"""Contexts by which a paper is ranked: one alone tells little."""
 
 
 class CitingContexts:
@@ -37,7 +37,7 @@ class CitingContexts:
 
     def shares(self, queries: Queries, papers: NDArray[np.integer]) -> Floats:
         """Return how similar the BEST contexts that cite papers [Q, K] are to each query's: the mean of their
-        scores, 0 for one that is not there, as a share of what the query's words score in themselves."""
+        scores, as a share of what the query's words score in themselves; -inf for fewer contexts."""
         statistics, cited = self.statistics, self.statistics.citing
         counts = statistics.with_query_words(queries).near_counts(queries.words("context"))
         own = WeightedTexts.from_counts(counts, statistics.rarity, b=0.0)
@@ -46,8 +46,7 @@ class CitingContexts:
         citing = CitingTexts(cited.offsets, cited.values, statistics.source)
         scratch = np.zeros(counts.shape[1], np.float32)
         products, _ = best_products(terms, self.near.rows, scratch, papers, citing, queries.citing)
-        best = np.maximum(products[..., :BEST], 0).mean(axis=2)
-        return np.asarray(best / np.maximum(whole, 1e-9)[:, None], np.float32)
+        return products[..., :BEST].mean(axis=2) / np.maximum(whole, 1e-9)[:, None].astype(np.float32)
 
     def most_similar(
         self, queries: Queries, rows: NDArray[np.integer], papers: NDArray[np.integer], count: int

@@ -62,7 +62,7 @@ CITED = 50
 """Candidates from the passages of a draft."""
 BY_PASSAGES = 50
 """Candidates by passages of full texts."""
-CITED_WEIGHT, CITED_FROM = 20.0, 0.2
+CITED_WEIGHT, CITED_FROM = 15.0, 0.15
 """How far contexts of full texts that cite a paper raise it: this times their similarity to the question
 (`CitingContexts.shares`) above a least one. Chosen as docs/write/fulltexts.md says."""
 STATISTICS = "statistics"
@@ -390,9 +390,12 @@ class Ranker(Retriever):
                 probabilities = np.where(unread, plain, probabilities)
         scores[mask] = probabilities
         if IN_TEXTS in self.corpus.splits:
-            cited = CitingContexts(self.corpus, self.statistics)
-            more = CITED_WEIGHT * np.maximum(cited.shares(queries, papers) - CITED_FROM, 0)
-            scores = raised(scores, more) if self.log_probabilities else scores + more
+            shares = CitingContexts(self.corpus, self.statistics).shares(queries, papers)
+            raised = scores + CITED_WEIGHT * np.maximum(shares - CITED_FROM, 0)
+            for own, wanted, cited in zip(scores, raised, np.isfinite(shares), strict=True):
+                # Papers that are cited often enough change places, as what the others lack tells nothing.
+                order = np.flatnonzero(cited)[np.argsort(-wanted[cited], kind="stable")]
+                own[order] = -np.sort(-own[cited])
         return scores
 
     def with_pairs(self, queries: Queries, papers: NDArray[np.int32], lists: Lists, depth: int) -> Lists:
@@ -440,13 +443,6 @@ class Ranker(Retriever):
         for name, part in self.parts.items():
             part.load(folder / "parts" / name, corpus)
         self.statistics = CorpusStatistics.load(folder / STATISTICS, corpus)
-
-
-def raised(scores: Floats, more: Floats) -> Floats:
-    """Add `more` to logarithms of probabilities [Q, K], which stay such: what none of them has is shared."""
-    before, after = (np.exp(values).sum(axis=1, keepdims=True) for values in (scores, scores + more))
-    whole = np.maximum(before, 1)  # more than 1 where several papers may be cited
-    return np.asarray(scores + more - np.log((whole - before + after) / whole), np.float32)
 
 
 def encoder_of(retriever: Retriever) -> NetworkRetriever | None:

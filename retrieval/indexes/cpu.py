@@ -36,9 +36,6 @@ MATMUL_SPEEDUP = 5
 """Speedup of comparisons by matrix products, for more than FEW_QUERIES queries."""
 SLACK = 10
 """Minimum number of papers in the searched lists, per paper to return."""
-GRAPH_COST = 4
-"""Sequential comparisons in the time of one graph candidate, per link."""
-
 COMPARISONS = 1 << 22
 """Comparisons of a query and a paper up to which NumPy takes as long as importing Faiss."""
 Found = tuple[Floats, Rows]
@@ -220,8 +217,7 @@ class FaissIndex(PaperIndex):
     """A Faiss index, memory-mapped when loaded.
 
     It searches approximately only if that is faster than an exhaustive search of the allowed vectors; queries
-    with too few results are searched exhaustively. HNSW graphs built with several threads differ in a few
-    links.
+    with too few results are searched exhaustively.
     """
 
     FILE = "vectors.faiss"
@@ -275,30 +271,21 @@ class FaissIndex(PaperIndex):
         self, k: int, count: int, queries: int, allowed: Mask | None
     ) -> tuple[faiss.SearchParameters | None, float]:
         """Parameters to search for k of `count` papers, and the cost in exhaustive comparisons."""
-        faiss, kind, few = load_faiss(), self._config.kind, queries <= FEW_QUERIES
+        faiss, few = load_faiss(), queries <= FEW_QUERIES
         select = None if allowed is None else faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
-        if kind == "half":
+        if self._config.kind == "half":
             return faiss.SearchParameters(sel=select), 0 if few else math.inf
-        speedup = 1 if few else MATMUL_SPEEDUP
-        if kind == "hnsw":  # more candidates with a filter or a large k
-            ef = math.ceil(max(self._config.ef_search, 2 * k) * len(self) / count)
-            settings = faiss.SearchParametersHNSW(efSearch=ef, sel=select)
-            return settings, GRAPH_COST * self._config.links * ef * speedup
         # Enough lists to contain SLACK * k allowed papers.
         lists = self._index.nlist
         usual = self._config.probes or round(2 * math.sqrt(lists))
         probes = min(lists, max(usual, math.ceil(SLACK * k / count * lists)))
-        return faiss.SearchParametersIVF(nprobe=probes, sel=select), len(self) * probes / lists * speedup
+        cost = len(self) * probes / lists * (1 if few else MATMUL_SPEEDUP)
+        return faiss.SearchParametersIVF(nprobe=probes, sel=select), cost
 
     def _search_exhaustively(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
         """Find the nearest papers by comparing with all allowed vectors."""
-        rows = None if allowed is None else np.flatnonzero(allowed)
-        if self._config.kind == "hnsw":
-            faiss = load_faiss()
-            storage = faiss.downcast_index(self._index.storage)
-            vectors = faiss.rev_swig_ptr(storage.get_xb(), len(self) * self.dim)
-            return nearest(queries, vectors.reshape(len(self), self.dim), k, rows)
-        return nearest_in_blocks(queries, k, np.arange(len(self)) if rows is None else rows, self.read)
+        rows = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
+        return nearest_in_blocks(queries, k, rows, self.read)
 
     def read(self, rows: Rows) -> Floats:
         if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
@@ -311,10 +298,8 @@ def _train(config: IndexConfig, vectors: Floats | VectorTable) -> faiss.Index:
     faiss, (papers, dim) = load_faiss(), vectors.shape
     # Faiss recommends at least 39 vectors per list.
     lists = config.lists or max(1, min(round(4 * math.sqrt(papers)), papers // 39))
-    factory = {"half": "SQfp16", "ivf": f"IVF{lists},Flat", "hnsw": f"HNSW{config.links},Flat"}
+    factory = {"half": "SQfp16", "ivf": f"IVF{lists},Flat"}
     index = faiss.index_factory(dim, factory[config.kind], faiss.METRIC_INNER_PRODUCT)
-    if config.kind == "hnsw":
-        index.hnsw.efConstruction = config.ef_construction
     if config.kind != "ivf":
         return index
     index.cp.seed = config.seed

@@ -25,7 +25,6 @@ from citerec.datasets.published import drafts
 from citerec.datasets.published.repositories import Repository
 from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
-from citerec.evaluation.benchmarks.papers.build_mdcr import MdcrSettings, build
 from citerec.evaluation.benchmarks.papers.mdcr import MDCR, TYPES
 from citerec.evaluation.published import figures, published_parts
 from citerec.evaluation.report import METRICS, group_tables, to_markdown
@@ -74,16 +73,11 @@ def plan(tiny_source: Path) -> Plan:
 
 
 def global_plan(folder: Path, papers: Path, distractors: Path) -> Plan:
-    """BM25 and averaged word vectors on a small world, and on a benchmark built of their lists."""
+    """BM25 and averaged word vectors on a small world."""
     cache = f"data.cache_dir={folder / 'cache'}"
     sampled = [f"data.papers={papers}", cache, "benchmark.rules.min_citations=0", "benchmark.tune=null"]
     whole = [f"benchmark.distractors={distractors}", "queries=10", "benchmark.samplings=2"]
     fields = ["benchmark.rules.min_cited=2", "benchmark.min_queries=2", "benchmark.size=1000"]
-    like = [
-        "benchmark=mdcr",
-        f"benchmark.file={folder}/made/mdcr.json",
-        f"benchmark.cache_dir={folder / 'cache'}",
-    ]
     data = {
         "whole": {
             "title": "A whole world",
@@ -93,11 +87,6 @@ def global_plan(folder: Path, papers: Path, distractors: Path) -> Plan:
             "retrievers": {"bm25": [], "average": ["benchmark.sizes=[60]"]},
         },
         "fields": {"title": "Its fields", "overrides": ["benchmark=field_level", *sampled, *fields]},
-        "like": {
-            "title": "A benchmark of it",
-            "overrides": like,
-            "retrievers": {"bm25": [], "title": ["retriever=bm25", "retriever.query=[title]"]},
-        },
         "mdcr": {
             "title": "MDCR",
             "overrides": ["benchmark=mdcr"],
@@ -111,7 +100,7 @@ def global_plan(folder: Path, papers: Path, distractors: Path) -> Plan:
         "data": data,
         "training": {},
         "retrievers": {"bm25": ["retriever=bm25"], "average": ["retriever=average", *small]},
-        "compare": [["average", "bm25"], ["title", "bm25"]],
+        "compare": [["average", "bm25"]],
     }
     return read_plan(write_plan(folder, **changes))
 
@@ -235,8 +224,8 @@ def test_jobs_are_selected_or_excluded_by_name_data_set_or_retriever(plan: Plan,
     other = global_plan(tmp_path, tmp_path / "papers", tmp_path / "distractors")
     few = other.select(["whole", "fields/bm25"], ["average"])
     assert [str(job) for job in few] == ["whole/bm25", "fields/bm25"]
-    few = other.select([], ["fields", "like/title"])
-    assert [str(job) for job in few] == ["whole/bm25", "whole/average", "like/bm25"]
+    few = other.select([], ["fields", "whole/average"])
+    assert [str(job) for job in few] == ["whole/bm25"]
     with pytest.raises(InputError, match="no job 'bm26' in the plan; choose from whole/bm25, "):
         other.select([], ["bm26"])
 
@@ -558,19 +547,14 @@ def test_from_a_plan_of_query_papers_to_its_page(
 ) -> None:
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
     plan = global_plan(tmp_path, world_file, distractors_file)
-    assert run_all(plan.select([], ["like"])) == {}
-    models = [f"{job.name}:{job.folder}" for job in plan.jobs[2:4]]
-    made: dict[str, Any] = {"papers": [str(world_file)], "output": str(tmp_path / "made"), "cited": 2}
-    build(MdcrSettings(**made, models=tuple(models), negatives=3, cache_dir=str(tmp_path / "cache")))
-    assert run_all(plan.select([], ["title"])) == {}
-    assert ran == [f"evaluate {job.name}" for job in plan.jobs[:5]]
+    assert run_all(plan.select([], ["whole/average"])) == {}
+    assert ran == ["evaluate bm25", "evaluate bm25", "evaluate average"]
     write_page(plan)
     page, files = plan.page.read_text(), csv_files(plan.page)
     for part in (
         "**A whole world.** What to see here. 10 queries.",
-        "|  | A whole world: MAP, 60 papers | A whole world: MAP, 150 papers | Its fields: MAP | A ",
-        "**A benchmark of it.**",
-        "Not run: title.",
+        "|  | A whole world: MAP, 60 papers | A whole world: MAP, 150 papers | Its fields: MAP |",
+        "Not run: average.",
         "**MDCR.** Nothing of ours.",
     ):
         assert part in page, part
@@ -582,13 +566,11 @@ def test_from_a_plan_of_query_papers_to_its_page(
         "fields": "MAP,Art,Law,Physics,AVG\n",
         "fields-field": "field,queries,candidates\n",
         "fields-differences": "average,bm25,MAP,",
-        "like": "MAP,Art,Law,Physics,AVG\n",
-        "like-r-5": "R@5,Art,Law,Physics,AVG\n",
-        "like-commands": plan.jobs[4].commands[0],
+        "fields-commands": plan.jobs[2].commands[0],
         "whole-commands": plan.jobs[0].commands[0],
     }.items():
         assert part in files[name], (name, files[name])
-    assert plan.jobs[5].commands[-1] not in files["like-commands"]
+    assert plan.jobs[1].commands[-1] not in files["whole-commands"]
     metrics = json.loads((plan.jobs[2].folder / METRICS).read_text())
     maps = [f"{metrics[field]['map']:.2f}" for field in ("Art", "Law", "Physics", "AVG")]
     assert f"\nbm25,{','.join(maps)}\n" in files["fields"]

@@ -19,7 +19,6 @@ from citerec.retrieval.settings import IndexConfig
 INDEXES = {
     "exact": IndexConfig(device="cpu"),
     "half": IndexConfig("half", device="cpu"),
-    "hnsw": IndexConfig("hnsw", links=2),
     "ivf": IndexConfig("ivf", lists=3, probes=1),
 }
 

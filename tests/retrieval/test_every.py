@@ -72,7 +72,6 @@ MAKERS: dict[str, Maker] = {
     "hatten": hatten,
     "article": article(),
     "half": article(IndexConfig("half")),
-    "hnsw": article(IndexConfig("hnsw", links=2)),
     "ivf": article(IndexConfig("ivf", lists=3, probes=1)),
     "l2": article(similarity="l2"),
     "sentences": article(pooling="aspire"),

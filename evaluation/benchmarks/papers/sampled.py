@@ -308,11 +308,7 @@ class SampledBenchmark(PoolBenchmark):
         remarks = [*sampler.facts(), *remarks]
         for remark in remarks:
             log.info("%s", remark)
-        names = ("year", "min_abstract", "min_citations", "min_cited")
         sample: dict[str, Any] = {
-            "graph": sampler.graph.fingerprint,
-            "rules": {name: getattr(settings.rules, name) for name in names},
-            "seed": settings.seed,
             "collection": int(sampler.candidates.sum()) if len(sampler.distractors) else None,
             "queries": {pool.group: ranker.ids(pool.queries) for pool in tests if pool.sampling == 0},
             "remarks": remarks,

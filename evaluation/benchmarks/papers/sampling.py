@@ -105,12 +105,8 @@ class Sampler:
 
     def shuffle(self, rows: Rows, *purpose: str | int) -> Rows:
         """Return the rows in a random order for this purpose."""
-        return self.rng(*purpose).permutation(rows)
-
-    def rng(self, *purpose: str | int) -> np.random.Generator:
-        """Return a random generator for this purpose."""
-        text = repr((self.seed, *purpose)).encode()
-        return np.random.default_rng(int.from_bytes(hashlib.blake2b(text, digest_size=16).digest(), "little"))
+        digest = hashlib.blake2b(repr((self.seed, *purpose)).encode(), digest_size=16).digest()
+        return np.random.default_rng(int.from_bytes(digest, "little")).permutation(rows)
 
     def cited_by(self, queries: Rows) -> Rows:
         """Return the candidates that queries cite, ascending."""

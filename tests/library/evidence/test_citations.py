@@ -172,8 +172,6 @@ def test_no_sentence_of_the_paper_being_written_is_evidence(library: Library) ->
     question, title = "That bees dance was seen by others before [CITE].", "A Paper of poe2012, on insects"
     papers = {paper.key: paper for paper in recommender.recommend(question, title, k=3)}
     assert "poe2012" not in papers and "cited for this in Roe 2010" in papers["lee2001"].why
-    others = [paper.score for paper in recommender.recommend(question, k=3) if paper.key != "lee2001"]
-    assert max(others) < -5 < papers["lee2001"].score < -0.01  # two papers cite it so, or one
     contexts, queries = text_contexts(library.path, {"poe2012": "One", "roe2010": "One", "lee2001": "Two"})
     assert {context.citing_id for context in contexts} == {"poe2012"}  # versions of one work
     assert [query.positive_ids for query in queries] == [["lee2001"], ["lee2001"]]

@@ -16,6 +16,8 @@ import pytest
 from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.records import IN_TEXTS
+from citerec.rerank.ranker.citing_contexts import CitingContexts
 from citerec.rerank.ranker.confidence import Confidence
 from citerec.rerank.ranker.features import DRAFT, group_of
 from citerec.rerank.ranker.linear import (
@@ -97,6 +99,24 @@ def test_candidates_are_the_union_of_the_retrievers_top_papers(demo_corpus: Corp
     for q, papers in enumerate(made.merge_candidates(found)):
         wanted = {int(p) for part in found for p in part.papers[q, :4] if p >= 0}
         assert set(papers[papers >= 0].tolist()) == wanted and (papers >= 0).sum() == len(wanted)
+
+
+def test_papers_with_contexts_change_places_and_the_others_keep_theirs(
+    demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, queries = ranker(demo_corpus), Queries.from_contexts(demo_corpus, contexts(demo_corpus))
+    papers = made.merge_candidates(made.prefetch(queries, 15))
+    before = made.score_candidates(queries, papers)
+    monkeypatch.setitem(demo_corpus.splits, IN_TEXTS, demo_corpus.split("train"))
+    after = made.score_candidates(queries, papers)
+    shares = CitingContexts(demo_corpus, made.statistics).shares(queries, papers)
+    few = ~np.isfinite(shares)
+    np.testing.assert_array_equal(after[few], before[few])
+    np.testing.assert_array_equal(np.sort(after), np.sort(before))
+    assert few.any() and (after != before).any()
+    for score, own, former in zip(after, shares, before, strict=True):
+        best = np.argmax(own)
+        assert (score[best] >= score[(former <= former[best]) & np.isfinite(own)]).all()
 
 
 def test_papers_of_similar_passages_are_candidates(

@@ -78,4 +78,4 @@ def test_the_pooling_decides_which_retriever(config: ArticleConfig) -> None:
     assert isinstance(article_retriever(config), SentenceRetriever)
     assert isinstance(article_retriever(replace(config, pooling="cls")), ArticleRetriever)
     with pytest.raises(InputError, match=r"set index\.kind=exact"):
-        article_retriever(config, index=IndexConfig(kind="hnsw"))
+        article_retriever(config, index=IndexConfig(kind="ivf"))
