@@ -54,7 +54,8 @@ def repeated(hashes: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def inspect_split(corpus: Corpus, split: Split, hashes: NDArray[np.int64]) -> Found:
     """Find what to know of the contexts of a split; hashes: of the words of all contexts (`same_words`)."""
-    trained = corpus.splits[TRAIN].contexts if TRAIN in corpus.splits and split.name != TRAIN else []
+    others = [corpus.splits[TRAIN]] if TRAIN in corpus.splits and split.name != TRAIN else []
+    trained = [row for other in others for row in other.contexts.tolist()]
     in_training = np.isin(hashes, hashes[trained]) & (hashes != 0)
     empty = {"title": corpus.title_tokens.lengths == 0, "abstract": corpus.abstract_tokens.lengths == 0}
     found: Found = {}
