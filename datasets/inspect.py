@@ -25,7 +25,7 @@ TITLE_WORDS = 3
 """Fewest words of a title that is looked for in contexts."""
 _NOT_ALNUM = re.compile(r"[\W_]+")
 
-Found = dict[str, list[str]]  # ids of contexts or papers; first, all of them
+Listed = dict[str, list[str]]  # ids of contexts or papers by what is so of them; first, all of them
 
 
 def plain_words(text: str) -> str:
@@ -52,13 +52,13 @@ def repeated(hashes: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.asarray((counts[place] > 1) & (hashes != 0))
 
 
-def inspect_split(corpus: Corpus, split: Split, hashes: NDArray[np.int64]) -> Found:
+def inspect_split(corpus: Corpus, split: Split, hashes: NDArray[np.int64]) -> Listed:
     """Find what to know of the contexts of a split; hashes: of the words of all contexts (`same_words`)."""
-    others = [corpus.splits[TRAIN]] if TRAIN in corpus.splits and split.name != TRAIN else []
-    trained = [row for other in others for row in other.contexts.tolist()]
-    in_training = np.isin(hashes, hashes[trained]) & (hashes != 0)
+    train = corpus.splits.get(TRAIN)
+    trained = hashes[:0] if train is None or split.name == TRAIN else hashes[train.contexts]
+    in_training = np.isin(hashes, trained) & (hashes != 0)
     empty = {"title": corpus.title_tokens.lengths == 0, "abstract": corpus.abstract_tokens.lengths == 0}
-    found: Found = {}
+    listed: Listed = {}
     for row, cited in zip(split.contexts.tolist(), split.positives, strict=True):
         text, targets, citing = corpus.context_texts[row], cited.tolist(), int(corpus.citing[row])
         plain, years = plain_words(text), set(adjacent_years(text))
@@ -77,13 +77,13 @@ def inspect_split(corpus: Corpus, split: Split, hashes: NDArray[np.int64]) -> Fo
             "a target's year stands beside the mark": years & {int(corpus.years[t]) for t in targets},
             "the words of a training context": in_training[row],
         }.items():
-            names = found.setdefault(what, [])
+            names = listed.setdefault(what, [])
             if is_so:
                 names.append(corpus.context_ids[row])
-    return found
+    return listed
 
 
-def inspect_papers(corpus: Corpus) -> Found:
+def inspect_papers(corpus: Corpus) -> Listed:
     """Find what to know of the candidates. The duplicate of a target, if found, counts as a miss."""
     hashes = same_words(corpus, corpus.title_tokens, corpus.abstract_tokens)
     titles = np.fromiter(map(hash, map(normalise_title, corpus.titles)), np.int64, len(corpus.titles))
@@ -105,8 +105,8 @@ def inspect_corpus(corpus: Corpus) -> str:
     hashes = same_words(corpus, corpus.context_tokens)
     parts = {name: inspect_split(corpus, split, hashes) for name, split in corpus.splits.items()}
     lines = []
-    for name, found in (parts | {"papers": inspect_papers(corpus)}).items():
-        (what, every), *others = found.items()
+    for name, listed in (parts | {"papers": inspect_papers(corpus)}).items():
+        (what, every), *others = listed.items()
         lines.append(f"{name}: {len(every):,} {what}")
         for what, ids in others:
             share, some = 100 * len(ids) / max(len(every), 1), ", ".join(ids[:EXAMPLES])

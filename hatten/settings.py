@@ -294,8 +294,6 @@ class FastHAttenSettings(HAttenSettings):
     """number of rounds of mining, training and validation"""
     random_vectors: int = 0
     """words without a vector get a random one if the corpus has them so often; 0: they are dropped"""
-    centre_vectors: bool = True
-    """subtract the mean from the word vectors and scale them to unit length"""
     encoder: EncoderConfig = field(
         default_factory=lambda: EncoderConfig(
             input_dropout=0.1, trainable_vectors="all", input_scale=14.0, residual="mean"
