@@ -158,19 +158,6 @@ def test_the_folder_loads_with_transformers(make_encoder: Make, given: Given, tm
         torch.testing.assert_close(made.first_hidden(*given), found, atol=1e-5, rtol=1e-5)
 
 
-def test_saving_replaces_models_but_no_other_folders(make_encoder: Make, tmp_path: Path) -> None:
-    made = make_encoder()
-    for seed in (1, 2):
-        made.about = {"seed": seed}
-        made.save(tmp_path / "model")
-    assert json.loads((tmp_path / "model" / "about.json").read_text()) == {"seed": 2}
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "thesis.tex").write_text("a year of work")
-    with pytest.raises(InputError, match="something other than a reranker; name another folder"):
-        made.save(tmp_path / "other")
-    assert [path.name for path in (tmp_path / "other").iterdir()] == ["thesis.tex"]
-
-
 def cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:100])
 

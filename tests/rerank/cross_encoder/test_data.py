@@ -25,7 +25,6 @@ from citerec.rerank.cross_encoder.data import (
     RerankData,
     TrainingLists,
     draw_negatives,
-    negative_positions,
 )
 from citerec.rerank.cross_encoder.network import CrossEncoder
 from citerec.rerank.cross_encoder.pairs import PairReader
@@ -100,15 +99,6 @@ def test_a_run_covers_only_its_queries(demo_corpus: Corpus, tmp_path: Path) -> N
     np.testing.assert_array_equal(prefetcher.covers(split.contexts), np.isin(split.contexts, asked))
     np.testing.assert_array_equal(prefetcher(asked, 10, "queries").to_array(), bm25.search(asked, 10).papers)
     assert Prefetcher(bm25, demo_corpus, tmp_path).covers(split.contexts).all()
-
-
-@given(st.lists(st.integers(0, 40), max_size=9), st.integers(1, 12), st.integers(0, 5))
-def test_negatives_are_distinct_and_never_excluded_papers(barred: list[int], count: int, query: int) -> None:
-    excluded = np.array(barred, np.int64)
-    drawn = draw_negatives(RANKED, excluded, count, 0.0, np.random.default_rng(query)).tolist()
-    may = set(RANKED.tolist()) - set(barred) - {-1}
-    assert len(set(drawn)) == len(drawn) == min(count, len(may))
-    assert set(drawn) <= may and len(negative_positions(RANKED, excluded)) == len(may)
 
 
 def test_sampling_is_uniform() -> None:

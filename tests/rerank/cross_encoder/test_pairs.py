@@ -27,12 +27,10 @@ from citerec.rerank.cross_encoder.pairs import (
     PairReader,
     Subwords,
     TokenPairs,
-    divide_budget,
 )
 from citerec.rerank.settings import MIN_TOKENS, PairSettings
 
 ALL_WORDS = PairSettings(citing_words=None)
-LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30)), min_size=1)
 
 
 @pytest.fixture(scope="session")
@@ -92,21 +90,6 @@ def sizes(pairs: TokenPairs) -> np.ndarray:
 def grid(corpus: Corpus, contexts: int = 80) -> tuple[np.ndarray, np.ndarray]:
     rows = np.arange(contexts * 5)
     return rows // 5, (rows * 7) % len(corpus.paper_ids)
-
-
-@given(LENGTHS, st.floats(0, 1), st.tuples(st.integers(0, 2), st.integers(0, 2)))
-def test_a_budget_is_divided_by_shares_without_waste(
-    rows: list[tuple[int, int, int]], share: float, least: tuple[int, int]
-) -> None:
-    first, second, room = np.array(rows).T
-    kept, others = divide_budget(first, second, room, share, least)
-    assert (kept >= 0).all() and (others >= 0).all() and (kept <= first).all() and (others <= second).all()
-    assert (kept + others == np.minimum(first + second, room)).all()
-    assert (kept >= np.minimum(np.minimum(first, least[0]), room)).all()
-    assert (others >= np.minimum(np.minimum(second, least[1]), np.maximum(room - least[0], 0))).all()
-    # The truncated text has its share, to a token, except for the minimum of the other one.
-    assert ((kept == first) | (kept >= np.minimum(np.floor(share * room), room - least[1]))).all()
-    assert ((others == second) | (others >= np.floor((1 - share) * room) - least[0])).all()
 
 
 def test_special_tokens_in_texts_and_the_tokenisers_truncation_are_ignored(tiny_bert: Path) -> None:
@@ -282,18 +265,3 @@ def test_words_and_marks_can_be_dropped(ragged: Corpus, tokenizer: Any) -> None:
     passage = ragged.context_texts[context].replace(TARGET_MARKER, CIT).replace(OTHER_MARKER, "")
     expected = tokenizer(f"{citing} {SEP} {passage}", texts_of(ragged, context, paper)[1])["input_ids"]
     assert pairs.padded()[0][0].tolist() == expected
-
-
-def test_rows_of_pairs_do_not_depend_on_other_rows(ragged: Corpus, tokenizer: Any) -> None:
-    pairs = PairReader(ragged, tokenizer, PairSettings(max_tokens=45)).pairs(*grid(ragged))
-    whole = pairs.padded()
-    for rows in (np.array([3]), np.array([399, 0, 17]), slice(5, 9)):
-        for found, among in zip(pairs.padded(rows), whole, strict=True):
-            width = found.shape[1]
-            assert np.array_equal(found, among[rows][:, :width])
-            assert width == whole[0].shape[1] or not whole[2][rows][:, width:].any()
-    # Single pairs are not padded; several are padded to a multiple of 8.
-    alone = {pairs.padded(np.array([row]))[0].shape[1] for row in range(len(pairs))}
-    both = {pairs.padded(np.array([row, row + 1]))[0].shape[1] for row in range(len(pairs) - 1)}
-    assert alone == set(pairs.lengths.tolist())
-    assert all(width % 8 == 0 or width == 45 or width in alone for width in both)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.rerank.cross_encoder.network import CrossEncoder
 from citerec.rerank.cross_encoder.published import load_reference, open_reference
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.settings import ScoringSettings
@@ -121,16 +120,6 @@ def test_checkpoints_of_several_gpus_are_the_same(
     torch.save({"scorer": {f"module.{name}": value for name, value in scorer.items()}}, other)
     one, two = (load_reference(path, transformer).state_dict() for path in (checkpoint, other))
     assert all(torch.equal(value, two[name]) for name, value in one.items())
-
-
-def test_published_rerankers_are_saved_and_loaded(
-    checkpoint: Path, transformer: Path, tmp_path: Path
-) -> None:
-    model = load_reference(checkpoint, transformer)
-    model.save(tmp_path / "saved")
-    again = CrossEncoder.open(tmp_path / "saved")
-    assert (again.head, again.config) == ("sigmoid", model.config)
-    assert all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
 
 
 def test_the_published_reranker_is_opened_by_name(

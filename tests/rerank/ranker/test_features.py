@@ -28,7 +28,7 @@ from citerec.rerank.ranker.features import (
     PASSAGES,
     Candidates,
 )
-from citerec.rerank.ranker.paper_names import initials, title_names
+from citerec.rerank.ranker.paper_names import title_names
 from citerec.rerank.ranker.texts import (
     TOP,
     CitingTexts,
@@ -39,7 +39,6 @@ from citerec.rerank.ranker.texts import (
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.passages import CitedElsewhere, CitingPassages
 from citerec.retrieval.queries import Queries, Query, cut_around_mark
-from citerec.tests.retrieval.test_every import question
 
 TERMS, TEXTS, PAPERS = 12, 9, 5
 
@@ -113,11 +112,6 @@ def test_names_in_titles(title: str, names: list[str]) -> None:
     assert title_names(title) == names
 
 
-def test_initials() -> None:
-    assert initials("Latent Dirichlet allocation") == ["lda"]
-    assert initials("On trees") == []
-
-
 def test_names_are_weighted_by_distance_from_the_mark(tiny_corpus: Corpus) -> None:
     statistics = CorpusStatistics.build(tiny_corpus)
     row = tiny_corpus.paper_row("parsing")
@@ -186,16 +180,6 @@ def test_columns_of_a_batch_match_those_of_single_queries(demo_corpus: Corpus) -
             np.testing.assert_allclose(one[name][0, :-1], values[q, :-1], rtol=1e-4, atol=1e-4, err_msg=name)
 
 
-def test_queries_by_text_have_the_features_of_their_contexts(demo_corpus: Corpus) -> None:
-    statistics, parts, queries = open_statistics(demo_corpus)
-    papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:10], (len(queries), 1)).astype(np.int32)
-    asked = [question(demo_corpus, row) for row in queries.contexts.tolist()]
-    wanted = Candidates(statistics, parts, queries, papers).columns()
-    found = Candidates(statistics, parts, Queries.from_list(demo_corpus, asked), papers).columns()
-    for name, values in wanted.items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-4, atol=1e-4, err_msg=name)
-
-
 def test_surroundings_add_to_the_context(demo_corpus: Corpus) -> None:
     statistics, parts, queries = open_statistics(demo_corpus)
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:10], (len(queries), 1)).astype(np.int32)
@@ -231,16 +215,6 @@ def test_missing_sources_leave_columns_empty(tiny_corpus: Corpus) -> None:
     empty = {name for name, values in found.items() if np.isnan(values).all()}
     assert empty == unknown | {name for name, one in FEATURES.items() if one.group in (CITING, DRAFT)}
     assert not found["author_near"].any()
-
-
-def test_saved_statistics_give_the_same_columns(demo_corpus: Corpus, tmp_path: Any) -> None:
-    statistics, parts, queries = open_statistics(demo_corpus)
-    statistics.save(tmp_path)
-    papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:10], (len(queries), 1)).astype(np.int32)
-    wanted = Candidates(statistics, parts, queries, papers).columns()
-    found = Candidates(CorpusStatistics.load(tmp_path, demo_corpus), parts, queries, papers).columns()
-    for name, values in wanted.items():
-        np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
 @pytest.mark.parametrize(

@@ -73,16 +73,6 @@ def test_typical_deviations_are_medians_over_lists_that_vary() -> None:
     assert typical_deviations(make_lists(lists)) == {"bm25": pytest.approx(2.0)}
 
 
-@given(any_lists())
-def test_scores_are_the_weighted_inputs(made: list[np.ndarray]) -> None:
-    lists = make_lists(made)
-    names, values = LinearModel({}, TYPICAL).inputs(lists)
-    weights = np.random.default_rng(0).normal(size=len(names)).astype(np.float32)
-    scores = LinearModel(dict(zip(names, weights.tolist(), strict=True)), TYPICAL).scores(lists)
-    size = np.abs(values) @ np.abs(weights) + 1
-    np.testing.assert_allclose(scores / size, values @ weights / size, atol=1e-5)
-
-
 def test_lists_are_concatenated_with_unknown_columns() -> None:
     parts = [
         TrainingLists(

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from citerec.rerank.ranker.linear import LinearModel, Lists, TrainingLists, ranking_sums
 from citerec.rerank.ranker.networks import (
@@ -157,22 +154,3 @@ def test_a_list_with_full_texts_is_ranked_as_it_is_and_its_neighbours_are_not_ch
     ranked = model.log_probabilities(BASE, encoder, encoder, np.arange(6, dtype=np.int32), given)
     assert encoder.scored == [3, 4, 5]
     assert [np.argmax(ranked[:3]), np.argmax(ranked[3:])] == [0, 1]
-
-
-@given(st.lists(st.integers(1, 12), min_size=1, max_size=4), st.integers(1, 8), st.integers(0, 99))
-def test_papers_that_were_not_read_keep_their_order_below(lengths: list[int], depth: int, seed: int) -> None:
-    rng, offsets = np.random.default_rng(seed), np.append(0, np.cumsum(lengths))
-    scores = rng.normal(size=offsets[-1]).astype(np.float32)
-    values = rng.uniform(-1, 1, (offsets[-1], 1)).astype(np.float32)
-    given = Lists([COSINE], values, offsets)
-    one = Rescoring(depth, 3.0)
-    for unread in np.split(np.arange(offsets[-1]), offsets[1:-1]):
-        values[unread[np.argsort(-scores[unread], kind="stable")[depth:]]] = np.nan
-    found = one.scores(given, scores)
-    for start, end in pairwise(offsets):
-        order = np.argsort(-scores[start:end], kind="stable")
-        first, rest = start + order[:depth], start + order[depth:]
-        expected = scores[first] + 3 * (values[first, 0] - values[first, 0].mean())
-        np.testing.assert_allclose(found[first], expected, atol=1e-5)
-        assert (np.diff(found[rest]) <= 1e-6).all()
-        assert not len(rest) or found[rest].max() <= found[first].min() + 1e-5

@@ -43,7 +43,7 @@ from citerec.tests.hatten.made import random_model
 from citerec.tests.rerank.made import linear
 from citerec.tests.rerank.ranker.test_features import average
 from citerec.train import train
-from citerec.training.hub import ABOUT, CARD
+from citerec.training.hub import ABOUT
 
 WHOLE = '{"format": "ranker-7", %s}'
 MIXED = {"bm25": 1.0, "title_share": 0.5, "citing_words": 0.7, "name_near": 1.0}
@@ -93,14 +93,6 @@ def test_top_papers_do_not_depend_on_k_and_no_found_paper_is_lost(
     assert (np.diff(many.scores, axis=1)[many.papers[:, 1:] >= 0] <= 0).all()
 
 
-def test_candidates_are_the_union_of_the_retrievers_top_papers(demo_corpus: Corpus) -> None:
-    made, queries = ranker(demo_corpus, depth=4), Queries.from_contexts(demo_corpus, contexts(demo_corpus))
-    found = made.prefetch(queries, 9)
-    for q, papers in enumerate(made.merge_candidates(found)):
-        wanted = {int(p) for part in found for p in part.papers[q, :4] if p >= 0}
-        assert set(papers[papers >= 0].tolist()) == wanted and (papers >= 0).sum() == len(wanted)
-
-
 def test_papers_with_contexts_change_places_and_the_others_keep_theirs(
     demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,25 +137,7 @@ def test_retrievers_without_their_training_contexts_are_skipped(tiny_corpus: Cor
         Ranker(None, {"bm25": BM25(contexts=9)}).index(tiny_corpus)
 
 
-def test_a_question_is_answered_and_explained(demo_corpus: Corpus) -> None:
-    made = ranker(demo_corpus)
-    asked = Queries.from_list(demo_corpus, [Query("words that no paper has: zyx TARGETCIT", title="Zyx")])
-    found = made.search(asked, 5)
-    columns = made.explain(asked, found.papers)
-    assert {"bm25", "name_near", "citing_words"} < set(columns)
-    assert all(values.shape == (1, 5) for values in columns.values())
-
-
 # Models and their training.
-
-
-def test_a_model_is_saved_without_pickles(tmp_path: Path) -> None:
-    model = RankingModel(LinearModel(MIXED, DEVIATIONS), Confidence({"scale": 2.0}), {"seed": 3})
-    folder = model.save(tmp_path / "out" / "ranker")
-    assert sorted(path.name for path in folder.iterdir()) == sorted([MODEL, ABOUT, CARD])
-    for place in ("out", "out/ranker"):
-        found = RankingModel.open(tmp_path / place)
-        assert found == model
 
 
 def test_the_dense_model_is_saved_inside(demo_corpus: Corpus, tmp_path: Path) -> None:
