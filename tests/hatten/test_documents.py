@@ -64,13 +64,6 @@ def test_papers_have_title_and_abstract_and_queries_also_a_context(
     assert result.is_query.all()
 
 
-def test_a_citing_paper_with_several_contexts_is_read_once(tiny_corpus: Corpus) -> None:
-    reader = DocumentReader(tiny_corpus, Vocabulary(tiny_corpus.words), 512)
-    documents = reader.queries(np.arange(6))  # three contexts of each of two papers
-    assert len(documents.paragraphs) == 2 * 2 + 6
-    assert [len(set(column)) for column in documents.index.T.tolist()] == [2, 2, 6]
-
-
 def test_a_text_without_a_known_word_is_absent(tiny_corpus: Corpus) -> None:
     reader = DocumentReader(tiny_corpus, Vocabulary(["targetcit"]), 512)
     papers, queries = reader.papers(np.arange(4)), reader.queries(np.arange(4))

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from citerec.datasets.columns import chunks, padded_length
 from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary, from_padded
 from citerec.hatten.encoder import MEAN_LENGTH, HAttenEncoder, Mean, MultiHeadPooling, TransformerLayer
 from citerec.hatten.model import build_encoder
@@ -276,15 +275,3 @@ def test_with_a_mean_path_the_initial_encoder_is_that_path() -> None:
         encoder.document_level.pool.out.bias.fill_(0.1)
         present = torch.from_numpy((some.index >= 0).any(1))
         torch.testing.assert_close(encoder.encode(some)[present], whole[present] + 0.1)
-
-
-@given(
-    lengths=st.lists(st.integers(1, 600), max_size=50).map(lambda some: np.sort(np.array(some, int))[::-1]),
-    tokens=st.integers(1, 5000),
-)
-def test_chunks_cover_the_rows_and_respect_their_size(lengths: NDArray[np.int64], tokens: int) -> None:
-    cut = list(chunks(lengths, tokens))
-    assert np.concatenate([lengths[rows] for rows in cut] or [lengths]).tolist() == lengths.tolist()
-    for rows in cut:
-        size = len(lengths[rows])
-        assert size == 1 or size * padded_length(int(lengths[rows].max())) <= tokens

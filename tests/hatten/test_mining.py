@@ -20,7 +20,7 @@ from citerec.base.files import digest_file
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
 from citerec.hatten.training.batches import Pool
-from citerec.hatten.training.mining import Mining, WordSets, pad_positives, sample_rows
+from citerec.hatten.training.mining import Mining, WordSets
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.hatten.made import unit
 
@@ -117,24 +117,6 @@ def near_by_sets(corpus: Corpus, split: Split, query: int, papers: NDArray[np.in
     return [share > 0 and share >= least - 1e-9 for share in shares]
 
 
-@pytest.mark.parametrize("rows", [1, 50, 1 << 16])
-def test_jaccard_matches_python_sets_of_stems(
-    demo_corpus: Corpus, tiny_corpus: Corpus, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("citerec.hatten.training.mining.ROW_CHUNK", rows)
-    for corpus, seed in ((demo_corpus, 0), (tiny_corpus, 1)):
-        random = np.random.default_rng(seed)
-        contexts = random.integers(0, len(corpus.context_ids), 6)
-        papers = random.integers(-1, len(corpus.paper_ids), (6, 9))
-        words = WordSets(corpus)
-        result = words.jaccard(words.queries(contexts), papers)
-        expected = [
-            [jaccard_by_sets(corpus, c, p) for p in row] for c, row in zip(contexts, papers, strict=True)
-        ]
-        np.testing.assert_allclose(result, expected, rtol=1e-6)
-        assert result.max() > 0 and (result[papers < 0] == 0).all()
-
-
 @pytest.mark.parametrize("pairs", [1, 40, 200_000])
 def test_relevant_papers_have_the_word_overlap_of_a_cited_paper(
     demo_corpus: Corpus, split: Split, pairs: int, monkeypatch: pytest.MonkeyPatch
@@ -146,22 +128,6 @@ def test_relevant_papers_have_the_word_overlap_of_a_cited_paper(
     for row, query in enumerate(queries.tolist()):
         assert pool.relevant[row].tolist() == near_by_sets(demo_corpus, split, query, pool.papers[row])
     assert 0 < pool.relevant.sum() < pool.relevant.size
-
-
-def test_the_sample_has_the_given_size_and_depends_on_the_seed() -> None:
-    queries = np.arange(3, 90, 2)
-    rows = [sample_rows(queries, 20, np.random.default_rng(seed)) for seed in (0, 0, 1)]
-    assert rows[0].tolist() == rows[1].tolist() != rows[2].tolist()
-    assert (
-        set(rows[0].tolist()) < set(queries.tolist()) and (np.diff(rows[0]) > 0).all() and len(rows[0]) == 20
-    )
-    assert sample_rows(queries, len(queries), np.random.default_rng(0)).tolist() == queries.tolist()
-
-
-def test_cited_papers_are_padded_and_the_citing_paper_is_last() -> None:
-    cited = Ragged.from_rows([[4, 2], [], [7]])
-    out = pad_positives(cited, np.array([9, 8, 6], np.int32))
-    assert out.tolist() == [[4, 2, 9], [-1, -1, 8], [7, -1, 6]]
 
 
 @given(size=st.integers(1, 8), seed=st.integers(0, 50))

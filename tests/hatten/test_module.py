@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import copy
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from citerec.datasets.corpus import Corpus
@@ -31,8 +27,7 @@ from citerec.hatten.training.rounds import Validation
 from citerec.tests.hatten.made import random_model, unit
 from citerec.tests.processes import in_processes
 from citerec.training.processes import WHOLE, Share
-from citerec.training.rounds import History, recall_and_mrr
-from citerec.training.settings import RECALL_AT, OptimizerSettings
+from citerec.training.settings import OptimizerSettings
 
 
 def module(corpus: Corpus, ema: float = 0.9, loss: str = "InfoNCE", **schedule: Any) -> FastModule:
@@ -187,38 +182,6 @@ def test_processes_share_a_batch_and_have_the_gradients_of_one(
         mean = torch.stack([own[name] for own in shared]).mean(0)
         torch.testing.assert_close(mean, gradient, rtol=1e-4, atol=2e-6, msg=name)
     torch.testing.assert_close(torch.stack(losses), losses[0].expand(processes + 1))
-
-
-rankings = st.lists(st.permutations(range(12)).map(lambda some: some[:10]), min_size=1, max_size=6)
-
-
-@given(rankings=rankings, data=st.data())
-def test_recalls_are_shares_of_the_cited_papers(rankings: list[list[int]], data: st.DataObject) -> None:
-    cited = [data.draw(st.lists(st.integers(0, 11), min_size=1, max_size=3, unique=True)) for _ in rankings]
-    there = data.draw(st.integers(0, 10))  # number of papers found
-    rankings = [[*ranked[:there], *[-1] * (10 - there)] for ranked in rankings]
-    result = recall_and_mrr(np.array(rankings), np.array([[*row, -1, -1, -1][:3] for row in cited]))
-    assert set(result) == {"mrr", *(f"recall@{k}" for k in RECALL_AT if k <= 10)}
-    pairs = list(zip(rankings, cited, strict=True))
-    for k in (1, 10):
-        shares = [len(set(ranked[:k]) & set(row)) / len(row) for ranked, row in pairs]
-        assert result[f"recall@{k}"] == pytest.approx(np.mean(shares))
-    first = [next((1 / (i + 1) for i, paper in enumerate(r) if paper in row), 0.0) for r, row in pairs]
-    assert result["mrr"] == pytest.approx(np.mean(first), abs=1e-9)
-
-
-def test_the_history_finds_the_best_round_and_is_written(tmp_path: Path) -> None:
-    history = History(tmp_path)
-    rounds = [0.9, 0.3, 0.2, 0.3, 0.4]  # the first is before training
-    best = [
-        history.add(done, {"val/mrr": mrr, "train/loss": 1.0}, "val/mrr") for done, mrr in enumerate(rounds)
-    ]
-    assert best[1:] == [True, False, False, True]
-    assert json.loads((tmp_path / "metrics.json").read_text())["round"] == 4
-    assert history.add(5, {"train/loss": 0.5}, "val/mrr")  # nothing to compare: the last is best
-    lines = (tmp_path / "history.csv").read_text().splitlines()
-    assert lines[0] == "round,val/mrr,train/loss" and lines[3] == "2,0.2,1.0" and len(lines) == 7
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["history.csv", "metrics.json", "training.png"]
 
 
 QUERIES = 12

@@ -27,14 +27,6 @@ from citerec.training.queries import DataSets, Siblings, divide, training_split
 from citerec.training.settings import QuerySettings
 
 
-@given(st.integers(0, 500), st.lists(st.floats(0.01, 1), min_size=1, max_size=6))
-def test_a_number_is_divided_by_shares(size: int, shares: list[float]) -> None:
-    counts = divide(size, shares)
-    assert sum(counts) == size
-    for count, share in zip(counts, shares, strict=True):
-        assert abs(count - size * share / sum(shares)) < 1
-
-
 @given(st.integers(1, 9), st.integers(1, 30), st.integers(1, 30), st.floats(0.05, 0.95))
 def test_rounds_continue_passes_over_each_data_set(
     rounds: int, first: int, second: int, share: float

@@ -17,7 +17,6 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_WORD, TARGET_WORD
 from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.static.compress import CompressSettings, compress
-from citerec.hatten.static.means import StoredVectors
 from citerec.hatten.static.model import (
     CONFIG,
     WORDS,
@@ -155,17 +154,3 @@ def test_training_learns_and_resumes(demo: dict[str, Any], tmp_path: Path) -> No
     known_only = replace(model, unknown_weight=0.0).retriever()
     assert measured_recall(known_only, demo) == pytest.approx(max(recall[1:]))
     assert json.loads((saved / CONFIG).read_text())["vectors"] == "float32"
-
-
-@pytest.mark.parametrize("dim", [50, 64])
-def test_stored_vectors_are_those_of_an_array(dim: int) -> None:
-    rng = np.random.default_rng(0)
-    numbers, scales = rng.integers(-127, 128, (7, dim)).astype(np.int8), rng.random(7).astype(np.float32)
-    signs = rng.integers(0, 2, (5, dim)).astype(np.uint8)
-    stored = StoredVectors(numbers, scales, np.packbits(signs, axis=1))
-    random = (signs * np.float32(2) - 1) / np.float32(dim**0.5)
-    whole = np.concatenate([numbers * scales[:, None], random])
-    rows = np.array([11, 0, 6, 7, 0])
-    assert stored.shape == whole.shape and np.asarray(stored).dtype == np.float32
-    for taken in (stored.take(rows), stored[rows], np.asarray(stored)[rows]):
-        np.testing.assert_array_equal(taken, whole[rows])

@@ -83,20 +83,6 @@ def test_vectors_and_their_coverage_are_logged(tiny_corpus: Corpus, caplog: pyte
     assert caplog.records[-1].levelno == logging.WARNING
 
 
-def test_vectors_are_built_once_per_setting(tmp_path: Path) -> None:
-    made: list[int] = []
-
-    def make() -> WordVectors:
-        made.append(1)
-        return some(["deep", "naïve", " \t\r\0\u2028"], seed=len(made))
-
-    first, again, other = (cached_vectors(tmp_path, "kind", {"dim": dim}, make) for dim in (3, 3, 4))
-    assert (again.words, again.name) == (first.words, first.name)
-    np.testing.assert_array_equal(first.matrix, again.matrix)
-    assert not np.array_equal(first.matrix, other.matrix)
-    assert len(made) == 2
-
-
 def test_concurrent_callers_build_the_vectors_once(tmp_path: Path) -> None:
     made, ready = list[int](), Barrier(4)
 
