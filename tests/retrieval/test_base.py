@@ -117,18 +117,6 @@ def saved(tiny_corpus: Corpus, tmp_path: Path) -> Path:
     return tmp_path / "index"
 
 
-def test_open_saves_an_index_and_then_loads_it(
-    tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, read = Popularity(), Popularity()
-    made.open(tiny_corpus, tmp_path / "index")
-    monkeypatch.setattr(Popularity, "_index", lambda *_: pytest.fail("indexed again"))
-    read.open(tiny_corpus, tmp_path / "index")
-    result, expected = (item.search(np.arange(12), 20) for item in (read, made))
-    np.testing.assert_array_equal(result.papers, expected.papers)
-    np.testing.assert_array_equal(result.scores, expected.scores)
-
-
 def test_an_index_of_another_corpus_or_of_other_settings_is_refused(
     tiny_corpus: Corpus, tiny_source: Path, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

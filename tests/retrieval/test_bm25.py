@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from citerec.base.errors import InputError
-from citerec.datasets.columns import Ragged
-from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.arrays import Counts
 from citerec.retrieval.lexical import bm25_formula
-from citerec.retrieval.lexical.bm25 import BM25, citing_contexts, top_scores
+from citerec.retrieval.lexical.bm25 import BM25, top_scores
 from citerec.retrieval.lexical.bm25_formula import METHODS, Formula, Postings, RankBM25
 from citerec.tests.retrieval.made import counts_of, plain_bm25
 
@@ -222,23 +221,6 @@ def test_only_training_contexts_enter_the_index(tiny_source: Path, tmp_path: Pat
     others = dict.fromkeys(("c7", "c8", "c9", "c10", "c11", "c12"), text)
     assert matches(rewritten(tiny_source, tmp_path / "after", **others)) == before
     assert matches(rewritten(tiny_source, tmp_path / "changed", c3="Transition systems TARGETCIT.")) != before
-
-
-@given(
-    st.lists(st.lists(st.integers(0, 11), min_size=1, max_size=3), min_size=1, max_size=30), st.integers(1, 6)
-)
-def test_contexts_of_a_paper_are_evenly_spaced(cited: list[list[int]], most: int) -> None:
-    split = Split("train", np.arange(len(cited)) + 100, Ragged.from_rows(cited))
-    taken = citing_contexts(split, 12, most)
-    assert len(taken) == 12
-    for paper, contexts in enumerate(taken):
-        every = [100 + i for i, papers in enumerate(cited) for p in papers if p == paper]
-        assert len(contexts) == min(len(every), most)
-        if len(every) <= most:
-            assert contexts.tolist() == every
-        elif len(set(every)) == len(every):
-            gaps = np.diff([-1, *(every.index(context) for context in contexts.tolist())])
-            assert gaps.max() - gaps.min() <= 1
 
 
 # Few values, so that ties are common, and sizes below and above the minimum for sampling.

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
@@ -22,13 +21,10 @@ from citerec.retrieval.base import Ranking, Retriever, top_k
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.fusion import (
     Fusion,
-    best_weights,
     fuse,
     fuse_scores,
     normalise_scores,
-    recall_by_weights,
     reciprocal_ranks,
-    sample_queries,
     simplex,
     tune_weight,
 )
@@ -120,36 +116,7 @@ def test_the_order_of_the_parts_does_not_matter_and_all_weight_on_one_gives_its_
         np.testing.assert_array_equal(reciprocal_rank(rankings, alone, PAPERS).papers, widened)
 
 
-def test_normalised_ties() -> None:
-    papers = np.array([[4, 7, -1], [3, -1, -1], [-1, -1, -1]], np.int32)
-    scores = np.where(papers >= 0, 0.3, -np.inf).astype(np.float32)
-    np.testing.assert_array_equal(
-        normalise_scores(Ranking(papers, scores)), [[1, 1, 0], [1, 0, 0], [0, 0, 0]]
-    )
-
-
 # Tuning.
-
-
-@settings(max_examples=30)
-@given(seed=SEEDS, parts=st.integers(1, 3))
-def test_recalls_are_those_of_the_fused_rankings(seed: int, parts: int) -> None:
-    rng, queries = np.random.default_rng(seed), 5
-    papers = [rng.permuted(np.tile(np.arange(12), (queries, 1)), axis=1) for _ in range(parts)]
-    shape = (queries, 12)
-    rankings = [
-        top_k(rows, rng.integers(0, 4, shape) / 2, int(rng.integers(1, 12)), rng.random(shape) < 0.5)
-        for rows in papers
-    ]
-    wanted = Ragged.from_rows([rng.choice(12, rng.integers(1, 4), replace=False) for _ in range(queries)])
-    grid, cutoffs = rng.permutation(simplex(parts))[:6], (1, 4)
-    gains = [normalise_scores(ranking) for ranking in rankings]
-    result = recall_by_weights(rankings, gains, wanted, grid, cutoffs)
-    assert result.shape == (len(grid), queries)
-    for weights, values in zip(grid, result, strict=True):
-        fused = convex(rankings, weights[None], 12).papers
-        for row, cited, value in zip(fused, wanted, values, strict=True):
-            assert value == pytest.approx(np.mean([np.isin(cited, row[:k]).mean() for k in cutoffs]))
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 4, 5])
@@ -161,32 +128,6 @@ def test_the_grid_contains_every_mixture_once(parts: int) -> None:
         assert (grid == corner).all(axis=1).any()
     steps = round(1 / grid[grid > 0].min())
     np.testing.assert_allclose(grid * steps, (grid * steps).round(), atol=1e-9)
-
-
-def test_best_weights_and_their_ties() -> None:
-    grid = simplex(2)
-    values = np.zeros((len(grid), 3))
-    values[[2, 9, 12]] = [0.5, 0.5, 1]
-    np.testing.assert_array_equal(best_weights(values, grid), grid[9])
-    values[2, 0] = 0.6
-    np.testing.assert_array_equal(best_weights(values, grid), grid[2])
-    np.testing.assert_array_equal(best_weights(np.zeros_like(values), grid), [0.5, 0.5])
-    values[:] = 0  # 0.6000000000000001 and 0.6 are equal
-    values[3], values[10] = [0.1, 0.2, 0.3], [0.3, 0.2, 0.1]
-    np.testing.assert_array_equal(best_weights(values, grid), grid[10])
-
-
-def test_samples_depend_on_the_seed(tiny_corpus: Corpus) -> None:
-    contexts, wanted = sample_queries(tiny_corpus, "train", 100, 0)
-    np.testing.assert_array_equal(contexts, tiny_corpus.split("train").contexts)
-    samples = [sample_queries(tiny_corpus, "train", 3, seed) for seed in (0, 0, 1)]
-    assert [len(rows) for rows, _ in samples] == [3, 3, 3]
-    np.testing.assert_array_equal(samples[0][0], samples[1][0])
-    assert samples[0][0].tolist() != samples[2][0].tolist()
-    cited = dict(zip(contexts.tolist(), [row.tolist() for row in wanted], strict=True))
-    assert [row.tolist() for row in samples[2][1]] == [cited[context] for context in samples[2][0].tolist()]
-    with pytest.raises(InputError, match="no split 'dev'"):
-        sample_queries(tiny_corpus, "dev", 3, 0)
 
 
 # A reranker and its prefetcher.

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import Stemmer
 
-from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.lexical.terms import Terms, strip_markers
 from citerec.retrieval.queries import Queries
@@ -43,12 +42,3 @@ def test_stored_words_give_the_terms_of_bm25s(
     for row, of_text in enumerate(expected):
         result = matrix(counts)[row].tocoo()
         assert {terms.names[i]: n for i, n in zip(result.col, result.data, strict=True)} == Counter(of_text)
-
-
-def test_texts_may_have_no_row_or_several(tiny_corpus: Corpus) -> None:
-    terms = Terms.from_words(tiny_corpus.words, "english", "en")
-    words = tiny_corpus.title_tokens
-    one_each = matrix(terms.counts(np.arange(12), words, 12)).toarray()
-    summed = matrix(terms.counts(np.array([0, 0, 0, 2, 2]), words.take(np.arange(5)), 4)).toarray()
-    none = 0 * one_each[0]
-    np.testing.assert_array_equal(summed, [one_each[:3].sum(axis=0), none, one_each[3:5].sum(axis=0), none])

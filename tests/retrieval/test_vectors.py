@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from citerec.retrieval.indexes.cpu import FlatIndex
 from citerec.retrieval.indexes.index import build_index, load_index, search_exact
 from citerec.retrieval.settings import IndexConfig
-from citerec.retrieval.vectors import VectorTable, as_dtype, first_not_finite
+from citerec.retrieval.vectors import VectorTable
 
 
 def table(sizes: list[int], dim: int, seed: int = 0) -> list[NDArray[np.float16]]:
@@ -35,24 +34,6 @@ def test_rows_are_those_of_the_concatenated_arrays(sizes: list[int], data: st.Da
         rows = np.array(data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=20)), np.int64)
         np.testing.assert_array_equal(halves[rows], whole[rows])
     np.testing.assert_array_equal(np.concatenate([*halves.blocks(), whole[:0]]), whole)
-
-
-@given(st.integers(0, 11), st.integers(0, 3), st.sampled_from([np.nan, np.inf, -np.inf]), st.booleans())
-def test_the_first_vector_that_is_not_finite_is_named(row: int, place: int, value: float, half: bool) -> None:
-    dtype: Any = np.float16 if half else np.float32
-    vectors: Any = np.random.default_rng(0).standard_normal((12, 4)).astype(dtype)
-    vectors[3, 1], vectors[4, 1] = 0, -0.0
-    assert first_not_finite(vectors) is None
-    vectors[row:, place] = value
-    assert first_not_finite(vectors) == row
-    largest = np.full((1, 4), np.finfo(dtype).max, dtype)
-    assert first_not_finite(largest) is None and first_not_finite(-largest) is None
-
-
-def test_values_out_of_range_become_infinite() -> None:
-    assert as_dtype(np.array([[65504.0, 7e4, 0.1]], np.float32), "float16").tolist() == [
-        [65504.0, np.inf, float(np.float16(0.1))]
-    ]
 
 
 @pytest.mark.parametrize("allowed", [None, 0.4])

@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.tokenize import sentence_starts
-from citerec.retrieval.encoders.article_text import ArticleReader, Field
+from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.settings import ArticleConfig
 
 CONFIG = ArticleConfig("tiny", max_tokens=64)
@@ -86,15 +84,6 @@ def test_long_contexts_are_truncated_around_the_mark(
         at = text.tolist().index(tokenizer.mask_token_id)
         assert text[at - 1] == (left[-1] if left else tokenizer.cls_token_id)
         assert text[at + 1] == (right[0] if right else tokenizer.sep_token_id)
-
-
-@given(length=st.integers(0, 40), mark=st.integers(0, 40), room=st.integers(1, 45))
-def test_truncation_keeps_the_neighbours_of_the_mark(length: int, mark: int, room: int) -> None:
-    mark = min(mark, length)
-    cut = Field(list(range(length)), mark).truncate(room)
-    assert len(cut) == min(length, room) and cut == cut[:1] + [a + 1 for a in cut[:-1]]
-    if room >= 2:
-        assert {i for i in (mark - 1, mark) if 0 <= i < length} <= set(cut)
 
 
 @pytest.mark.parametrize(

@@ -73,16 +73,6 @@ def test_vectors_are_kept_in_half_precision_and_used_again(tiny_corpus: Corpus, 
     assert len(list(cache.iterdir())) == 3
 
 
-def test_interrupted_work_goes_on(tiny_corpus: Corpus) -> None:
-    for stop in (1, 2):
-        with pytest.raises(KeyboardInterrupt):
-            Encoder(tiny_corpus, stop).load()
-    encoder = Encoder(tiny_corpus)
-    vectors, encoded = encoder.load()
-    assert encoder.asked == [3] and encoded == 3
-    np.testing.assert_array_equal(vectors[:], encoder(ROWS, lambda share: None).astype(np.float16))
-
-
 def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-3] ^= 1
