@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,20 +11,16 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
 from citerec.datasets.citations.graph import CitationGraph, open_graph, read_paper_lines
 from citerec.datasets.citations.queries import (
     GraphQueries,
     QuerySet,
-    graph_corpus,
     open_papers,
     open_queries,
     read_query_lists,
 )
-from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.splitting import RandomSplitting, YearShares, YearSplitting
 from citerec.tests.datasets.conftest import write_lines
@@ -82,22 +77,6 @@ def test_the_graph_matches_the_files(write: Write, tmp_path: Path, name: str) ->
         assert [result.tolist() for result in graph.cited_by] == [[1, 2, 3], [2], [], [], [3], [3], []]
         assert np.flatnonzero(graph.in_field("Law")).tolist() == [1, 5]
     assert len(list((tmp_path / "cache" / "graphs").glob("*/graph.json"))) == 1
-
-
-NAMES = [f"p{number}" for number in range(6)]
-
-
-@settings(max_examples=25)
-@given(st.lists(st.lists(st.sampled_from([*NAMES, "gone"]), max_size=8), min_size=1, max_size=6))
-def test_citations_are_pairs_of_different_known_papers(references: list[list[str]]) -> None:
-    papers = {NAMES[number]: result for number, result in enumerate(references)}
-    with tempfile.TemporaryDirectory() as folder:
-        lines = [{"paper_id": name, "references": result} for name, result in papers.items()]
-        graph = open_graph(write_lines(Path(folder) / "papers.jsonl", lines), cache_dir=folder)
-        plain = {a: [b for b in papers if b in result and b != a] for a, result in papers.items()}
-        assert cited(graph) == plain
-        turned = [[row for row, name in enumerate(papers) if other in plain[name]] for other in papers]
-        assert [result.tolist() for result in graph.cited_by] == turned
 
 
 @pytest.mark.parametrize(
@@ -230,17 +209,6 @@ def test_invalid_query_lists(write: Write, tmp_path: Path, content: str, said: s
     path.write_text(content)
     with pytest.raises(InputError, match=said):
         read_query_lists(path).rows("test", open_graph(write(), cache_dir=tmp_path / "cache"))
-
-
-def test_corpus_rows_are_the_chosen_graph_rows(write: Write, tmp_path: Path) -> None:
-    graph = open_graph(write(), cache_dir=tmp_path / "cache")
-    queries = {"test": QuerySet(np.array([3]), Ragged.from_rows([[0]]))}
-    corpus, again, other = (
-        graph_corpus(graph, np.array(rows), queries, "some", tmp_path / "cache")
-        for rows in ([0, 3, 5], [0, 3, 5], [0, 1, 3])
-    )
-    assert list(corpus.paper_ids) == ["a", "d", "late"] and corpus.years.tolist() == [2000, 2003, 2009]
-    assert again.fingerprint == corpus.fingerprint != other.fingerprint
 
 
 # Choice of queries: splits by year, near-duplicates of held-out papers, counts.

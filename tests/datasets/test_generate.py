@@ -12,11 +12,9 @@ import pytest
 
 from citerec.base.errors import InputError
 from citerec.datasets import generate as records
-from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import generate_corpus, open_demo, word
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import SPLITS
-from citerec.retrieval.lexical.bm25 import BM25
 
 
 @pytest.fixture
@@ -76,21 +74,6 @@ def test_lengths_and_citations_match_measurements(tmp_path: Path) -> None:
     assert np.mean(list(per_paper.values())) == pytest.approx(20, rel=0.05)
     cited = np.sort(list(Counter(context["refid"] for context in contexts).values()))[::-1]
     assert cited[0] > 10 * cited[len(cited) // 10]
-
-
-def test_words_find_some_of_the_demos_papers(tmp_path: Path) -> None:
-    corpus = open_demo(cache_dir=tmp_path)
-    assert [len(split) for split in corpus.splits.values()] == [6378, 841, 781]
-    assert len(corpus.field_names) == 10 and corpus.is_candidate.all()
-    assert 0.35 < recall_at_10(corpus) < 0.5
-
-
-def recall_at_10(corpus: Corpus) -> float:
-    """Return the recall@10 of BM25 on the test split."""
-    retriever, split = BM25(query=["context"]), corpus.split("test")
-    retriever.index(corpus)
-    result = retriever.search(split.contexts, 10).papers == split.positives.values[:, None]
-    return float(result.any(axis=1).mean())
 
 
 def test_the_demo_is_generated_once(tmp_path: Path) -> None:

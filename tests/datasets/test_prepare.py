@@ -80,14 +80,6 @@ def test_other_settings_give_another_store(opened: Open, settings: dict[str, obj
     assert opened(**settings).fingerprint != opened().fingerprint
 
 
-def test_a_new_split_file_is_read(opened: Open, tiny_source: Path) -> None:
-    held = (tiny_source / "train.json").rename(tiny_source / "held.json")
-    corpus = opened()
-    assert list(corpus.splits) == ["val", "test"] and not corpus.seen.any()
-    held.rename(tiny_source / "train.json")
-    assert list(opened().splits) == ["train", "val", "test"]
-
-
 def test_gzipped_files_and_papers_elsewhere(opened: Open, tiny_source: Path, tmp_path: Path) -> None:
     plain = opened()
     elsewhere = tmp_path / "pool"  # gzip is detected by content, not by name
@@ -108,21 +100,6 @@ def test_a_damaged_store_is_rebuilt(opened: Open) -> None:
     titles = list(corpus.titles)
     (corpus.path / "titles.values.npy").write_bytes(b"NUMPY")
     assert list(opened().titles) == titles
-
-
-@pytest.mark.parametrize("moment", ["add_contexts", "finish", "_sync", "rename"])
-def test_remains_of_a_killed_process_are_discarded(opened: Open, tmp_path: Path, moment: str) -> None:
-    def prepare_and_die() -> None:
-        owner: Any = {"rename": Path, "_sync": prepare}.get(moment, prepare.StoreBuilder)
-        setattr(owner, moment, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-        opened()
-
-    assert exit_code(prepare_and_die) == -signal.SIGKILL
-    stores = tmp_path / "cache" / "corpora"
-    assert [path.suffix for path in stores.iterdir() if path.is_dir()] == [".part"]
-    corpus = opened()
-    assert len(corpus.titles) == 12 and corpus.context_tokens.lengths.min() > 0
-    assert [path for path in stores.iterdir() if path.is_dir()] == [corpus.path]
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import pickle
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from citerec.base.errors import DamagedFile, InputError
-from citerec.datasets.columns import Column, Ragged, decode_text, write_texts
+from citerec.datasets.columns import Column, decode_text, write_texts
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.tokenize import TOKENIZERS
@@ -141,14 +140,6 @@ def test_a_field_that_no_paper_has(tiny_source: Path, tmp_path: Path) -> None:
         corpus.in_fields(["a", "B"])
 
 
-def test_pickles_as_its_path(tiny_corpus: Corpus) -> None:
-    data = pickle.dumps(tiny_corpus)
-    assert len(data) < 1000
-    again = pickle.loads(data)
-    assert again.path == tiny_corpus.path and again.name == "tiny"
-    assert again.fingerprint == tiny_corpus.fingerprint and list(again.titles) == list(tiny_corpus.titles)
-
-
 def test_columns_are_mapped_not_read(tiny_corpus: Corpus) -> None:
     for values in (tiny_corpus.context_tokens.values, tiny_corpus.years, tiny_corpus.splits["test"].contexts):
         base: Any = values
@@ -226,34 +217,3 @@ def test_an_incomplete_store_is_not_opened(tiny_corpus: Corpus, damage: str) -> 
         manifest.write_text("[")
     with pytest.raises(InputError, match="not a prepared store"):
         Corpus(tiny_corpus.path)
-
-
-ROWS = st.lists(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=5), max_size=8)
-
-
-@given(ROWS)
-def test_ragged_holds_the_rows(rows: list[list[int]]) -> None:
-    ragged = Ragged.from_rows(rows)
-    assert len(ragged) == len(rows)
-    assert [row.tolist() for row in ragged] == rows
-    assert [ragged[i].tolist() for i in range(-len(rows), len(rows))] == rows + rows
-    assert ragged.lengths.tolist() == [len(row) for row in rows]
-    assert ragged.values.dtype == np.int32 and ragged.offsets.dtype == np.int64
-
-
-@given(ROWS.filter(len), st.data())
-def test_take_matches_a_loop(rows: list[list[int]], data: st.DataObject) -> None:
-    picked = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=12))
-    taken = Ragged.from_rows(rows).take(np.array(picked, np.int64))
-    assert [row.tolist() for row in taken] == [rows[i] for i in picked]
-    assert taken.offsets[0] == 0 and taken.offsets[-1] == len(taken.values)
-
-
-@pytest.mark.parametrize("row", [2, -3])
-def test_row_out_of_range(row: int) -> None:
-    ragged = Ragged.from_rows([[1], [2]])
-    assert np.shares_memory(ragged[0], ragged.values)  # rows are views
-    with pytest.raises(IndexError):
-        ragged[row]
-    with pytest.raises(IndexError):
-        ragged.take(np.array([0, 2 if row > 0 else -1]))
