@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,40 +64,6 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recommender(example: Path) -> Recommender:
     """It keeps what its networks have read."""
     return Recommender.open(example)
-
-
-def test_it_finds_papers_of_the_example_library(recommender: Recommender) -> None:
-    found = recommender.recommend("We index vectors with Faiss [CITE] for fast search.", k=3)
-    assert "johnson2021faiss" in [paper.key for paper in found]
-
-
-@pytest.mark.parametrize(
-    "mark",
-    [r"\cite{TODO:srivastava2014}", "[@TODO:srivastava]", "TODO:srivastava2014", "#cite(<todo:srivastava>)"],
-)
-def test_a_placeholder_that_names_an_author_finds_the_paper(recommender: Recommender, mark: str) -> None:
-    question = "We train our networks as usual %s, with little data."
-    first, plain = (recommender.recommend(question % one, k=1)[0].key for one in (mark, "[CITE]"))
-    assert first == "srivastava2014dropout" != plain
-
-
-HEAVY = {
-    "torch", "hydra", "omegaconf", "transformers", "lightning", "lightning_utilities", "pandas", "sklearn"
-}  # fmt: skip
-
-
-@pytest.mark.slow
-def test_it_needs_no_heavy_imports(example: Path) -> None:
-    arguments = ["ask", f"library={example}", "Adam [CITE] is the usual optimiser for deep networks."]
-    code = f"""
-import sys, citerec.library.serve.server
-from citerec import recommend
-sys.argv[1:] = {[*arguments, "format=cite"]}
-recommend.main()
-print(*sorted({HEAVY} & set(sys.modules)), file=sys.stderr)"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    *_, heavy = done.stderr.rstrip("\n").rpartition("\n")  # after what the encoder has read
-    assert "kingma2015adam" in done.stdout and not set(HEAVY) & set(heavy.split())
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import pytest
 from citerec.base.errors import InputError
 from citerec.datasets.building.build import build_corpus
 from citerec.datasets.splitting import RandomSplitting
-from citerec.library.papers.library import Library
 
 Mount = Callable[[str], Path]
 Run = Callable[[str], tuple[int, str, str]]
@@ -43,31 +42,6 @@ def run(mount: Mount, command: Callable[..., tuple[int, str, str]], tmp_path: Pa
     (tmp_path / "a.bib").write_text("@misc{one, title={Parsing trees}}\n@misc{two, title={Speech}}\n")
     (tmp_path / "draft.md").write_text("# Draft\n\nTrees are parsed [@?].\n")
     return lambda line: command(*line.split())
-
-
-def test_a_disk_that_is_full_at_any_point_is_one_line(mount: Mount, run: Run) -> None:
-    ended = []
-    for size in range(4, 400, 20):
-        folder = mount(f"size={size}k")
-        code, _, err = run("build library=disk/mine source=a.bib model=bm25")
-        ended.append(code)
-        if code == 0:
-            break
-        assert err.startswith("error: ") and "no space left" in err and err.count("\n") == 1
-        assert list(folder.iterdir()) == []
-    assert len(ended) > 3 and ended[-1] == 0
-    with (folder / "fill").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
-        while True:
-            file.write(bytes(4096))
-    line = "error: disk/mine: no space left for the library; free some or set library\n"
-    assert run("remove library=disk/mine id=one") == (2, "", line)
-    assert len(Library.open("disk/mine")) == 2
-    code, _, err = run("draft library=disk/mine tex=draft.md fill=disk/copy.md")
-    assert (
-        code == 2
-        and err.endswith("disk: no space left for the copy; free some or set fill\n")
-        and err.count("\n") == 1
-    )
 
 
 @pytest.mark.parametrize(

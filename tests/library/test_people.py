@@ -77,18 +77,3 @@ def test_commands_and_what_they_say(arguments: list[str], said: str, command: Ru
     code, printed, told = command(*arguments)
     assert said in printed + told and "static:" not in told
     assert code == (2 if said.startswith(("error:", "go on")) else 0)
-
-
-def test_what_is_damaged_is_read_again_and_answered_alike(
-    command: Run, folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    question = ["ask", "mine", "Static embeddings rank many papers quickly [CITE].", "format=json"]
-    before = command(*question)[1]
-    [file] = (folder / "mine" / "encoded").glob("*.safetensors")
-    content = bytearray(file.read_bytes())
-    content[content.index(b'"network":"') + 11] ^= 1
-    file.write_bytes(content)
-    code, printed, _ = command(*question)
-    assert code == 0 and printed == before
-    assert "its header has changed" in caplog.text
-    assert "all 62 papers read by the encoder, 62 now" in caplog.text

@@ -26,7 +26,7 @@ from citerec.library.ask.question import Filters, Request, cited_near, is_englis
 from citerec.library.ask.recommender import NAMED, Recommender, _both_groups
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import open_model
-from citerec.library.papers.storage import MODEL, RANKING
+from citerec.library.papers.storage import MODEL
 from citerec.rerank.ranker.confidence import BESIDE, NONE, SCALE, Confidence
 from citerec.rerank.ranker.model import RankingModel
 from citerec.rerank.settings import ScoringSettings
@@ -262,13 +262,6 @@ def test_filters_restrict_the_papers(library: Path, filters: dict[str, Any], pas
 def test_bad_queries_raise_one_line(library: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Recommender.open(library).recommend(**{"text": QUESTION, **options})
-
-
-def test_a_missing_index_raises_the_command_that_rebuilds_it(library: Path) -> None:
-    shutil.rmtree(Library.open(library).folder / RANKING)
-    line = rf"damaged library .*no index.*build it again: citerec build library={library} overwrite=true"
-    with pytest.raises(InputError, match=line):
-        Recommender.open(library)
 
 
 def test_a_library_with_a_ranker_of_before_is_one_line(ranked: str, tmp_path: Path) -> None:

@@ -89,11 +89,3 @@ def test_german_and_english_passages_find_papers_in_both_languages(tmp_path: Pat
     recommender = Recommender.open(library.path)
     for text, key in german["questions"]:
         assert recommender.recommend(text, k=1)[0].key == key, text
-
-
-def test_the_optimiser_with_a_step_size_for_each_parameter_is_adam(tmp_path: Path) -> None:
-    papers = list(read_source(FOLDER / PARTS[0]["library"], print))
-    library = Library.create(tmp_path / "examples", papers)
-    encode(library)
-    question = "The usual optimiser for deep networks has a step size of its own for each parameter [CITE]"
-    assert Recommender.open(library.path).recommend(question, k=1)[0].key == "kingma2015adam"

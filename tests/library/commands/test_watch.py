@@ -164,16 +164,6 @@ def test_a_zotero_that_lost_papers_empties_no_library(folder: Path, caplog: pyte
     assert refresh("mine", force=True)[1:] == (0, 39, 0, True)
 
 
-def test_a_folder_that_lost_a_file_needs_force(folder: Path) -> None:
-    for name in ("a.bib", "b.bib"):
-        write(name, f"Of {name}")
-    make(".")
-    Path("b.bib").unlink()
-    with pytest.raises(InputError, match=r"1 of 2 papers would be removed, since .*b\.bib is gone; check"):
-        refresh("mine")
-    assert refresh("mine", force=True)[1:] == (0, 1, 0, True)
-
-
 def test_a_library_that_goes_is_no_longer_watched(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     write("a.bib", "One")
     make("a.bib")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -616,11 +614,3 @@ def test_a_file_is_a_library_that_is_watched(
             time.sleep(0.1)
         else:
             raise AssertionError("the new paper was not found")
-
-
-@pytest.mark.slow
-def test_other_commands_do_not_load_it() -> None:
-    code = "import sys, citerec.recommend, citerec.library.commands.change, citerec.library.serve.server\n"
-    code += "print([name for name in sys.modules if name.startswith(('pygls', 'lsprotocol'))])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

@@ -10,7 +10,6 @@ from contextlib import closing
 from pathlib import Path
 
 import httpx2 as httpx
-import numpy as np
 import pytest
 
 from citerec.base.errors import InputError
@@ -134,13 +133,6 @@ def test_a_sentence_is_shown_with_its_page(mine: Recommender, command: Run) -> N
     assert SENTENCE in paper.evidence.place.passage
     assert paper.evidence.place.section == "3 Method"
     assert paper.evidence.place.link == Path("pdfs/1.pdf").absolute().as_uri() + f"#page={PAGE}"
-
-
-def test_columns_of_full_texts_are_nan_for_papers_without_one(mine: Recommender) -> None:
-    found = mine.recommend(f"{SENTENCE} [CITE].", k=3, explain=True)
-    known = {paper.key: paper.features["passage_near"] for paper in found}
-    assert np.isnan(known["made2"])
-    assert known["made1"] > known["made0"]
 
 
 def test_without_full_texts_nothing_changes(bibliography: Path) -> None:

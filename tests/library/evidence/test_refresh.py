@@ -173,17 +173,6 @@ def test_an_indexing_that_is_stopped_leaves_the_former(
     assert len(opened(library)[1].papers) == 3
 
 
-def test_a_damaged_index_is_written_anew(tmp_path: Path) -> None:
-    papers, library = write_papers(tmp_path, range(2)), tmp_path / "library"
-    refresh(library, papers)
-    file = library / FOLDER / "1/offsets.npy"
-    file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(InputError, match=r"offsets\.npy"):
-        opened(library)
-    refresh(library, papers)
-    assert len(opened(library)[1].papers) == 2
-
-
 def test_a_full_disk_is_told_and_what_was_read_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,11 +300,6 @@ def test_zoteros_text_is_read_where_the_pdf_is_not_here(tmp_path: Path) -> None:
         ("It is short.", "Abstract"),
         ("It is long.", "1 Introduction"),
     ]
-
-
-def test_papers_without_texts_have_no_passages(tmp_path: Path) -> None:
-    report = refresh(tmp_path / "library", [LibraryPaper("key:a")])
-    assert (report.papers, report.passages) == (0, 0)
 
 
 def test_texts_of_another_version_are_read_again(tmp_path: Path) -> None:
