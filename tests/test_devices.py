@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.biencoder.model import TunedEncoder
 from citerec.hatten.documents import DocumentReader, Vocabulary
-from citerec.hatten.encoder import Encoder, TransformerLayer
+from citerec.hatten.encoder import Encoder
 from citerec.hatten.settings import (
     BiEncoderSettings,
     EncoderBatchSettings,
@@ -242,27 +241,6 @@ def test_dropout_is_the_same_when_a_chunk_is_computed_again(demo_corpus: Corpus,
         quiet(RerankModule(model, settings, 0, 10)).training_step(batch, 0).backward()
         gradients.append(model.score.weight.grad)
     torch.testing.assert_close(gradients[0], gradients[1])
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_padded_heads_give_the_attention_of_the_paper(masked: bool) -> None:
-    torch.manual_seed(0)
-    layer = TransformerLayer(dim=30, heads=6, hidden=8, dropout=0.0)  # heads of 5, padded to 8
-    absent = torch.arange(7) >= torch.tensor([7, 4, 1])[:, None] if masked else None
-    result = []
-    for padded in (False, True):
-        x = torch.randn(3, 7, 30, generator=torch.Generator().manual_seed(1)).requires_grad_()
-        if padded:
-            out = layer(x, absent)
-        else:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("citerec.hatten.kernels.SMALL_HEAD", 0)
-                out = layer(x, absent)
-        layer.zero_grad()
-        out.square().sum().backward()
-        result.append([out, x.grad, *(copy.copy(weight.grad) for weight in layer.parameters())])
-    for item, other in zip(*result, strict=True):
-        torch.testing.assert_close(item, other, rtol=1e-4, atol=1e-5)
 
 
 ARRAYS = st.lists(

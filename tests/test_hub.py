@@ -153,15 +153,6 @@ def test_pushing_and_loading_from_the_hub_round_trips(
     assert same(type(model).open("someone/model"), model)  # as it was downloaded
 
 
-def test_pickles_on_the_hub_are_not_downloaded(hub: Hub) -> None:
-    model = random_model(["deep", "nets"])
-    files = {"hatten.json": b"{}", "pytorch_model.bin": b"\x80", "words.pkl": b"\x80", "more/a.json": b"{}"}
-    hub.add_files("someone/model", files)
-    with pytest.raises(InputError, match=r"hatten\.json: not a HAtten model in the format"):
-        type(model).open("someone/model")
-    assert hub.fetched() == {"hatten.json"}
-
-
 def test_retriever_and_reranker_load_by_hub_id(hub: Hub, tiny_reranker: Path) -> None:
     model = random_model(["deep", "nets"], dict(ABOUT))
     model.push("someone/prefetcher")

@@ -6,19 +6,7 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from citerec.training.processes import Share
-
-
-@given(st.integers(0, 100), st.integers(1, 9))
-def test_parts_cover_all_rows_in_order(rows: int, processes: int) -> None:
-    parts = [np.arange(rows)[Share(rank, processes).part(rows)] for rank in range(processes)]
-    assert np.concatenate(parts).tolist() == list(range(rows))
-    assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
 @pytest.mark.slow

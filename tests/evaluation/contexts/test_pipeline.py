@@ -21,7 +21,6 @@ from citerec.evaluation.benchmarks.contexts.pipeline import Pipeline, Reranking
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.contexts.stages import depth_metrics
 from citerec.evaluation.comparison import compare_outputs
-from citerec.evaluation.plots import Curves
 from citerec.evaluation.report import Provenance
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.settings import ScoringSettings
@@ -317,21 +316,3 @@ def test_a_sweep_over_candidates_has_its_tables_and_keeps_successful_jobs(
     assert (out / "reranking.png").read_bytes().startswith(b"\x89PNG")
     with (out / "summary.csv").open(newline="") as file:
         assert [row["failure"] == "" for row in csv.DictReader(file)] == [True, True, False, False]
-
-
-def test_a_sweep_over_candidates_is_one_curve_below_its_ceiling() -> None:
-    def metrics(stages: str, *depths: int) -> dict[str, Any]:
-        values = {f"depth/{k}/recall@10": 0.4 + k / 1e4 for k in depths}
-        values |= {f"depth/{k}/ceiling": 0.6 + k / 1e4 for k in depths}
-        record = {"retriever": "BM25", "data": "demo", "split": "test", "queries": 700, "base/recall@10": 0.4}
-        return {"stages": stages, **record, **values}
-
-    sweep = {"candidates=50": metrics("a", 10, 50), "candidates=100": metrics("a", 10, 50, 100)}
-    *_, plot = Pipeline.depth_parts(sweep, "2026", [])
-    assert isinstance(plot, Curves)
-    reranked, ceiling = plot.curves.values()
-    assert list(reranked) == list(ceiling) == [10, 50, 100] and plot.lines == {"BM25 alone": 0.4}
-    assert plot.title == "a on demo, split test, 700 queries"
-    *_, plot = Pipeline.depth_parts({**sweep, "other": metrics("b", 10)}, "2026", [])
-    assert isinstance(plot, Curves)
-    assert list(plot.curves) == ["candidates=50", "other"] and plot.title == "2026"
