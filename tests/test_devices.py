@@ -52,13 +52,10 @@ from citerec.retrieval.encoders.nets import (
     precision,
     to_device,
 )
-from citerec.retrieval.indexes import index as indexes
-from citerec.retrieval.indexes.cpu import FlatIndex
 from citerec.retrieval.indexes.gpu import full_precision
-from citerec.retrieval.indexes.index import search_exact
 from citerec.retrieval.settings import ArticleConfig
 from citerec.retrieval.vectors import Reader, encode
-from citerec.tests.hatten.made import random_model, unit
+from citerec.tests.hatten.made import random_model
 
 SYNCHRONISING = ("_local_scalar_dense", "nonzero", "masked_select", "unique")
 """Parts of the names of operations that wait for a device."""
@@ -298,24 +295,7 @@ def test_a_static_model_trained_on_a_device_is_saved_from_it() -> None:
     np.testing.assert_array_equal(encoder.to_numpy().word_vectors, np.ones((3, 4), np.float32))
 
 
-def test_searching_on_a_device_is_exact_and_not_in_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
-    queries, papers = unit(20, 1), unit(700, 2)
-    allowed = np.arange(700) % 3 > 0
-    exclude = np.arange(20, dtype=np.int32)
-    used: list[torch.device] = []
-
-    def on_device(index: FlatIndex, device: torch.device, filtered: bool) -> Any:
-        from citerec.retrieval.indexes.gpu import TorchIndex
-
-        used.append(device)
-        return TorchIndex(index, torch.device("cpu"))
-
-    monkeypatch.setattr("citerec.retrieval.indexes.gpu.on_device", on_device)
-    assert indexes.search_exact is search_exact
-    result = search_exact(queries, papers, 10, exclude, allowed, torch.device("cuda"))
-    expected = search_exact(queries, papers, 10, exclude, allowed)
-    assert used == [torch.device("cuda")]
-    np.testing.assert_array_equal(result.papers, expected.papers)
+def test_products_of_a_search_are_not_in_tf32() -> None:
     before = torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("high")

@@ -65,8 +65,6 @@ def test_a_draft_with_notes_and_lists(command: Run) -> None:
             "porter1980suffix",
         ),
         (["ask", "mine", "Portuguese wines are tasted [CITE]", "k=1"], "Wu · 2020 · wu_2020 · Wines"),
-        (["ask", "mine", "notes.md"], "error: notes.md is a draft; its missing citations: citerec draft"),
-        (["ask", "libary=mine", "words"], "error: libary: there is no such option; did you mean library?"),
         (["draft", "mine", "notes.md", "-k", "3"], "error: -k: write k=3"),
         (["draft", "notes.md"], "go on with: citerec draft mine notes.md"),
         (["search", "mine", "kigma", "2015"], "nothing has “kigma”; did you mean kingma?"),

@@ -261,6 +261,8 @@ def test_torch_finds_what_the_cpu_finds(kind: str, seed: int, k: int, passing: i
     expected = search_exact(queries(5, seed), held(kind), k, candidates=allowed)
     np.testing.assert_allclose(result.scores, expected.scores, atol=2e-6)
     np.testing.assert_array_equal(result.papers, expected.papers)
+    there = search_exact(queries(5, seed), held(kind), k, candidates=allowed, device=torch.device("cpu:0"))
+    np.testing.assert_array_equal(there.papers, expected.papers)  # a device of torch, as GPUs are
     assert len(index) == N and index.nbytes == N * DIM * (4 if kind == "exact" else 2)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper, is_preprint, is_published, make_paper
-from citerec.library.drafts.check import check, find_problems, read_checked
+from citerec.library.drafts.check import check
 from citerec.library.papers.library import Library
 from citerec.library.settings import CheckSettings
 from citerec.library.sources.finding import find_sources
@@ -111,14 +111,6 @@ def test_a_library_knows_keys_and_published_versions(run: Run, library: str) -> 
     lines = run("draft.tex", f"library={library}")[1].splitlines()
     assert "draft.tex:3: vaswani2017 is unknown in its bibliography and the library" in lines
     assert not any("inLibrary" in line for line in lines)
-
-
-def test_spans_are_those_of_the_commands(run: Run) -> None:
-    draft = read_checked(Path("draft.tex"))
-    for one in draft.citations:
-        text = one.file.read_bytes().decode()
-        assert one.key in text[one.start : one.end] and text[one.start : one.end].startswith("\\cite")
-    assert {one.kind for one in find_problems(draft)} == {"unknown", "duplicate", "preprint", "uncited"}
 
 
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
@@ -292,28 +284,6 @@ def test_bad_input(run: Run, text: str, line: str) -> None:
 )
 def test_preprints(paper: LibraryPaper, preprint: bool, published: bool) -> None:
     assert (is_preprint(paper), is_published(paper)) == (preprint, published)
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        (
-            "a.typ",
-            'Trees @a, @ghost[p. 3], #cite(<b>, form: "prose"), @fig:x, a@b.org // @no\n'
-            '`@no` #bibliography("refs.bib")\n',
-        ),
-        (
-            "a.org",
-            "Trees [cite:@a; see @ghost p. 3] and [cite/t:@b]. @no\n# [cite:@no]\n#+bibliography: refs.bib\n",
-        ),
-    ],
-)
-def test_typst_and_org(name: str, text: str, tmp_path: Path) -> None:
-    (tmp_path / "refs.bib").write_text("@misc{a, title={Trees}}\n@misc{b, title={Graphs}}\n")
-    (tmp_path / name).write_text(text)
-    draft = read_checked(tmp_path / name)
-    assert [(one.key, one.line) for one in draft.citations] == [("a", 1), ("ghost", 1), ("b", 1)]
-    assert {problem.key for problem in find_problems(draft)} == {"ghost"}
 
 
 @pytest.mark.parametrize(
