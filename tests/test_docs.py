@@ -162,13 +162,13 @@ def check_command(words: list[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
-def test_commands_exist(page: Path) -> None:
-    for words in command_lines(page):
+def test_commands_exist() -> None:
+    commands = [(name_of(page), words) for page in WRITTEN for words in command_lines(page)]
+    for name, words in commands:
         try:
             check_command(list(words))
         except Exception as error:
-            raise AssertionError(f"{shlex.join(words)}: {error}") from error
+            raise AssertionError(f"{name}: {shlex.join(words)}: {error}") from error
 
 
 def keys(node: object, prefix: str = "") -> Iterator[str]:
@@ -179,7 +179,6 @@ def keys(node: object, prefix: str = "") -> Iterator[str]:
             yield from keys(child, f"{prefix}{key}.")
 
 
-@cache
 def known_keys() -> set[str]:
     """Keys of all commands, with each option of the groups that bring their own."""
     result: set[str] = set()
@@ -199,14 +198,13 @@ def known_keys() -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
-def test_options_named_in_the_text_exist(page: Path) -> None:
-    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
-    for code in re.findall(r"`([^`\n]+)`", text):
-        for key in re.findall(r"(?<![\w@.+~/])([a-z_]+(?:\.[a-z_0-9]+)+)=", code):
-            if key.startswith(("retriever.parts.", "hydra.")):
-                continue
-            assert key in known_keys(), code
+def test_options_named_in_the_text_exist() -> None:
+    known = known_keys()
+    for page in WRITTEN:
+        text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+        for code in re.findall(r"`([^`\n]+)`", text):
+            for key in re.findall(r"(?<![\w@.+~/])([a-z_]+(?:\.[a-z_0-9]+)+)=", code):
+                assert key in known or key.startswith(("retriever.parts.", "hydra.")), f"{page}: {code}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -131,9 +131,8 @@ def test_output_that_cannot_be_written_is_one_line() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["--help", "train --help"])
-def test_a_reader_may_close_the_pipe(command: str) -> None:
-    arguments = [sys.executable, "-m", "citerec", *command.split()]
+def test_a_reader_may_close_the_pipe() -> None:
+    arguments = [sys.executable, "-m", "citerec", "train", "--help"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()

@@ -148,17 +148,13 @@ def test_killed_and_interrupted_runs_resume_to_the_same_weights(
             {
                 **PLAIN,
                 "model.loss._target_": TRIPLET,
+                "model.restart": True,
                 "model.encoder.trainable_vectors": "none",
                 "model.schedule.decay": "none",
                 "model.mining.queries": 100,
                 "model.mining.papers": 60,
             },
-            id="triplet, samples",
-        ),
-        pytest.param(
-            {**PLAIN, "model.loss._target_": TRIPLET, "model.restart": True},
-            id="from the average in each round",
-            marks=pytest.mark.slow,
+            id="triplet, samples, from the average in each round",
         ),
         pytest.param(
             {
@@ -167,17 +163,10 @@ def test_killed_and_interrupted_runs_resume_to_the_same_weights(
                 "model.schedule.mean_only_rounds": 1,
             },
             id="mean path first, cached",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            {"model.cached_negatives": True, "model.batch.mined": 0},
-            id="cached, nothing mined",
-            marks=pytest.mark.slow,
         ),
         pytest.param(
             {"model.batch.mined": 0, "model.precision": "bfloat16", "model.encoder.max_tokens": 8},
             id="nothing mined, bfloat16",
-            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -241,7 +230,6 @@ def test_the_included_recipes_train(
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("hatten", ("both", "attention", "none")),
         ("words-only", ("words", "attention", "none")),
         ("paragraphs-only", ("paragraphs", "attention", "none")),
         ("mean-pooling", ("both", "mean", "none")),

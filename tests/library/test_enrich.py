@@ -265,7 +265,7 @@ def test_nothing_is_sent_without_consent(services: Services, run: Run, format: s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("answer", "sent"), [("y", True), ("", False), ("no", False)])
+@pytest.mark.parametrize(("answer", "sent"), [("y", True), ("", False)])
 def test_on_a_terminal_it_asks(services: Services, run: Run, answer: str, sent: bool) -> None:
     controller, terminal = pty.openpty()
     options = [services.option, "services=[openalex]"]

@@ -60,7 +60,7 @@ def test_the_built_in_model_has_more_sense_than_words_alone_and_says_that_nothin
     tmp_path: Path,
 ) -> None:
     right, said = dict[str, int](), {True: list[bool](), False: list[bool]()}
-    for model in ("", "static", "bm25"):
+    for model in ("", "bm25"):
         found = []
         for recommender, own in zip(recommenders(tmp_path, model), PARTS, strict=True):
             for part in [own] if model else PARTS:

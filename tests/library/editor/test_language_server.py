@@ -449,7 +449,7 @@ def test_documents_without_a_bib(editor: Editor, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-32"])  # in all other tests it is utf-16
 def test_positions_count_as_the_editor_does(encoding: str, library: Path, folder: Path) -> None:
     with Editor(library, folder, encodings=[encoding]) as editor:
         assert editor.encoding == encoding
@@ -469,12 +469,12 @@ def test_positions_count_as_the_editor_does(encoding: str, library: Path, folder
 @pytest.mark.parametrize("language", ["latex", "markdown", "typst", "org"])
 def test_large_documents(language: str, editor: Editor, folder: Path) -> None:
     name, text = DOCUMENTS[language]
-    filler = "Trees and other words of a long document are in this paragraph.\n\n" * 8_000  # 0.5 MB
-    line = "Many words without an end of line and " * 5_400  # 0.2 MB
+    filler = "Trees and other words of a long document are in this paragraph.\n\n" * 2_000  # 0.1 MB
+    line = "Many words without an end of line and " * 2_700  # 0.1 MB
     text = text % f"{filler}{line} {SENTENCE} {OPEN_MARKS[language]}\n\n{filler}"
     caret = text.index("|")
     uri = editor.open(folder / f"large-{name}", text.replace("|", ""), language)
-    assert len(text) > 1_000_000
+    assert len(text) > 300_000
     assert editor.complete(uri, caret)[0].detail == EXPECTED
     editor.change(uri, caret, caret, "ja")
     assert editor.complete(uri, caret + 2)[0].detail == EXPECTED
