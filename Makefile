@@ -132,8 +132,8 @@ languages: $(INSTALLED) ## build the wheel citerec-languages in outputs/language
 		output=languages/citerec_languages/networks
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(LANGUAGES) languages/
 
-wheel: $(INSTALLED) ## build the wheel and use it in environments of its own (needs a package index)
-	.ci/wheel
+wheel: $(INSTALLED) ## build the wheel and use it in an environment of its own (needs a package index)
+	PYTHON=$(PYTHON) .ci/wheel
 
 docs: $(INSTALLED) ## build the site in outputs/site; dead links fail
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -P -m mkdocs build --strict
