@@ -59,7 +59,7 @@ def test_requested_counts_are_exact(small_blocks: None, tmp_path: Path, papers: 
 
 
 def test_lengths_and_citations_match_measurements(tmp_path: Path) -> None:
-    generate_corpus(3000, 6000, tmp_path / "new")
+    generate_corpus(5000, 10_000, tmp_path / "new")
     files = content(tmp_path / "new")
     title, abstract = (
         np.array([len(paper[key].split()) for paper in files["papers"].values()])
