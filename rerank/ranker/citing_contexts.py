@@ -11,8 +11,8 @@ from citerec.rerank.ranker.texts import B_SHORT, CitingTexts, TermRows, Weighted
 from citerec.retrieval.arrays import Counts, Floats
 from citerec.retrieval.queries import Queries
 
-BEST = 2
-"""Contexts by which a paper is ranked: one alone tells little."""
+BEST = 3
+"""Contexts by which a paper is ranked: one or two alone tell little."""
 
 
 class CitingContexts:
