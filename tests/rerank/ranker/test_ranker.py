@@ -93,7 +93,7 @@ def test_top_papers_do_not_depend_on_k_and_no_found_paper_is_lost(
     assert (np.diff(many.scores, axis=1)[many.papers[:, 1:] >= 0] <= 0).all()
 
 
-def test_papers_with_contexts_change_places_and_the_others_keep_theirs(
+def test_papers_with_contexts_change_places_and_the_others_keep_theirs_but_for_sure_ones(
     demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, queries = ranker(demo_corpus), Queries.from_contexts(demo_corpus, contexts(demo_corpus))
@@ -109,6 +109,12 @@ def test_papers_with_contexts_change_places_and_the_others_keep_theirs(
     for score, own, former in zip(after, shares, before, strict=True):
         best = np.argmax(own)
         assert (score[best] >= score[(former <= former[best]) & np.isfinite(own)]).all()
+    monkeypatch.setattr("citerec.rerank.ranker.model.CITED_SURE", 0.0)
+    monkeypatch.setattr("citerec.rerank.ranker.model.CITED_FIRST", 1e6)
+    first = made.score_candidates(queries, papers)
+    np.testing.assert_array_equal(np.sort(first), np.sort(before))
+    cited = shares.max(axis=1) > 0
+    np.testing.assert_array_equal(first[cited].argmax(axis=1), shares[cited].argmax(axis=1))
 
 
 def test_papers_of_similar_passages_are_candidates(
