@@ -183,7 +183,7 @@ class PaperText:
         if not quoted or not self._words:
             return
         there, text = self.find(quoted)
-        numbers = range(ends[0], min(ends[1], ends[0] + 1000) + 1) if ends else ()
+        numbers = range(ends[0], min(ends[1], ends[0] + 1000) + 1) if ends else range(0)
         wanted = {page for number in numbers for page in self.meant(number)}
         page = printed(self.read, there[0]) if there else ""
         if text or not there:
