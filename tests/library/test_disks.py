@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from citerec.base.errors import InputError
-from citerec.datasets.building.build import build_corpus
 from citerec.datasets.splitting import RandomSplitting
 from citerec.library.papers.library import Library
+from citerec.tests.datasets.conftest import build_corpus
 
 Mount = Callable[[str], Path]
 Run = Callable[[str], tuple[int, str, str]]

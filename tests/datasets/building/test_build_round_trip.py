@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from citerec.datasets.building.build import build_corpus
 from citerec.datasets.splitting import RandomSplitting
 from citerec.formats.names import surname
-from citerec.tests.datasets.conftest import write_lines
+from citerec.tests.datasets.conftest import build_corpus, write_lines
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 CONTEXTS = 400
