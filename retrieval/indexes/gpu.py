@@ -104,7 +104,7 @@ def on_device(
 
     Faiss searches float32 vectors on a GPU if faiss-gpu is installed, else torch.
     """
-    if device.type == "cuda" and load_faiss().get_num_gpus() > 0 and not filtered:
-        if isinstance(index, FlatIndex) and isinstance(index.vectors, np.ndarray):
-            return FaissGPUIndex(index.vectors, device)
+    use_faiss = device.type == "cuda" and not filtered and load_faiss().get_num_gpus() > 0
+    if use_faiss and isinstance(index, FlatIndex) and isinstance(index.vectors, np.ndarray):
+        return FaissGPUIndex(index.vectors, device)
     return TorchIndex(index, device)

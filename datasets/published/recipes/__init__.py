@@ -23,5 +23,5 @@ def recipe(name: str) -> Recipe:
 
 def build_corpus(source: Path, target: Path, **settings: Any) -> None:
     """Build a corpus, skipping up to a tenth of the records; settings: of `citerec data build`."""
-    lenient = {"on_error": "skip", "max_bad_share": 0.1}
+    lenient: dict[str, Any] = {"on_error": "skip", "max_bad_share": 0.1}
     build(BuildSettings(source=(str(source),), output=str(target), **lenient, **settings))
