@@ -72,7 +72,7 @@ def read_fields(path: str | Path, names: tuple[str, ...], wanted: dict[str, pa.D
         lines = [b" ".join(line.split()) for line in path.read_bytes().splitlines()]
         return read(io.BytesIO(b"\n".join(filter(None, lines))), threads=False)  # then errors tell the row
     except (OSError, pa.ArrowInvalid) as error:
-        raise InputError(f"{path}: {error_text(error)}") from None
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error_text(error)}") from None
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def test_queries_without_candidates_of_a_type_are_left_out_and_counted(files: Fi
     benchmark = {"Art": {"q1": pool(1, random=[]), "q2": pool(2)}, "Law": {"q3": pool(3, random=[])}}
     file, scores_file = files(benchmark, scores_of(benchmark))
     pools = read_pools(file)
-    scores, _ = read_scores(scores_file, pools)
+    scores = read_scores(scores_file, pools)
     table, queries = type_table(pools, scores)
     assert queries == {"bm25": 3, "random": 1}
     only = plain_measures({"random": ["2r0", "2r1"], "true": ["2t0", "2t1"]}, scores["q2"])
