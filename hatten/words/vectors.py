@@ -301,7 +301,16 @@ def read_vectors(path: Path, limit: int | None = None) -> WordVectors:
             loaded = KeyedVectors.load_word2vec_format(
                 str(path), binary=binary, no_header=no_header, limit=limit
             )
-    except (OSError, zlib.error, ValueError, EOFError, IndexError, MemoryError, OverflowError) as error:
+    except (
+        OSError,
+        zlib.error,
+        TypeError,
+        ValueError,
+        EOFError,
+        IndexError,
+        MemoryError,
+        OverflowError,
+    ) as error:
         raise InputError(
             f"{path}: not word vectors in word2vec's or GloVe's format ({error_text(error)})"
         ) from None
