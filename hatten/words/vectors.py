@@ -32,6 +32,8 @@ from citerec.hatten.settings import WordsSettings
 log = logging.getLogger(__name__)
 
 CACHE_VERSION = 1
+UNREADABLE = (OSError, zlib.error, TypeError, ValueError, EOFError, IndexError, MemoryError, OverflowError)
+"""What gensim raises for files that are no vectors."""
 
 
 class WordVectors:
@@ -301,16 +303,7 @@ def read_vectors(path: Path, limit: int | None = None) -> WordVectors:
             loaded = KeyedVectors.load_word2vec_format(
                 str(path), binary=binary, no_header=no_header, limit=limit
             )
-    except (
-        OSError,
-        zlib.error,
-        TypeError,
-        ValueError,
-        EOFError,
-        IndexError,
-        MemoryError,
-        OverflowError,
-    ) as error:
+    except UNREADABLE as error:
         raise InputError(
             f"{path}: not word vectors in word2vec's or GloVe's format ({error_text(error)})"
         ) from None
