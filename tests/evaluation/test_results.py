@@ -521,7 +521,7 @@ def test_the_page_of_two_stages(tiny_source: Path, tiny_reranker: Path, ran: lis
     assert "| oracle |" in page
     for name, part in {
         "tiny-prefetch": "\nbm25,1.000,1.000,",
-        "tiny-pipeline-reranked": '\nfused,"bm25 + tiny-reranker, fused by rank",3,4,',
+        "tiny-pipeline-reranked": '\nfused,"bm25 + tiny-reranker, fused by score",3,4,',
         "tiny-pipeline-r-10-by-number-of-reranked-candidates": "name,2,3,4\npipeline,1.000,,1.000\n",
         "tiny-reranking-candidates-of-an-oracle": "\noracle,",
         "tiny-differences": "pipeline,bm25,R@10,1.0000,1.0000,",
