@@ -298,7 +298,8 @@ def read_vectors(path: Path, limit: int | None = None) -> WordVectors:
             f"word vectors: reading {path} ({size:,.0f} MB), once for a corpus; GloVe takes a minute or two"
         )
     try:
-        binary, no_header = ".bin" in path.suffixes, not _has_header(path)
+        no_header = not _has_header(path)
+        binary = ".bin" in path.suffixes and not no_header
         with quiet_gensim():
             loaded = KeyedVectors.load_word2vec_format(
                 str(path), binary=binary, no_header=no_header, limit=limit
