@@ -54,8 +54,6 @@ class Benchmark(ABC):
     """Whether differences are tested in each group of queries, and between the first and the last."""
     headline: ClassVar[Sequence[Column]] = ()
     """Columns of a results page's table."""
-    published: ClassVar[Sequence[str]] = ()
-    """Published figures (evaluation/published) to stand beside the results of any data set."""
 
     def __init__(self, **options: Any) -> None:
         """options: fields of the settings. Raises InputError for unusable values."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, overload
+from typing import Any
 
 import ir_measures
 import numpy as np
@@ -32,21 +32,9 @@ QUERIES = 256
 """Queries measured at a time."""
 
 
-@overload
-def evaluate(
-    ranking: Ranking, measures: Sequence[str], intervals: Literal[False] = False, seed: int = 0
-) -> dict[str, float]: ...
-
-
-@overload
-def evaluate(
-    ranking: Ranking, measures: Sequence[str], intervals: Literal[True], seed: int = 0
-) -> dict[str, tuple[float, float, float]]: ...
-
-
 def evaluate(
     ranking: Ranking, measures: Sequence[str], intervals: bool = False, seed: int = 0
-) -> dict[str, float] | dict[str, tuple[float, float, float]]:
+) -> dict[str, Any]:
     """Return the mean of each measure over the queries of a ranking.
 
     ranking: of a split, as returned by `retriever.search(corpus.split("test"), k=100)`. measures: names of
@@ -57,15 +45,14 @@ def evaluate(
     Raises InputError for an unknown measure, a cutoff beyond k, and a ranking of other queries.
     """
     measured = measure(ranking, measures)
+    found = means(measured.values)
     if not intervals:
-        return means(measured.values)
-    low, high = significance.intervals(
+        return found
+    ends = significance.intervals(
         np.stack(list(measured.values.values()), axis=1), measured.papers, seed=seed
     )
-    ends = zip(low.tolist(), high.tolist(), strict=True)
-    return {
-        name: (mean, *end) for (name, mean), end in zip(means(measured.values).items(), ends, strict=True)
-    }
+    columns = zip(found.items(), *(end.tolist() for end in ends), strict=True)
+    return {name: (mean, low, high) for (name, mean), low, high in columns}
 
 
 def measure(ranking: Ranking, measures: Sequence[str]) -> PerQuery:

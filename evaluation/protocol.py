@@ -71,13 +71,7 @@ def make_protocols(names: Sequence[str], corpus: Corpus, queries: Split, filters
             inductive = queries.take(unseen)
             protocols.append(Protocol(INDUCTIVE, inductive, replace(filters, unseen=True), pool))
         else:
-            missing = f"split {TRAIN!r}" if not groups else "candidates" if len(unseen) else "queries"
-            log.info(
-                "corpus %s, split %s: no %s for the inductive protocol, skipped",
-                corpus.name,
-                queries.name,
-                missing,
-            )
+            log.info("corpus %s, split %s: no inductive queries or candidates", corpus.name, queries.name)
     if DRAFT in names:
         elsewhere = cited_elsewhere(corpus, corpus.split(queries.name), queries.contexts)
         protocols.append(Protocol(DRAFT, queries, filters, int(passed.sum()), elsewhere=elsewhere))

@@ -110,10 +110,6 @@ class Table:
         return markdown_table(self.head, self.rows)
 
 
-class Headline(str):
-    """A sentence that is shown on the terminal, too."""
-
-
 Part = str | Table | Curves
 """A Markdown paragraph or heading, a table, or a plot."""
 
@@ -173,12 +169,10 @@ def to_markdown(parts: Iterable[Part], folder: Path) -> list[str]:
 
 
 def print_parts(parts: Iterable[Part], title: str) -> None:
-    """Print brief tables and headlines to the terminal; a heading is the title of the table below it."""
+    """Print brief tables to the terminal; a heading is the title of the table below it."""
     for part in parts:
         if isinstance(part, Table) and part.brief:
             print_table([part.head, *part.rows], title)
-        elif isinstance(part, Headline):
-            print_line(part)
         elif isinstance(part, str) and part.startswith("#"):
             title = part.lstrip("# ")
 
@@ -193,12 +187,11 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Report:
-    """An evaluation: its metrics and what its report says. printed: text for the terminal alone."""
+    """An evaluation: its metrics and what its report says."""
 
     title: str
     metrics: Metrics
     parts: Sequence[Part]
-    printed: str = ""
 
     def write(self, folder: Path, provenance: Provenance) -> None:
         """Write report.md with its plots and the provenance, then metrics.json."""
@@ -218,8 +211,6 @@ class Report:
 
     def show(self, folder: Path) -> None:
         """Print the results and the path of the report."""
-        if self.printed:
-            print(self.printed)
         print_parts(self.parts, self.title)
         print_line(f"report: {folder / REPORT}")
 

@@ -60,8 +60,8 @@ class PipelineSettings(ContextSettings):
     """candidates to rerank per query, or all; the rest follow in their original order"""
     scoring: Any = None
     """how pairs are scored, a rerank.settings.ScoringSettings; null: the defaults"""
-    fuse: str = setting("none", choices=("none", "score", "rank"))
-    """none (reranker only) | score | rank (fuse the scores or ranks of reranker and retriever)"""
+    fuse: str = setting("none", choices=("none", "score"))
+    """none (reranker only) | score (weighted sum of the z-scores of reranker and retriever)"""
     weight: Any = "tuned"
     """weight of the reranker in the fusion: tuned (on validation), or 0 to 1"""
     measure: Any = "recall@10"
@@ -112,7 +112,7 @@ class MDCRSettings(PoolSettings):
     scores_file: str | None = None
     """pair scores, {"QUERY_CANDIDATE": score}; null: scored by a retriever, which writes such a file"""
     texts: str | None = None
-    """titles and abstracts in JSON lines; null: FILE_data.jsonl next to FILE.json, or downloaded"""
+    """titles and abstracts in JSON lines, of the papers in `file`; null: downloaded"""
     split: str = setting("test", choices=("val", "test"))
     """MDCR's own split: val | test"""
 
@@ -202,8 +202,6 @@ class SampledSettings(PoolSettings):
     """random pools to draw and average over"""
     depth: int = setting(500, least=1)
     """papers retrieved per query"""
-    run_depth: int | None = setting(0)
-    """papers per query in run.trec of the first sampling; null: all; 0: no run.trec"""
     seed: int = 0
     """random seed"""
 

@@ -31,6 +31,7 @@ class DenseModel(Pretrained):
 
     settings_class: ClassVar[type[EncoderTraining]]
     """settings of its training"""
+    usage = "benchmark=prefetch retriever={folder} checkpoint={place}"
 
     @classmethod
     def train(

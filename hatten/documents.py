@@ -185,21 +185,6 @@ def drop_words(documents: Documents, share: float, rng: np.random.Generator) -> 
     )
 
 
-def from_padded(
-    token_ids: NDArray[np.integer], types: NDArray[np.integer], absent: NDArray[np.bool_], pad_id: int
-) -> Documents:
-    """Convert padded arrays: token_ids [B, P, L], types [B, P], absent [B, P] (True: no paragraph).
-
-    Tokens equal to `pad_id` are dropped; a paragraph without tokens becomes absent.
-    """
-    real = (token_ids != pad_id) & ~absent[:, :, None]
-    lengths = real.sum(2)
-    present = lengths > 0
-    index = np.where(present, np.cumsum(present).reshape(present.shape) - 1, -1)
-    paragraphs = Ragged(token_ids[real].astype(np.int32), offsets_of(lengths[present]))
-    return Documents(paragraphs, index, np.where(present, types, ABSENT_TYPE).astype(np.int64))
-
-
 Array = Any
 """A NumPy array, or a tensor once it has been moved to a device (retrieval.encoders.nets.to_device)."""
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from citerec.hatten.documents import Documents, Layout, LevelInputs, from_padded
+from citerec.hatten.documents import Documents, Layout, LevelInputs
 
 # As torch's own, faster on a CPU: the only place where they come in.
 from citerec.hatten.kernels import dropout, linear, norm, relu_in_place, self_attention
@@ -175,11 +175,11 @@ class HAttenEncoder(Encoder):
 
     fast_prefixes = ("word_vectors", "mean.")
 
-    def __init__(self, config: EncoderConfig, word_vectors: NDArray[np.float32], pad_id: int = 0) -> None:
+    def __init__(self, config: EncoderConfig, word_vectors: NDArray[np.float32]) -> None:
         """word_vectors [V, D]; InputError if D does not fit the configuration (EncoderConfig.fit)."""
         super().__init__()
         config = config.fit(word_vectors.shape[1])
-        self.config, self.dim, self.pad_id = config, config.dim, pad_id
+        self.config, self.dim = config, config.dim
         self.chunk_tokens = CHUNK_TOKENS
         table = torch.from_numpy(np.ascontiguousarray(word_vectors, np.float32))
         self.word_vectors = nn.Parameter(table, requires_grad=config.trainable_vectors == "all")
@@ -213,11 +213,6 @@ class HAttenEncoder(Encoder):
                 nn.init.constant_(part.value.bias, MEAN_BIAS)
                 nn.init.eye_(part.out.weight).mul_(MEAN_LENGTH)
                 nn.init.constant_(part.out.bias, -MEAN_LENGTH * MEAN_BIAS)
-
-    def forward(self, token_ids: Tensor, paragraph_types: Tensor, paragraph_mask: Tensor) -> Tensor:
-        """token_ids [B, P, L], paragraph_types [B, P], paragraph_mask [B, P] (True = absent) -> [B, D]"""
-        ids, types, absent = (part.cpu().numpy() for part in (token_ids, paragraph_types, paragraph_mask))
-        return self.encode(from_padded(ids, types, absent, self.pad_id))
 
     @property
     def layout(self) -> Any:

@@ -47,11 +47,7 @@ class HAtten(DenseModel):
     description = """\
 HAtten finds candidates for a missing citation. It embeds the passage, together with the title and abstract of
 the citing paper, and every paper that may be cited, and recommends the nearest papers by cosine similarity
-(Gu, Gao and Hahnloser, [ECIR 2022](https://arxiv.org/abs/2112.01206)).
-
-```sh
-citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=custom data.dir=DIR
-```"""
+(Gu, Gao and Hahnloser, [ECIR 2022](https://arxiv.org/abs/2112.01206))."""
     tags = ("hatten", "sentence-similarity")
     settings_class = HAttenSettings
 
@@ -130,11 +126,11 @@ def build_encoder(
     if len(vocabulary) != len(word_vectors):
         raise InputError(f"{len(vocabulary):,} words for {len(word_vectors):,} vectors")
     if config.residual == "none":
-        return HAttenEncoder(config, word_vectors, vocabulary.pad_id)
+        return HAttenEncoder(config, word_vectors)
     from citerec.hatten.static.network import ResidualEncoder  # not the paper's
 
     target = int(vocabulary.lookup([TARGET_WORD])[0])
-    return ResidualEncoder(config, word_vectors, vocabulary.pad_id, target)
+    return ResidualEncoder(config, word_vectors, target)
 
 
 class HAttenRetriever(WordsRetriever):

@@ -108,8 +108,6 @@ class Retriever(ABC):
     """note for reports if queries consist of more than texts"""
     log_probabilities = False
     """whether scores are logarithms of probabilities that a paper is the one meant"""
-    has_vectors = False
-    """whether `raw_vectors` is implemented"""
     comparable = False
     """whether scores mean the same for all queries and corpora"""
 
@@ -153,10 +151,6 @@ class Retriever(ABC):
     def supports(self, corpus: Corpus) -> bool:
         """Whether the corpus has the data that indexing needs, such as training contexts."""
         return True
-
-    def raw_vectors(self, corpus: Corpus, rows: Rows) -> Any:
-        """Paper vectors as a `VectorTable` [n, D] (retrieval.vectors), not normalised; see `has_vectors`."""
-        raise NotImplementedError(f"{self.name} has no paper vectors")
 
     def explain(self, queries: Queries, papers: NDArray[np.int32]) -> dict[str, Floats]:
         """Components of the scores of papers [Q, K]: float32 [Q, K] by name; empty if not supported."""

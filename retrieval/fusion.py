@@ -1,4 +1,4 @@
-"""Fusion of rankings: convex combination, reciprocal rank fusion, and tuning of their weights.
+"""Fusion of rankings: weighted sums of normalised scores or of reciprocal ranks, and tuning of the weights.
 
 `Fusion` is a retriever that fuses others; `fuse_scores` fuses a reranker with its prefetcher.
 """
@@ -25,7 +25,6 @@ from citerec.retrieval.settings import check_counts
 
 log = logging.getLogger(__name__)
 
-METHODS = ("convex", "rrf")
 RRF_CONSTANT = 60
 """Constant of reciprocal rank fusion (Cormack et al. 2009)."""
 TUNED, EQUAL = "tuned", "equal"
@@ -197,40 +196,33 @@ def best_weights(values: NDArray[np.float64], grid: NDArray[np.float64]) -> NDAr
 # A reranker and its prefetcher.
 
 
-def fuse_scores(candidates: Ranking, scores: Floats, method: str, weight: float) -> NDArray[np.floating]:
-    """Final scores of the candidates [Q, K], -inf where there is none.
+def fuse_scores(candidates: Ranking, scores: Floats, weight: float) -> NDArray[np.floating]:
+    """Weighted sums of the z-scores of both stages [Q, K], -inf where there is no candidate.
 
-    scores: the reranker's [Q, K]. method: `none`, these scores alone (Gu et al. 2022); `score`, sums of
-    z-scores; `rank`, sums of 1 / (60 + rank). weight: of the reranker, from 0 (prefetcher alone) to 1.
+    scores: the reranker's [Q, K]. weight: of the reranker, from 0 (prefetcher alone) to 1 (reranker alone,
+    as in Gu et al. 2022).
     """
-    if method == "none" or weight == 1:  # no sum: rounding would create ties
+    if weight == 1:  # no sum: rounding would create ties
         return scores
     if weight == 0:
         order = -np.arange(candidates.k, dtype=np.float64)
         return np.where(candidates.papers >= 0, order, -np.inf)
-    prefetched, reranked = (part.astype(np.float64) for part in _reranker_gains(candidates, scores, method))
+    prefetched, reranked = (part.astype(np.float64) for part in stage_gains(candidates, scores))
     return np.where(candidates.papers >= 0, weight * reranked + (1 - weight) * prefetched, -np.inf)
 
 
-def tune_weight(
-    candidates: Ranking, scores: Floats, wanted: Ragged, method: str, cutoffs: Sequence[int] = (10,)
-) -> float:
+def tune_weight(candidates: Ranking, scores: Floats, wanted: Ragged, cutoffs: Sequence[int] = (10,)) -> float:
     """The weight of the reranker, in steps of 0.05, with the highest mean recall at the cutoffs.
 
     wanted: the cited papers [Q].
     """
-    grid, gains = simplex(2), _reranker_gains(candidates, scores, method)
+    grid, gains = simplex(2), stage_gains(candidates, scores)
     return float(best_weights(recall_by_weights([candidates] * 2, gains, wanted, grid, cutoffs), grid)[1])
 
 
-def _reranker_gains(candidates: Ranking, scores: Floats, method: str) -> list[Floats]:
+def stage_gains(candidates: Ranking, scores: Floats) -> list[Floats]:
     """Gains of the prefetcher and of the reranker [Q, K], in the order of the candidates."""
-    if method == "score":
-        return [normalise_scores(candidates), normalise_scores(Ranking(candidates.papers, scores))]
-    prefetched = reciprocal_ranks(candidates)
-    reranked = np.empty_like(prefetched)
-    np.put_along_axis(reranked, np.argsort(-scores, axis=1, kind="stable"), prefetched, axis=1)
-    return [prefetched, reranked]
+    return [normalise_scores(candidates), normalise_scores(Ranking(candidates.papers, scores))]
 
 
 # Several retrievers.
@@ -300,7 +292,7 @@ class Fusion(Retriever):
     """Searches with several retrievers and fuses their rankings.
 
     parts: retrievers by name; `weights` refers to the names.
-    method: `convex` (sums of normalised scores) or `rrf` (sums of reciprocal ranks).
+    Papers are ranked by the weighted sums of their normalised scores.
     depth: papers fetched from each part, independent of k so that the first papers do not change with k.
     Papers that no part has fetched cannot be found.
     weights: one per part; or `equal`; or `tuned` (FusionWeights), with `seed`.
@@ -311,7 +303,6 @@ class Fusion(Retriever):
     def __init__(
         self,
         parts: Mapping[str, Retriever],
-        method: str = "convex",
         depth: int = 2000,
         weights: str | Mapping[str, float] = TUNED,
         seed: int = 0,
@@ -322,15 +313,13 @@ class Fusion(Retriever):
         if not self.parts:
             raise InputError("retriever.parts: name at least one retriever to fuse")
         self.join_protocols(self.parts.values())
-        if method not in METHODS:
-            raise InputError(f"retriever.method={method}: choose {' or '.join(METHODS)}")
         check_counts(depth=depth)
-        self.method, self.depth = method, depth
+        self.depth = depth
         self.weights = FusionWeights(weights, self.parts, seed)
 
     def settings(self) -> dict[str, Any]:
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.parts.items()}
-        return {"parts": parts, "method": self.method, "depth": self.depth, **self.weights.settings()}
+        return {"parts": parts, "method": "convex", "depth": self.depth, **self.weights.settings()}
 
     def query_settings(self) -> dict[str, Any]:
         return {name: settings for name, part in self.parts.items() if (settings := part.query_settings())}
@@ -347,23 +336,18 @@ class Fusion(Retriever):
             self.tuned["weights"] = self.weights.tune(self.name, corpus, self._recalls)
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
-        rankings = self._rankings(queries, allowed)
-        weights = np.array([self.weights.values(self)])
-        return fuse(rankings, self._gains(rankings), weights, k)
+        rankings, weights = self._rankings(queries, allowed), np.array([self.weights.values(self)])
+        return fuse(rankings, list(map(normalise_scores, rankings)), weights, k)
 
     def _rankings(self, queries: Queries | Rows, allowed: Mask | None) -> list[Ranking]:
         """The ranking of each part, without the citing paper, whose score would distort the normalisation."""
         return [part.search_allowed(queries, self.depth, allowed) for part in self.parts.values()]
 
-    def _gains(self, rankings: list[Ranking]) -> list[Floats]:
-        gains = reciprocal_ranks if self.method == "rrf" else normalise_scores
-        return [gains(ranking) for ranking in rankings]
-
     def _recalls(
         self, corpus: Corpus, contexts: Rows, wanted: Ragged, grid: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         rankings = self._rankings(contexts, None)
-        return recall_by_weights(rankings, self._gains(rankings), wanted, grid, CUTOFFS)
+        return recall_by_weights(rankings, list(map(normalise_scores, rankings)), wanted, grid, CUTOFFS)
 
     def _save(self, folder: Path) -> None:
         for name, part in self.parts.items():

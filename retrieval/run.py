@@ -6,9 +6,11 @@ separates fields by white space, so ids are escaped.
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from citerec.base.errors import InputError, quoted
+from citerec.base.errors import InputError, error_text
 from citerec.base.files import atomic_write, digest_file
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Mask, Rows
@@ -51,59 +53,26 @@ def unescape_id(text: str) -> str:
 def read_fields(path: str | Path, names: tuple[str, ...], wanted: dict[str, pa.DataType]) -> pa.Table:
     """Read the `wanted` columns of a file with fields `names`, separated by white space.
 
-    Raises InputError naming file, line and field.
+    Raises InputError naming file, row (without blank lines) and column.
     """
     path = Path(path)
+    parsing = pyarrow.csv.ParseOptions(delimiter=" ", quote_char=False, ignore_empty_lines=True)
+    convert = pyarrow.csv.ConvertOptions(
+        include_columns=list(wanted), column_types=wanted, strings_can_be_null=False, null_values=[]
+    )
+
+    def read(source: Path | io.BytesIO, threads: bool) -> pa.Table:
+        columns = pyarrow.csv.ReadOptions(column_names=list(names), use_threads=threads)
+        return pyarrow.csv.read_csv(source, columns, parsing, convert)
+
     try:
-        with path.open("rb") as file:
-            start = file.read(1 << 16)
-        if not start.strip():
-            raise InputError(f"{path}: the file is empty")
-        # Nearly every tool writes single blanks between fields, which can be read many times faster.
-        if re.search(rb"[\t\r]|  | \n|^ |\n\n", start) is None:
-            convert = pyarrow.csv.ConvertOptions(
-                include_columns=list(wanted), column_types=wanted, strings_can_be_null=False, null_values=[]
-            )
-            return pyarrow.csv.read_csv(
-                path,
-                pyarrow.csv.ReadOptions(column_names=list(names)),
-                pyarrow.csv.ParseOptions(delimiter=" ", quote_char=False, ignore_empty_lines=True),
-                convert,
-            )
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except pa.ArrowInvalid:
-        pass  # the slow reader names the line
-    return _read_slowly(path, names, wanted)
-
-
-def _read_slowly(path: Path, names: tuple[str, ...], wanted: dict[str, pa.DataType]) -> pa.Table:
-    columns: dict[str, list[str | float]] = {name: [] for name in wanted}
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, 1):
-            fields = line.split()
-            if not fields:
-                continue
-            if len(fields) != len(names):
-                raise InputError(
-                    f"{path}, line {number}: {len(fields)} fields instead of {len(names)} ({' '.join(names)})"
-                )
-            for name, field in zip(names, fields, strict=True):
-                if name in wanted:
-                    where = f"{path}, line {number}, field {name!r}"
-                    columns[name].append(_parse_value(field, wanted[name], where))
-    return pa.table({name: pa.array(column, wanted[name]) for name, column in columns.items()})
-
-
-def _parse_value(field: str, kind: pa.DataType, where: str) -> str | float:
-    try:
-        if pa.types.is_floating(kind):
-            return float(field)
-        if pa.types.is_integer(kind):
-            return int(pa.scalar(int(field), kind).as_py())
-        return field
-    except (ValueError, OverflowError):
-        raise InputError(f"{where}: {quoted(field)} is not a number, or too large") from None
+        with suppress(OSError, pa.ArrowInvalid):  # nearly every tool writes single blanks
+            if len(table := read(path, threads=True)):
+                return table
+        lines = [b" ".join(line.split()) for line in path.read_bytes().splitlines()]
+        return read(io.BytesIO(b"\n".join(filter(None, lines))), threads=False)  # then errors tell the row
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error_text(error)}") from None
 
 
 @dataclass(frozen=True)

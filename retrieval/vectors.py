@@ -43,14 +43,20 @@ class Reader(Protocol):
         """Queries, or rows of contexts, [B] -> B documents."""
 
 
-class EncodingProgress:
-    """Logs progress, rate and remaining time of a long encoding every LOG_INTERVAL seconds."""
+class LoggedProgress:
+    """Logs progress, rate and remaining time of long work every LOG_INTERVAL seconds."""
 
     def __init__(
-        self, what: str, total: int, done: int = 0, bar: Callable[[int], None] | None = None
+        self,
+        what: str,
+        total: int,
+        done: int = 0,
+        bar: Callable[[int], None] | None = None,
+        verb: str = "encoded",
     ) -> None:
         """done: documents encoded earlier. bar: callback for newly encoded ones (base.progress)."""
         self.what, self.total, self.done, self._initial = what, total, float(done), done
+        self._verb = verb
         self._bar, self._shown = bar, 0
         self._start = self._logged = time.monotonic()
         self.advance(0)
@@ -65,7 +71,7 @@ class EncodingProgress:
             self._logged = time.monotonic()
             left = (self.total - self.done) / self.rate
             log.info(
-                f"encoded {self.done:,.0f} of {self.total:,} {self.what}, {self.rate:,.0f}/s, "
+                f"{self._verb} {self.done:,.0f} of {self.total:,} {self.what}, {self.rate:,.0f}/s, "
                 f"{left:.0f} s left"
             )
 
@@ -96,7 +102,7 @@ def encode(
     of a torch module). batch: documents read together. ahead: read the next ones while a device computes.
     """
     out = np.empty((len(rows), dim), np.float32)
-    progress = EncodingProgress(what, len(rows))
+    progress = LoggedProgress(what, len(rows))
     parts = [rows[first : first + batch] for first in range(0, len(rows), batch)]
     first = 0
     for part, documents in zip(parts, _read_ahead(read, parts) if ahead else map(read, parts), strict=True):
@@ -211,15 +217,10 @@ def as_dtype(vectors: NDArray[np.floating], dtype: np.dtype[Any] | str) -> NDArr
     return converted
 
 
-_INFINITE = {np.dtype(np.float16): (np.uint16, 0x7C00), np.dtype(np.float32): (np.uint32, 0x7F800000)}
-"""Integer type and bit pattern of infinity; finite numbers are smaller, without their sign bits."""
-
-
 def first_not_finite(vectors: NDArray[np.floating]) -> int | None:
     """The first row of vectors [n, D] that is not finite; None if all are."""
-    kind, infinite = _INFINITE[vectors.dtype]
     for part in blocks(*vectors.shape):
-        bits = vectors[part].view(kind) & kind(infinite | (infinite - 1))
-        if bits.max(initial=0) >= infinite:
-            return part.start + int(np.argmax((bits >= infinite).any(axis=1)))
+        finite = np.isfinite(vectors[part]).all(axis=1)
+        if not finite.all():
+            return part.start + int(finite.argmin())
     return None

@@ -43,13 +43,8 @@ def setup(args: argparse.Namespace) -> None:
 
     logging.basicConfig(level=logging.WARNING)
     torch.set_num_threads(args.threads)
-    info = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").is_file() else ""
-    supported = {flag for line in info.splitlines() if line.startswith("flags") for flag in line.split()}
-    flags = [
-        name for name in ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16") if name in supported
-    ]
     print(
-        f"machine: {os.cpu_count()} cores ({platform.machine()}, {', '.join(flags) or 'no known flags'}), "
+        f"machine: {os.cpu_count()} cores ({platform.machine()}, {torch.backends.cpu.get_cpu_capability()}), "
         f"{args.threads} threads, load {os.getloadavg()[0]:.1f}, {args.clock} clock, "
         f"torch {torch.__version__}"
     )

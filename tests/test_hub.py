@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import yaml
 from huggingface_hub import constants
 
 from citerec.base.errors import InputError
-from citerec.evaluation.publish import PublishSettings, open_trained, publish, results_section
+from citerec.evaluation.publish import PublishSettings, open_trained, publish
 from citerec.hatten.documents import Vocabulary
 from citerec.hatten.model import HAtten
 from citerec.hatten.static.model import StaticModel
@@ -99,38 +98,20 @@ def test_saving_and_loading_round_trips_without_pickles(make: Make, tmp_path: Pa
 
 
 def test_the_card_has_data_recipe_measures_and_licence(make: Make, tmp_path: Path) -> None:
-    folder = make().save(tmp_path / "model", "R@10 is .5", "cc-by-4.0", "someone/model")
+    folder = make().save(tmp_path / "model", "cc-by-4.0", "someone/model")
     text = (folder / "README.md").read_text("utf-8")
     _, front, body = text.split("---\n", 2)
     assert yaml.safe_load(front)["license"] == "cc-by-4.0"
     assert "citation-recommendation" in yaml.safe_load(front)["tags"]
-    for part in ("=someone/model", "`demo`", "`0123`", "R@10 is .5", "| recall@10 | 0.3 |", "`cc-by-4.0`"):
+    for part in ("=someone/model", "data: demo", "0123", "| recall@10 | 0.3 |", "`cc-by-4.0`"):
         assert part in body
     assert yaml.safe_load(body.partition("```yaml\n")[2].partition("```")[0])["model"] == {"rounds": 2}
 
 
-def test_the_card_has_evaluation_results_and_commands(tmp_path: Path) -> None:
-    measured = {"data": "demo", "split": "val", "mrr": 0.25, "mrr/low": 0.2, "mrr/high": 0.3, "queries": 70}
-    (tmp_path / "metrics.json").write_text(json.dumps(measured))
-    with pytest.raises(InputError, match=r"not an output folder of citerec evaluate"):
-        results_section([tmp_path])
-    (tmp_path / "report.md").write_text(
-        "# R\n\n```\nno\n```\n\n## Origin\n\nnumpy.\n\n```\nciterec evaluate a=b\n```\n"
-    )
-    result = results_section([tmp_path, tmp_path])
-    assert "| demo, val | 70 | 0.250 [0.200, 0.300] |" in result and "R@10" not in result
-    assert "citerec evaluate a=b\nciterec evaluate a=b\n```" in result
-    assert results_section([]) == ""
-
-
-def test_nothing_is_published_that_is_no_model_or_no_evaluation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_published_that_is_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     model, out = str(static(["<pad>", "nets"], "float32").save(tmp_path / "mine")), tmp_path / "out"
     (tmp_path / "metrics.json").write_text("[1]")
-    with pytest.raises(InputError, match=r"not an output folder of citerec evaluate \(metrics\.json is not"):
-        publish(PublishSettings(model=model, output=str(out), results=(str(tmp_path),)))
     with pytest.raises(InputError, match=r"metrics\.json: neither a model saved by citerec train nor its"):
         publish(PublishSettings(model=str(tmp_path / "metrics.json"), output=str(out)))
     with pytest.raises(InputError, match=r"^mine: not a hub id; write OWNER/NAME$"):
@@ -225,6 +206,6 @@ def test_the_command_publishes_the_output_of_a_training(
     assert done.out == f"{tmp_path / 'folder'}\n{hub.url}/someone/model\n"
     assert same(HAtten.open(tmp_path / "folder"), model)
     assert same(HAtten.open("someone/model"), model)
-    failed = script(*command, f"output={tmp_path / 'none'}", f"results={tmp_path / 'run'}")
+    failed = script("model", "publish", str(tmp_path), f"output={tmp_path / 'none'}")
     assert failed.code == 2 and failed.err.startswith("error: ") and failed.err.count("\n") == 1
     assert not (tmp_path / "none").exists()

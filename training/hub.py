@@ -42,7 +42,7 @@ LOAD_ERRORS = (InputError, LookupError, TypeError, AttributeError, ValueError, A
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 LICENCE = """\
-The code is under the MIT licence. The weights were learned from the data named above, and the training may
+The code is under the MIT licence. The weights were learned from the data of the recipe, and the training may
 have started from published word vectors or a transformer: check their licences before redistributing them."""
 
 
@@ -61,7 +61,9 @@ class Pretrained:
     title: ClassVar[str]
     """name of the kind of model in messages and on the card"""
     description: ClassVar[str]
-    """description and usage for the card; {place} is replaced by the folder name or hub id"""
+    """description for the card"""
+    usage: ClassVar[str]
+    """options of citerec evaluate for the card; {place} is replaced by the folder name or hub id"""
     tags: ClassVar[tuple[str, ...]] = ()
     about: Mapping[str, Any]
     """provenance as plain values: data, settings, seed, validation results (`val/...`)"""
@@ -79,12 +81,10 @@ class Pretrained:
         """Return this model with a network trained further, and its provenance."""
         return replace(self, encoder=encoder, about=about)  # type: ignore[type-var]  # kinds are dataclasses
 
-    def save(
-        self, folder: str | Path, results: str = "", licence: str | None = None, place: str = ""
-    ) -> Path:
+    def save(self, folder: str | Path, licence: str | None = None, place: str = "") -> Path:
         """Save the model to a folder, atomically.
 
-        results: Markdown with results for the card. licence: of the weights, as a lower-case SPDX id.
+        licence: of the weights, as a lower-case SPDX id.
         place: location of the model for the card. InputError if the folder contains anything else.
         """
         folder = Path(folder)
@@ -96,11 +96,11 @@ class Pretrained:
             write_json(part / ABOUT, dict(self.about))
             for path in files_below(part):  # safetensors writes files that only the owner may read
                 path.chmod((part / ABOUT).stat().st_mode)
-            text = model_card(self, place or folder.name, results, licence)
+            text = model_card(self, place or folder.name, licence)
             (part / CARD).write_text(text, encoding="utf-8")
         return folder
 
-    def push(self, repo_id: str, results: str = "", licence: str | None = None, private: bool = False) -> str:
+    def push(self, repo_id: str, licence: str | None = None, private: bool = False) -> str:
         """Upload the model to the hub as OWNER/NAME, creating the repository if needed; returns its URL.
 
         InputError in one line if that fails: no token, no permission, no network.
@@ -110,7 +110,7 @@ class Pretrained:
         check_hub_id(repo_id)
         api = HfApi()
         with tempfile.TemporaryDirectory() as parent:
-            folder = self.save(Path(parent) / "model", results, licence, repo_id)
+            folder = self.save(Path(parent) / "model", licence, repo_id)
             try:
                 api.create_repo(repo_id, private=private, exist_ok=True)
                 api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=f"Save {self.title}")
@@ -228,7 +228,7 @@ def download_model(repo_id: str, settings_file: str, title: str) -> Path:
         ) from None
 
 
-def model_card(model: Pretrained, place: str, results: str, licence: str | None) -> str:
+def model_card(model: Pretrained, place: str, licence: str | None) -> str:
     """The card of a model: front matter for the hub, then Markdown."""
     about = dict(model.about)
     measures = [key for key in about if key.startswith("val/")]
@@ -236,10 +236,9 @@ def model_card(model: Pretrained, place: str, results: str, licence: str | None)
     front: dict[str, Any] = {"tags": ["citation-recommendation", *model.tags]}
     if licence:
         front["license"] = licence
-    parts = [f"# {place.rpartition('/')[2]}", model.description.format(place=place)]
-    parts += ["## Data", _data(about)]
-    if results:
-        parts += ["## Results", results]
+    usage = model.usage.format(place=place, folder=model.folder)
+    command = f"```sh\nciterec evaluate {usage} data=custom data.dir=DIR\n```"
+    parts = [f"# {place.rpartition('/')[2]}", model.description, command]
     if measured:
         rows = "\n".join(f"| {name} | {value:.4g} |" for name, value in measured.items())
         parts += [
@@ -257,13 +256,3 @@ def model_card(model: Pretrained, place: str, results: str, licence: str | None)
     parts += ["## Licence", stated + LICENCE]
     head = yaml.safe_dump(front, sort_keys=False)
     return f"---\n{head}---\n\n" + "\n\n".join(parts) + "\n"
-
-
-def _data(about: dict[str, Any]) -> str:
-    """Describe the training data; removes it from `about`."""
-    data, corpus, tokenizer = (about.pop(key, None) for key in ("data", "corpus", "tokenizer"))
-    if data is None:
-        return "Not recorded."
-    text = f"Trained on the split `{about.get('split', 'train')}` of `{data}`"
-    text += f" (prepared store `{corpus}`)" if corpus else ""
-    return text + (f", split into words by the tokeniser `{tokenizer}`." if tokenizer else ".")

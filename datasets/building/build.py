@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, fields
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder, disk_errors, expand_user, new_folder
-from citerec.base.settings import Settings, setting
+from citerec.base.settings import setting
 from citerec.datasets.building.collection import BuildReport, SkippedRecords, write_corpus
 from citerec.datasets.building.contexts import ContextRules
 from citerec.datasets.building.readers import find_files
 from citerec.datasets.splitting import RandomSplitting, Splitting, YearSplitting
 
 
-@dataclass(frozen=True)
-class Tolerance(Settings):
-    """Handling of records that cannot be used."""
-
-    on_error: str = setting("raise", choices=("raise", "skip"))
-    """raise (stop at the first bad record) | skip (drop bad records and count them)"""
-    max_bad_share: float = setting(0.01, most=1)
-    """share of records that may be bad"""
-
-    @property
-    def share(self) -> float | None:
-        """The largest share of records to drop; None if the first bad one is an error."""
-        return self.max_bad_share if self.on_error == "skip" else None
-
-
 @dataclass(frozen=True, kw_only=True)
-class BuildSettings(ContextRules, Tolerance):
+class BuildSettings(ContextRules):
     """Build a corpus for local citation recommendation from full texts:
 
         citerec data build source=FILES output=DIR [OPTION=VALUE ...]
@@ -53,6 +35,10 @@ class BuildSettings(ContextRules, Tolerance):
     """file, folder or pattern, or a list of them (e.g. [papers.jsonl.gz,texts/])"""
     output: str
     """new folder to write (e.g. outputs/corpus)"""
+    on_error: str = setting("raise", choices=("raise", "skip"))
+    """raise (stop at the first bad record) | skip (drop bad records and count them)"""
+    max_bad_share: float = setting(0.01, most=1)
+    """share of records that may be bad"""
     identifier: str | None = None
     """keep only papers with this kind of identifier: arxiv, acl, pubmed, doi, ...; null: all"""
     train: float = 0.8
@@ -78,45 +64,25 @@ class BuildSettings(ContextRules, Tolerance):
         return RandomSplitting(self.train, self.val, self.test, self.seed)
 
 
-def build(settings: BuildSettings) -> str:
-    """Build the corpus of a command; return its summary."""
-    shared = {part.name: getattr(settings, part.name) for part in (*fields(ContextRules), *fields(Tolerance))}
-    return build_corpus(
-        settings.source, settings.output, settings.splitting, settings.identifier, **shared
-    ).summary()
+def build(settings: BuildSettings) -> BuildReport:
+    """Read the source and write a corpus (datasets/files/source_files.py) to the new folder `output`.
 
-
-def build_corpus(
-    source: str | Sequence[str],
-    output: str | Path,
-    splitting: Splitting,
-    identifier: str | None = None,
-    on_error: str = "raise",
-    max_bad_share: float = 0.01,
-    **settings: Any,
-) -> BuildReport:
-    """Read `source` and write a corpus (datasets/files/source_files.py) to the new folder `output`.
-
-    source: files, folders and patterns of full texts and paper records.
-    splitting: assigns a split to each citing paper.
-    identifier: keep only papers with this kind of identifier, such as arxiv; None keeps all.
-    on_error, max_bad_share: see Tolerance. settings: see ContextRules.
     Raises InputError for invalid input, and if no context is left.
     """
-    skipped = SkippedRecords(Tolerance(on_error, max_bad_share).share)
-    rules = ContextRules(**settings)
-    if identifier is not None and not identifier:
-        raise InputError(f"identifier: {identifier!r} is not a kind of identifier, such as arxiv")
-    files, folder = find_files(source), expand_user(output)
+    files, folder = find_files(settings.source), expand_user(settings.output)
     if inside := [file.path for file in files if file.path.resolve().is_relative_to(folder.resolve())]:
-        raise InputError(f"output={output}: contains the source file {inside[0]}; name another folder")
+        raise InputError(
+            f"output={settings.output}: contains the source file {inside[0]}; name another folder"
+        )
     folder = new_folder(folder)
-    command_options = {"source": source, "output": str(output), "files": len(files), "identifier": identifier}
+    given = ("source", "output", "identifier", *(rule.name for rule in fields(ContextRules)))
     report = BuildReport(
-        {**command_options, "splitting": splitting.settings, **asdict(rules)}, skipped=skipped
+        {name: getattr(settings, name) for name in given}
+        | {"files": len(files), "splitting": settings.splitting.settings},
+        skipped=SkippedRecords(settings.max_bad_share if settings.on_error == "skip" else None),
     )
     with disk_errors(folder, "the corpus", "output"), atomic_folder(folder) as building:
-        write_corpus(building, files, splitting, rules, report, identifier)
+        write_corpus(building, files, settings.splitting, settings, report, settings.identifier)
     return report
 
 

@@ -95,7 +95,7 @@ class BuildReport:
                     fields = {name: value for name, value in reference._asdict().items() if value}
                     file.write(encode_json(fields | {"citations": citations}) + b"\n")
 
-    def summary(self) -> str:
+    def __str__(self) -> str:
         """Summarise in one line what was written, and where the report is."""
         splits = ", ".join(f"{split} {count:,}" for split, count in self.counts["splits"].items())
         skipped = f"{self.skipped.left_out:,} invalid records skipped; " if self.skipped.left_out else ""

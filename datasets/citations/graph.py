@@ -166,13 +166,6 @@ class CitationGraph:
         return np.bincount(self.cites.values, minlength=len(self))
 
     @cached_property
-    def cited_by(self) -> Ragged:
-        """Rows of the papers that cite each paper, ascending [P]."""
-        order = np.argsort(self.cites.values, kind="stable")
-        citing = np.repeat(np.arange(len(self), dtype=np.int32), self.cites.lengths)[order]
-        return Ragged(citing, offsets_of(np.bincount(self.cites.values, minlength=len(self))))
-
-    @cached_property
     def rows(self) -> dict[str, int]:
         """Row of each id."""
         return {paper: row for row, paper in enumerate(self.ids)}

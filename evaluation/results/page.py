@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from math import inf
 from pathlib import Path
 from pkgutil import resolve_name
@@ -23,7 +22,6 @@ from citerec.base.settings import Settings
 from citerec.evaluation.benchmark import Benchmark, Output
 from citerec.evaluation.comparison import HEADER, compare_outputs, difference_rows
 from citerec.evaluation.plots import Curves, draw_curves, draw_intervals
-from citerec.evaluation.published import OTHER_DATA, published_parts
 from citerec.evaluation.report import Column, Part, Table, flatten_groups, to_csv
 from citerec.evaluation.results.jobs import job_metrics, job_settings, print_status, run_all, why_missing
 from citerec.evaluation.results.plan import Job, Plan, read_plan
@@ -81,7 +79,7 @@ def write_page(plan: Plan) -> None:
     """Write the page from all evaluations that match the plan's settings: its command, what the plan says, a
     picture, and a table of the most telling measures.
 
-    A folder of the page's name gets all tables as CSV files, also differences, published figures, commands.
+    A folder of the page's name gets all tables as CSV files, also differences and commands.
     """
     shown = Shown()
     for data in plan.file.data:
@@ -125,9 +123,6 @@ def _add_data(shown: Shown, plan: Plan, data: str) -> None:
             shown.columns += [] if added in shown.columns else [added]
     if tests := _difference_rows(plan, benchmarks):
         shown.files[f"{data}-differences"] = Table(["A is", "B is", *HEADER], tests)
-    published = [name for kind in benchmarks for name in kind.published]
-    for name in dict.fromkeys([*([data_set.published] if data_set.published else []), *published]):
-        shown.files |= _published(name)
     if lines := dict.fromkeys(line for job in finished.values() for line in job.commands):
         shown.files[f"{data}-commands"] = Table(["command"], [[line] for line in lines])
     facts += [f"Not run: {', '.join(missing)}."] if missing else []
@@ -175,18 +170,6 @@ def _files(start: str, parts: Sequence[Part]) -> dict[str, Table]:
 
 def _stem(start: str, text: str) -> str:
     return "-".join([start, *re.findall(r"[a-z0-9]+", text.lower())])
-
-
-def _published(name: str) -> dict[str, Table]:
-    """Return the published figures of that name by the names of their files; their top-left cells name the
-    source."""
-    parts = published_parts(name)
-    files: dict[str, Table] = {}
-    for source, table in pairwise(parts):
-        if isinstance(table, Table):
-            stem = f"published-{name}{f'-{len(files) + 1}' if len(parts) > 2 else ''}"
-            files[stem] = Table([str(source).removeprefix(OTHER_DATA).strip(), *table.head[1:]], table.rows)
-    return files
 
 
 def _difference_rows(plan: Plan, benchmarks: Benchmarks) -> list[list[str]]:
@@ -247,9 +230,6 @@ def _unexpected(plan: Plan, job: Job) -> str:
 def run_plan(settings: ResultsSettings) -> None:
     """Run the jobs of a plan and write its page; exits with code 2 if a job failed."""
     plan = read_plan(Path(settings.plan), settings.outputs)
-    for data_set in plan.file.data.values():
-        if data_set.published:
-            published_parts(data_set.published)  # fail before hours of work
     jobs = plan.select(settings.jobs, settings.without)
     if settings.status:
         print_status(jobs)

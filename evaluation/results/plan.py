@@ -19,12 +19,11 @@ from citerec.formats.json_lines import validate
 
 
 class DataSet(msgspec.Struct, forbid_unknown_fields=True):
-    """published: figures to show as well (evaluation/published); retrievers: instead of the plan's."""
+    """retrievers: instead of the plan's."""
 
     title: str
     overrides: list[str]
     split: str = "test"
-    published: str | None = None
     notes: str = ""
     retrievers: dict[str, list[str]] | None = None
 

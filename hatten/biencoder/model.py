@@ -59,11 +59,7 @@ class BiEncoder(DenseModel):
     title = "bi-encoder"
     description = """\
 A transformer that embeds papers and passages with a missing citation, fine-tuned on citation contexts. The
-nearest papers by cosine similarity are recommended.
-
-```sh
-citerec evaluate benchmark=prefetch retriever=biencoder checkpoint={place} data=custom data.dir=DIR
-```"""
+nearest papers by cosine similarity are recommended."""
     tags = ("sentence-similarity",)
     settings_class = BiEncoderSettings
 

@@ -55,11 +55,7 @@ class NNSelect(StaticModel):
     title = "NNSelect model"
     description = """\
 NNSelect embeds papers and queries as averages of word vectors with trained magnitudes (Bhagavatula et al.
-2018).
-
-```sh
-citerec evaluate benchmark=prefetch retriever=nnselect checkpoint={place} data=custom data.dir=DIR
-```"""
+2018)."""
     settings_class = NNSelectSettings
 
     @classmethod

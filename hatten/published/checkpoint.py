@@ -19,8 +19,6 @@ from citerec.training.hub import check_consistent
 
 PUBLISHED = "hatten-acl200"
 """Name of the published checkpoint (datasets/published/releases.py)."""
-REFERENCE_PAD_ID = 1
-"""Id of `<pad>` in the released vocabulary."""
 
 
 def load_reference_checkpoint(path: str | Path) -> HAttenEncoder:
@@ -50,7 +48,7 @@ def load_reference_checkpoint(path: str | Path) -> HAttenEncoder:
             paragraph_types=types.shape[0],
             trainable_vectors="none",
         )
-        encoder = HAttenEncoder(config, table.numpy(), pad_id=REFERENCE_PAD_ID)
+        encoder = HAttenEncoder(config, table.numpy())
         encoder.type_vectors.load_state_dict({"weight": types})
         for level, prefix, positions in (
             (encoder.word_level, words, word_positions),
@@ -83,7 +81,6 @@ def load_reference_model(
             f"{vocabulary}: {len(words)} words for the {len(encoder.word_vectors)} vectors of {checkpoint}; "
             "use the word list that the checkpoint was trained with"
         )
-    encoder.pad_id = words.pad_id
     return encoder, words
 
 

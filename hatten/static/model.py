@@ -74,11 +74,7 @@ class StaticModel(DenseModel):
 A static embedding model for citation recommendation. Weighted means of word vectors embed the passage with a
 missing citation, together with the title and abstract of the citing paper, and every paper that may be cited.
 The nearest papers by cosine similarity are recommended. It encodes tens of thousands of papers per second on
-a CPU.
-
-```sh
-citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=custom data.dir=DIR
-```"""
+a CPU."""
     tags = ("static-embeddings", "sentence-similarity")
     settings_class: ClassVar[type[EncoderTraining]] = StaticSettings
 

@@ -170,10 +170,9 @@ class ResidualEncoder(HAttenEncoder):
         self,
         config: Any,
         word_vectors: NDArray[np.float32],
-        pad_id: int = 0,
         target_id: int | None = None,
     ) -> None:
-        super().__init__(config, word_vectors, pad_id)
+        super().__init__(config, word_vectors)
         self.mean = MeanPath(len(word_vectors))
         self.mean.target_id = target_id
         for weight in self.document_level.pool.out.parameters():  # start as the mean path alone

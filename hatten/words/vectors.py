@@ -5,6 +5,7 @@ coverage of a corpus, and the vocabulary and initial vectors of a model.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import json
 import logging
@@ -31,6 +32,8 @@ from citerec.hatten.settings import WordsSettings
 log = logging.getLogger(__name__)
 
 CACHE_VERSION = 1
+UNREADABLE = (OSError, zlib.error, TypeError, ValueError, EOFError, IndexError, MemoryError, OverflowError)
+"""What gensim raises for files that are no vectors."""
 
 
 class WordVectors:
@@ -175,8 +178,8 @@ class GloVe(Embeddings):
     """Vectors that others have trained: GLOVE and REFERENCE, downloaded on first use, PACKAGE, or a file.
 
     The file may be text in GloVe's or word2vec's format, with or without a line of counts, or word2vec's
-    binary format, each plain or compressed (.gz); or an array (.npy, or .pkl as in the HAtten release) with
-    its words in `words`, one a line, in the first column of a .parquet file, or pickled (.pkl).
+    binary format (.bin), each plain or compressed (.gz); or an array (.npy, or .pkl as in the HAtten release)
+    with its words in `words`, one a line, in the first column of a .parquet file, or pickled (.pkl).
 
     dim: of GLOVE, by default 200. Of others, the dimension is read.
     """
@@ -295,12 +298,13 @@ def read_vectors(path: Path, limit: int | None = None) -> WordVectors:
             f"word vectors: reading {path} ({size:,.0f} MB), once for a corpus; GloVe takes a minute or two"
         )
     try:
-        binary, header = _detect_format(path)
+        no_header = not _has_header(path)
+        binary = ".bin" in path.suffixes and not no_header
         with quiet_gensim():
             loaded = KeyedVectors.load_word2vec_format(
-                str(path), binary=binary, no_header=not header, limit=limit
+                str(path), binary=binary, no_header=no_header, limit=limit
             )
-    except (OSError, zlib.error, ValueError, EOFError, IndexError, MemoryError, OverflowError) as error:
+    except UNREADABLE as error:
         raise InputError(
             f"{path}: not word vectors in word2vec's or GloVe's format ({error_text(error)})"
         ) from None
@@ -310,31 +314,11 @@ def read_vectors(path: Path, limit: int | None = None) -> WordVectors:
     return WordVectors(words, np.asarray(loaded.vectors)[: len(words)], path.name)
 
 
-def _detect_format(path: Path) -> tuple[bool, bool]:
-    """Return (is binary, has a header line of counts), judged by the beginning of the file, else ValueError.
-
-    As in gensim, a compressed file must end in .gz.
-    """
-    import gzip
-
+def _has_header(path: Path) -> bool:
+    """Whether the first line has two counts; as in gensim, a compressed file must end in .gz."""
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        first, second = file.readline(1 << 16), file.readline(1 << 16)
-    counts = first.split()
-    if first.startswith(b"\x80"):
-        raise ValueError("a pickle, such as gensim's own files, is not read: use save_word2vec_format")
-    if len(counts) == 2 and all(count.isdigit() for count in counts):
-        return _count_numbers(second) != int(counts[1]), True
-    if _count_numbers(first) < 1:
-        raise ValueError("its first line is neither a word with numbers nor two counts; unpack an archive")
-    return False, False
-
-
-def _count_numbers(line: bytes) -> int:
-    """Number of values after the word in a line; -1 if the line has another format."""
-    try:
-        return len([float(part) for part in line.decode("utf-8").rstrip().split(" ")[1:]])
-    except ValueError:
-        return -1
+        counts = file.readline(1 << 16).split()
+    return len(counts) == 2 and all(count.isdigit() for count in counts)
 
 
 @contextlib.contextmanager

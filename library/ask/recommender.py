@@ -280,7 +280,7 @@ class Recommender:
         head = Ranking(ranking.papers[:, :RERANK_DEPTH], ranking.scores[:, :RERANK_DEPTH])
         with self._reranker_lock:
             scores = self.reranker.score_candidates(queries, head.papers)
-        order = np.argsort(-fuse_scores(head, scores, "score", RERANKER_WEIGHT), axis=1, kind="stable")
+        order = np.argsort(-fuse_scores(head, scores, RERANKER_WEIGHT), axis=1, kind="stable")
         # Scores of the two models are not comparable, so the retriever's scores stay, in descending order.
         papers = np.take_along_axis(head.papers, order, axis=1)
         return Ranking(np.concatenate([papers, ranking.papers[:, RERANK_DEPTH:]], axis=1), ranking.scores)

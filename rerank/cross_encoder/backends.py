@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -52,19 +52,7 @@ def batches(lengths: NDArray[np.int64], tokens: int) -> Iterator[Rows]:
         yield order[part]
 
 
-class Backend(Protocol):
-    """Scores pairs with one model."""
-
-    arithmetic: str
-    """all that the scores depend on besides the model"""
-    tokens: int
-    """padded tokens of a batch, unless given"""
-
-    def scores(self, pairs: TokenPairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
-        """Yield the rows [B] and scores [B] of each batch in `parts`, in any order."""
-
-
-def open_backend(model: CrossEncoder, scoring: ScoringSettings, identity: str) -> Backend:
+def open_backend(model: CrossEncoder, scoring: ScoringSettings, identity: str) -> TorchBackend | OnnxBackend:
     """Open the back end of a precision; InputError if it does not support the model.
 
     identity: hash of the model, as a key for the cache.
@@ -78,7 +66,10 @@ def open_backend(model: CrossEncoder, scoring: ScoringSettings, identity: str) -
 
 
 class TorchBackend:
-    """Runs the network in torch, with weights in the precision of the computation."""
+    """Runs the network in torch, with weights in the precision of the computation.
+
+    arithmetic: all that scores depend on besides the model. tokens: padded tokens of a batch, unless given.
+    """
 
     def __init__(self, model: CrossEncoder, arithmetic: str, threads: int = 0) -> None:
         """arithmetic: auto, float32 or bfloat16. threads: 0 keeps torch's setting."""
@@ -93,7 +84,7 @@ class TorchBackend:
         self._model = model
 
     def scores(self, pairs: TokenPairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
-        """Score batches one after the other, each with all threads."""
+        """Yield the rows [B] and scores [B] of each batch in `parts`, scored with all threads."""
 
         def score(rows: Rows) -> tuple[Rows, Tensor]:
             with torch.inference_mode():
@@ -125,7 +116,7 @@ def bert_graph(bert: PreTrainedModel, name: str, scored: CrossEncoder | None = N
 
 
 class OnnxBackend:
-    """Runs the network in ONNX Runtime, pair by pair, each on one thread."""
+    """Runs the network in ONNX Runtime, pair by pair, each on one thread; otherwise like TorchBackend."""
 
     def __init__(self, model: CrossEncoder, threads: int, identity: str) -> None:
         """threads: 0 means as many as torch uses. identity: hash of the model.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +23,7 @@ from citerec.rerank.cross_encoder.pairs import LengthsReader, PairReader, TokenP
 from citerec.rerank.settings import NegativesSettings, StepSettings
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.encoders.nets import to_device
-from citerec.retrieval.vectors import LOG_INTERVAL
+from citerec.retrieval.vectors import LoggedProgress
 from citerec.training.loop import RoundData, make_loader
 from citerec.training.processes import WHOLE
 from citerec.training.queries import DataSets, Siblings
@@ -97,18 +96,14 @@ class Prefetcher:
         missing = [start for start, file in files.items() if not file.is_file()]
         if missing:
             self._open()
-        begin = logged = time.monotonic()
-        for done, start in enumerate(missing, 1):
-            papers = self._search(contexts[start : start + SHARD], depth, own and own.take(start, SHARD))
+        parts = {start: contexts[start : start + SHARD] for start in missing}
+        cached, verb = len(contexts) - sum(map(len, parts.values())), f"{self.retriever.name}: prefetched"
+        progress = LoggedProgress(what, len(contexts), cached, verb=verb)
+        for start, part in parts.items():
+            papers = self._search(part, depth, own and own.take(start, SHARD))
             with atomic_write(files[start]) as unfinished, unfinished.open("wb") as stream:
                 np.save(stream, papers)
-            now = time.monotonic()
-            if now - logged > LOG_INTERVAL:
-                logged, left = now, (now - begin) / done * (len(missing) - done)
-                log.info(
-                    f"prefetched the top {depth:,} of {self.retriever.name} for "
-                    f"{min(start + SHARD, len(contexts)):,} of {len(contexts):,} {what}, {left:.0f} s left"
-                )
+            progress.advance(len(part))
         return Prefetched(list(files.values()))
 
     def _search(self, contexts: NDArray[np.int64], depth: int, own: OwnPapers | None) -> NDArray[np.int32]:

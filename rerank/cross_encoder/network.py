@@ -57,11 +57,8 @@ class CrossEncoder(nn.Module, hub.Pretrained):
     description = """\
 A cross-encoder that reads a passage with a missing citation, title and abstract of the citing paper, and a
 candidate, and scores how well the candidate fits (Gu, Gao and Hahnloser,
-[ECIR 2022](https://arxiv.org/abs/2112.01206)). It reranks what a retriever has found.
-
-```sh
-citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom data.dir=DIR
-```"""
+[ECIR 2022](https://arxiv.org/abs/2112.01206)). It reranks what a retriever has found."""
+    usage = "benchmark=pipeline retriever=bm25 reranker={place}"
     tags = ("text-ranking", "cross-encoder")
 
     def __init__(

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import numpy as np
@@ -24,9 +23,10 @@ from citerec.base.files import atomic_write
 from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.base import Ranking
-from citerec.retrieval.vectors import LOG_INTERVAL
+from citerec.retrieval.vectors import LoggedProgress
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from citerec.rerank.cross_encoder.reranker import Reranker
 
 FORMAT = 1
 CHUNK = 512
@@ -36,25 +36,6 @@ Batches are formed within a chunk, and the last bits of a score depend on its ba
 a resumed run computes exactly the scores of an uninterrupted one."""
 
 Floats = NDArray[np.float32]
-
-
-class Scorer(Protocol):
-    """Scores pairs, like rerank.cross_encoder.reranker.Reranker; `fingerprint` identifies all that scores
-    depend on."""
-
-    name: str
-    fingerprint: str
-
-    def prepare(self, corpus: Corpus) -> object:
-        """Prepare for pairs of a corpus, which may take a while."""
-
-    def score(
-        self,
-        corpus: Corpus,
-        contexts: NDArray[np.int64],
-        papers: NDArray[np.int64],
-        advance: Callable[[int], None] | None = None,
-    ) -> Floats: ...
 
 
 @dataclass(frozen=True)
@@ -80,7 +61,7 @@ class PairScores:
     def __init__(
         self,
         root: str | Path,
-        scorer: Scorer,
+        scorer: Reranker,
         corpus: Corpus,
         chunk: int = CHUNK,
         write_every: float = 30.0,
@@ -137,12 +118,12 @@ class PairScores:
     def _compute(self, keys: NDArray[np.int64]) -> None:
         """Score ascending keys [N] and write the scores."""
         unwritten: list[tuple[NDArray[np.int64], Floats]] = []
-        name, total, done, seconds = self.scorer.name, len(keys), 0, 0.0
-        with count_progress(f"{name}: scoring", total) as advance:
+        name, seconds = self.scorer.name, 0.0
+        with count_progress(f"{name}: scoring", len(keys)) as advance:
             self.scorer.prepare(self.corpus)  # not counted in the pairs per second
-            start = logged = time.monotonic()
+            progress = LoggedProgress("pairs", len(keys), verb=f"{name}: scored")
             try:
-                for first in range(0, total, self.chunk):
+                for first in range(0, len(keys), self.chunk):
                     chunk = keys[first : first + self.chunk]
                     chunk_start = time.perf_counter()
                     scores = self._score(chunk, advance)
@@ -151,13 +132,7 @@ class PairScores:
                     if seconds >= self.write_every:
                         self._write(unwritten, seconds)
                         unwritten, seconds = [], 0.0
-                    done += len(chunk)
-                    if (now := time.monotonic()) - logged >= LOG_INTERVAL:
-                        logged, rate = now, done / (now - start)
-                        log.info(
-                            f"{name}: scored {done:,} of {total:,} pairs, {rate:,.1f}/s, about "
-                            f"{(total - done) / rate / 60:.1f} min left"
-                        )
+                    progress.advance(len(chunk))
             finally:  # an interrupt loses only the current chunk
                 if unwritten:
                     self._write(unwritten, seconds)

@@ -85,11 +85,8 @@ class RankingModel(Pretrained):
     description = """\
 A learned ranker for citation recommendation: it ranks the union of several retrievers' top papers by
 features such as their scores, words in common, and names and years near the mark. The retrievers are
-those under `parts` below; the dense one's model is in the folder `dense`.
-
-```sh
-citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
-```"""
+those under `parts` below; the dense one's model is in the folder `dense`."""
+    usage = "retriever=ranker ranker={place}"
     tags = ("learning-to-rank",)
 
     model: LinearModel

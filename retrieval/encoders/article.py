@@ -25,7 +25,6 @@ class ArticleRetriever(DenseRetriever):
     """Finds the nearest papers by the cosine or distance of an article encoder's vectors."""
 
     name = "article"
-    has_vectors = True
 
     def __init__(
         self,
@@ -48,7 +47,8 @@ class ArticleRetriever(DenseRetriever):
 
     def encode_papers(self, rows: Rows, advance: Advance | None = None) -> Floats:
         """advance: progress callback."""
-        vectors = self._encode_raw(rows, advance)
+        with torch.inference_mode():
+            vectors = self.encoder.encode(self._reader.papers(rows), advance).cpu().numpy()
         if self.similarity == "l2":
             return np.column_stack([vectors, np.square(vectors).sum(axis=1) / -2])
         return to_unit_length(vectors) if self.similarity == "cosine" else vectors
@@ -66,15 +66,6 @@ class ArticleRetriever(DenseRetriever):
         vectors, encoded = load_or_encode(corpus, rows, model, self.encode_papers, dtype)
         self.reused = encoded < len(rows)
         return vectors
-
-    def raw_vectors(self, corpus: Corpus, rows: Rows) -> VectorTable:
-        self.prepare(corpus)
-        model = {**self.encoder.paper_fingerprint(), "normalisation": "none"}
-        return load_or_encode(corpus, rows, model, self._encode_raw, "float32")[0]
-
-    def _encode_raw(self, rows: Rows, advance: Advance | None) -> Floats:
-        with torch.inference_mode():
-            return self.encoder.encode(self._reader.papers(rows), advance).cpu().numpy()
 
 
 def article_retriever(encoder: ArticleConfig, **options: Any) -> ArticleRetriever | SentenceRetriever:

@@ -22,7 +22,7 @@ from citerec.base.files import atomic_write, cache_folder, disk_errors
 from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Rows
-from citerec.retrieval.vectors import EncodingProgress, VectorTable, as_dtype, first_not_finite
+from citerec.retrieval.vectors import LoggedProgress, VectorTable, as_dtype, first_not_finite
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def load_or_encode(
             folder.mkdir(parents=True, exist_ok=True)
             write_checksums(folder, keep=True)  # also forgets those of files that were removed
             with count_progress("encoding papers", len(rows)) as bar:
-                progress = EncodingProgress("papers", len(rows), len(rows) - encoded, bar)
+                progress = LoggedProgress("papers", len(rows), len(rows) - encoded, bar)
                 for path, vectors in _encode_each(missing, encode, progress):
                     _write(path, _to_stored(vectors, dtype))
             write_checksums(folder, keep=True)
@@ -72,7 +72,7 @@ def load_or_encode(
 
 
 def _encode_each(
-    shards: Mapping[Path, Rows], encode: Encode, progress: EncodingProgress
+    shards: Mapping[Path, Rows], encode: Encode, progress: LoggedProgress
 ) -> Iterable[tuple[Path, Floats]]:
     """Yield the vectors of each shard."""
     for path, rows in shards.items():

@@ -15,6 +15,8 @@ from citerec.retrieval.indexes.cpu import CHUNK, FaissIndex, FlatIndex, Found, P
 
 GPU_SCORES = 1 << 26
 """Scores in GPU memory at a time: 256 MiB."""
+DEVICE = torch.device("cuda")
+"""The GPU that searches: the first that CUDA_VISIBLE_DEVICES shows."""
 FAISS_DEPTH = 2048
 """Maximum k of Faiss on a GPU."""
 
@@ -75,59 +77,34 @@ class TorchIndex(PaperIndex):
 
 
 class FaissGPUIndex(FlatIndex):
-    """Faiss on one or all GPUs.
+    """Faiss on one GPU; searches with a filter, or for more than FAISS_DEPTH papers, are left to torch."""
 
-    Searches with a filter, or for more than FAISS_DEPTH papers, are left to torch, or else to the CPU.
-    """
-
-    def __init__(self, vectors: Floats, device: int | None = None) -> None:
-        """device: number of the GPU; None: all."""
+    def __init__(self, vectors: Floats, device: torch.device) -> None:
         super().__init__(vectors)
         faiss = load_faiss()
         flat = faiss.IndexFlatIP(self.dim)
         flat.add(vectors)
-        if device is None:
-            self._gpus = faiss.index_cpu_to_all_gpus(flat)
-        else:
-            self._resources = faiss.StandardGpuResources()
-            self._gpus = faiss.index_cpu_to_gpu(self._resources, device, flat)
-        self._device = torch.device("cuda", device or 0)
+        self._device, self._resources = device, faiss.StandardGpuResources()
+        self._gpu = faiss.index_cpu_to_gpu(self._resources, device.index or 0, flat)
 
     @cached_property
     def _torch(self) -> TorchIndex:
-        return TorchIndex(FlatIndex(self.vectors), self._device)
+        return TorchIndex(self, self._device)
 
     def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
         if allowed is None and k <= FAISS_DEPTH:
-            return self._gpus.search(queries, k)
-        if torch.cuda.is_available():
-            return self._torch._nearest(queries, k, allowed)
-        return super()._nearest(queries, k, allowed)
+            return self._gpu.search(queries, k)
+        return self._torch._nearest(queries, k, allowed)
 
 
-def gpu_library(kind: str) -> str | None:
-    """The library to search an index on a GPU: faiss for `exact` if faiss-gpu is installed, else torch.
+def on_device(
+    index: FlatIndex | FaissIndex, device: torch.device = DEVICE, filtered: bool = False
+) -> PaperIndex:
+    """Move an index to one device of torch. filtered: for searches with a filter.
 
-    None if neither can.
+    Faiss searches float32 vectors on a GPU if faiss-gpu is installed, else torch.
     """
-    if kind == "exact" and load_faiss().get_num_gpus() > 0:
-        return "faiss"
-    return "torch" if kind in ("exact", "half") and torch.cuda.is_available() else None
-
-
-def to_gpu(kind: str, index: FlatIndex | FaissIndex) -> PaperIndex:
-    """Move an index to a GPU if there is one."""
-    library = gpu_library(kind)
-    if library == "faiss" and isinstance(index, FlatIndex) and isinstance(index.vectors, np.ndarray):
-        return FaissGPUIndex(index.vectors)
-    if library is not None and torch.cuda.is_available():
-        return TorchIndex(index, torch.device("cuda"))
-    return index
-
-
-def on_device(index: FlatIndex, device: torch.device, filtered: bool) -> PaperIndex:
-    """Move an exact index to a device of torch. filtered: for searches with a filter."""
-    on_gpu = device.type == "cuda" and load_faiss().get_num_gpus() > 0
-    if on_gpu and not filtered and isinstance(index.vectors, np.ndarray):
-        return FaissGPUIndex(index.vectors, device.index or 0)
+    use_faiss = device.type == "cuda" and not filtered and load_faiss().get_num_gpus() > 0
+    if use_faiss and isinstance(index, FlatIndex) and isinstance(index.vectors, np.ndarray):
+        return FaissGPUIndex(index.vectors, device)
     return TorchIndex(index, device)

@@ -45,14 +45,10 @@ def search_exact(
 
 def check_index(config: IndexConfig, papers: int | None = None) -> None:
     """InputError if the device is missing, or there are too few papers to train the index."""
-    if config.device == "gpu":
-        from citerec.retrieval.indexes.gpu import gpu_library  # imports torch
-
-        if gpu_library(config.kind) is None:
-            raise InputError(
-                "index.device=gpu: no usable GPU; install torch with CUDA (or, for exact search, faiss-gpu), "
-                "or choose index.device=cpu"
-            )
+    if config.device == "gpu" and not _uses_gpu(config):
+        raise InputError(
+            "index.device=gpu: no usable GPU; install torch with CUDA, or choose index.device=cpu"
+        )
     if papers is None or config.kind != "ivf":
         return
     needed = config.lists or 1
@@ -65,11 +61,19 @@ def check_index(config: IndexConfig, papers: int | None = None) -> None:
 
 def to_device(config: IndexConfig, index: FlatIndex | FaissIndex) -> PaperIndex:
     """Move an index to a GPU if there is one and the settings allow it."""
-    if config.device == "cpu" or config.kind not in ("exact", "half"):
+    if not _uses_gpu(config):
         return index
-    from citerec.retrieval.indexes.gpu import to_gpu  # imports torch
+    from citerec.retrieval.indexes.gpu import on_device  # imports torch
 
-    return to_gpu(config.kind, index)
+    return on_device(index)
+
+
+def _uses_gpu(config: IndexConfig) -> bool:
+    if config.device == "cpu" or config.kind not in ("exact", "half"):
+        return False
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def build_index(config: IndexConfig, vectors: Floats | VectorTable) -> PaperIndex:

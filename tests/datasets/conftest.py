@@ -13,13 +13,27 @@ from typing import Any
 
 import pytest
 
+from citerec.datasets.building.build import BuildSettings, build
+from citerec.datasets.building.collection import BuildReport
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
+from citerec.datasets.splitting import Splitting, YearSplitting
 
 Open = Callable[..., Corpus]
 Described = Mapping[str, tuple[str | None, str, str | Sequence[str], str]]
 """Contexts: {id: (split or None, citing paper, cited paper or papers, text)}."""
+
+
+def build_corpus(
+    source: str | Sequence[str], output: str | Path, splitting: Splitting, **rules: Any
+) -> BuildReport:
+    """Build a corpus with the shares or years of a splitting; rules: other options of the command."""
+    sources = (source,) if isinstance(source, str) else tuple(source)
+    parts = splitting.settings
+    if isinstance(splitting, YearSplitting):
+        parts = {f"{name}_years": tuple(years or ()) for name, years in parts.items()}
+    return build(BuildSettings(source=sources, output=str(output), **(parts | rules)))
 
 
 def write_corpus(folder: Path, papers: Mapping[str, Mapping[str, Any]], contexts: Described) -> Path:

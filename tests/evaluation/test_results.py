@@ -26,7 +26,6 @@ from citerec.datasets.published.repositories import Repository
 from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.papers.mdcr import MDCR, TYPES
-from citerec.evaluation.published import figures, published_parts
 from citerec.evaluation.report import METRICS, group_tables, to_markdown
 from citerec.evaluation.results import jobs
 from citerec.evaluation.results.jobs import is_trained, job_settings, run_all, why_missing
@@ -51,9 +50,7 @@ def write_plan(folder: Path, **changes: Any) -> Path:
         "outputs": str(folder / "results"),
         "title": "Side by side",
         "notes": "What to see here.",
-        "data": {
-            "tiny": {"title": "Tiny papers", "overrides": ["data=custom", *tiny], "published": "ACL-200"}
-        },
+        "data": {"tiny": {"title": "Tiny papers", "overrides": ["data=custom", *tiny]}},
         "training": {"ids": {"overrides": ["model=hatten"], "checkpoint": "ids.txt"}},
         "retrievers": {
             "bm25": ["retriever=bm25"],
@@ -82,7 +79,6 @@ def global_plan(folder: Path, papers: Path, distractors: Path) -> Plan:
         "whole": {
             "title": "A whole world",
             "overrides": ["benchmark=dataset_level", *sampled, *whole, "benchmark.sizes=[60,150]"],
-            "published": "dataset-level",
             "notes": "What to see here.",
             "retrievers": {"bm25": [], "average": ["benchmark.sizes=[60]"]},
         },
@@ -91,7 +87,6 @@ def global_plan(folder: Path, papers: Path, distractors: Path) -> Plan:
             "title": "MDCR",
             "overrides": ["benchmark=mdcr"],
             "retrievers": {},
-            "published": "mdcr",
             "notes": "Nothing of ours.",
         },
     }
@@ -251,7 +246,6 @@ def test_every_job_of_our_own_pages_composes(
     result = [job_settings(job) for job in plan.jobs]
     assert {item["benchmark"]["_target_"].rpartition(".")[2] for item in result} == expected
     assert {key for item in result for key in item} == set(jobs.SETTINGS)
-    assert all(published_parts(item.published) for item in plan.file.data.values() if item.published)
     for step in {str(item.folder): item for job in plan.jobs for item in job.needs}.values():
         assert compose_config("train", step.overrides).output_dir == str(step.folder)
 
@@ -500,7 +494,6 @@ def test_the_page_shows_all_existing_results(plan: Plan, ran: list[str]) -> None
     )
     assert "\npopularity," in files["tiny-inductive"]
     assert "bm25,popularity,R@10,1.0000,0.7500,+0.2500,+0.0000 to +0.5000," in files["tiny-differences"]
-    assert "HAtten,0.148,0.281,0.603,0.700,0.803,0.870,0.924" in files["published-ACL-200"]
     assert plan.jobs[0].commands[0] in files["tiny-commands"]
     assert plan.jobs[2].commands[1] not in files["tiny-commands"]
     outputs = {name: Output(plan.jobs[1].folder, metrics, {}) for name in ("a", "b", "c")}
@@ -514,7 +507,7 @@ def test_the_page_of_two_stages(tiny_source: Path, tiny_reranker: Path, ran: lis
     rows = {
         "bm25": ["retriever=bm25"],
         "pipeline": [*pipeline, "candidates=4"],
-        "fused": [*pipeline, "candidates=3", "benchmark.fuse=rank"],
+        "fused": [*pipeline, "candidates=3", "benchmark.fuse=score"],
         "oracle": ["benchmark=rerank", "candidates=2", *reranked],
     }
     compare = [["pipeline", "bm25"], ["fused", "pipeline"]]
@@ -528,12 +521,10 @@ def test_the_page_of_two_stages(tiny_source: Path, tiny_reranker: Path, ran: lis
     assert "| oracle |" in page
     for name, part in {
         "tiny-prefetch": "\nbm25,1.000,1.000,",
-        "tiny-pipeline-reranked": '\nfused,"bm25 + tiny-reranker, fused by rank",3,4,',
+        "tiny-pipeline-reranked": '\nfused,"bm25 + tiny-reranker, fused by score",3,4,',
         "tiny-pipeline-r-10-by-number-of-reranked-candidates": "name,2,3,4\npipeline,1.000,,1.000\n",
         "tiny-reranking-candidates-of-an-oracle": "\noracle,",
         "tiny-differences": "pipeline,bm25,R@10,1.0000,1.0000,",
-        "published-pipelines": "ACL-200: HAtten + SciBERT,0.513,",
-        "published-oracle-rerankers": "Gu et al. 2022 (ECIR), Table 3",
         "tiny-commands": "benchmark=rerank candidates=2",
     }.items():
         assert part in files[name], (name, files[name])
@@ -562,7 +553,6 @@ def test_from_a_plan_of_query_papers_to_its_page(
         "whole": "MAP,60,150\n",
         "whole-ndcg": "nDCG,60,150\n",
         "whole-r-30": "R@30,60,150\n",
-        "published-dataset-level": "BM25,40.4,73.8,43.0,32.8,",
         "fields": "MAP,Art,Law,Physics,AVG\n",
         "fields-field": "field,queries,candidates\n",
         "fields-differences": "average,bm25,MAP,",
@@ -594,34 +584,3 @@ def test_tables_mark_the_best_value_and_leave_gaps(tmp_path: Path) -> None:
     result = to_markdown(MDCR.view(outputs, ""), tmp_path)
     assert result[0].splitlines()[0] == "| MAP | Art | AVG |"  # the average comes last
     assert result[-1].splitlines()[2:] == ["| a | 4.00 | **2.00** |", "| b | **6.00** | **2.00** |"]
-
-
-# Published figures
-
-
-def test_published_tables_are_complete_and_name_their_data() -> None:
-    for name, tables in figures().items():
-        for table in tables:
-            rows = table.get("rows", {}).values()
-            assert {len(row) for row in rows} <= {len(table.get("columns", []))} and table["source"], name
-            same = table.get("same_data", False)
-            assert same or "Other data: not comparable" in str(published_parts(name)[0])
-    with pytest.raises(InputError, match="no figures named 'ACL'; choose from ACL-200, "):
-        published_parts("ACL")
-
-
-def test_published_figures_are_those_of_the_papers() -> None:
-    head, _, *rows = str(published_parts("ACL-200")[1]).splitlines()
-    assert head == "| as published | MRR | R@10 | R@100 | R@200 | R@500 | R@1000 | R@2000 |"
-    assert [line.split(" |")[0] for line in rows] == ["| BM25", "| Sent2vec", "| NNSelect", "| HAtten"]
-    for name in ("ACL-200", "FullTextPeerRead", "RefSeer", "arXiv", "pipelines"):
-        (table,) = figures()[name]
-        for row in table["rows"].values():  # recall grows with k, and with the reranked candidates
-            recalls = row if name == "pipelines" else row[1:]
-            assert recalls == sorted(recalls)
-    for name, count in (("oracle-rerankers", 6), ("rerankers", 14), ("query-forms", 3)):
-        rows = figures()[name][0]["rows"].values()
-        assert len(rows) == count and all(value is None or 0 < value < 1 for row in rows for value in row)
-    fields = next(table for table in figures()["mdcr"] if table["source"].endswith("MAP on MDCR"))
-    for method, row in fields["rows"].items():  # the paper's averages are means over its fields
-        assert sum(row[:-1]) / 19 == pytest.approx(row[-1], abs=0.06), method

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary, from_padded
+from citerec.datasets.columns import Ragged, offsets_of
+from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary
 from citerec.hatten.encoder import MEAN_LENGTH, HAttenEncoder, Mean, MultiHeadPooling, TransformerLayer
 from citerec.hatten.model import build_encoder
 from citerec.hatten.published.checkpoint import load_reference_checkpoint
@@ -35,7 +36,7 @@ def made(seed: int = 0, **options: Any) -> HAttenEncoder:
     random = torch.Generator().manual_seed(seed)
     table = torch.randn(WORDS, config.dim, generator=random)
     kind = ResidualEncoder if config.residual == "mean" else HAttenEncoder
-    encoder = kind(config, table.numpy(), pad_id=0)
+    encoder = kind(config, table.numpy())
     with torch.no_grad():
         for weight in encoder.parameters():
             weight.copy_(torch.randn(weight.shape, generator=random) * 0.3)
@@ -52,8 +53,23 @@ def padded(count: int, seed: int, length: int = 30) -> tuple[NDArray[Any], NDArr
     return ids, types, lengths == 0
 
 
+def from_padded(
+    token_ids: NDArray[np.integer], types: NDArray[np.integer], absent: NDArray[np.bool_], pad_id: int = 0
+) -> Documents:
+    """Convert padded arrays: token_ids [B, P, L], types [B, P], absent [B, P] (True: no paragraph).
+
+    Tokens equal to `pad_id` are dropped; a paragraph without tokens becomes absent.
+    """
+    real = (token_ids != pad_id) & ~absent[:, :, None]
+    lengths = real.sum(2)
+    present = lengths > 0
+    index = np.where(present, np.cumsum(present).reshape(present.shape) - 1, -1)
+    paragraphs = Ragged(token_ids[real].astype(np.int32), offsets_of(lengths[present]))
+    return Documents(paragraphs, index, np.where(present, types, ABSENT_TYPE).astype(np.int64))
+
+
 def documents(count: int, seed: int) -> Documents:
-    return from_padded(*padded(count, seed), pad_id=0)
+    return from_padded(*padded(count, seed))
 
 
 def plain(encoder: HAttenEncoder, ids: NDArray[Any], types: NDArray[Any], absent: NDArray[Any]) -> Tensor:
@@ -113,24 +129,25 @@ def torch_layer(layer: TransformerLayer, config: EncoderConfig) -> Any:
 @pytest.mark.skipif(not GOLDEN.is_dir(), reason="the reference's output is not at ../shared/golden")
 def test_embeddings_attention_and_sizes_match_the_reference() -> None:
     golden = np.load(GOLDEN / "hatten_reference.npz")
-    encoder = load_reference_checkpoint(GOLDEN / "hatten_reference.pt")
+    encoder, sizes = (
+        load_reference_checkpoint(GOLDEN / "hatten_reference.pt"),
+        json.loads(str(golden["hyper"])),
+    )
     ids, types, absent_ones = (golden[name] for name in ("token_ids", "paragraph_types", "paragraph_mask"))
     with torch.no_grad():
-        ours = encoder(*map(torch.from_numpy, (ids, types, absent_ones)))
-        inputs = to_device(
-            encoder.layout.prepare(from_padded(ids, types, absent_ones, encoder.pad_id)), "cpu"
-        )
+        papers = from_padded(ids, types, absent_ones, sizes["pad_index"])
+        ours, inputs = encoder.encode(papers), to_device(encoder.layout.prepare(papers), "cpu")
         x, absent = encoder.paragraph_inputs(inputs), inputs.missing
         share = encoder.document_level.pool.attention(encoder.document_level.contextualise(x, absent), absent)
     np.testing.assert_allclose(ours.numpy(), golden["embedding"], rtol=0, atol=1e-5)
     np.testing.assert_allclose(share.numpy()[:, :, None], golden["pool_attention"], rtol=0, atol=1e-5)
-    sizes, config = json.loads(str(golden["hyper"])), encoder.config
+    config = encoder.config
     theirs = ("embed_dim", "num_heads", "hidden_dim", "max_seq_len", "max_doc_len", "num_enc_layers")
     assert [sizes[name] for name in theirs] == [
         *(config.dim, config.heads, config.hidden, config.max_tokens, config.max_paragraphs, config.layers)
     ]
     assert config.paragraph_types == sizes["n_para_types"] and not encoder.training
-    assert (len(encoder.word_vectors), encoder.pad_id) == (sizes["vocab_size"], sizes["pad_index"])
+    assert len(encoder.word_vectors) == sizes["vocab_size"]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +166,7 @@ def test_implements_the_encoder_of_the_paper(options: dict[str, Any]) -> None:
     encoder = made(**options)
     encoder.chunk_tokens = 100  # several chunks
     inputs = padded(12, seed=1)
-    ours = encoder(*map(torch.from_numpy, inputs))
+    ours = encoder.encode(from_padded(*inputs))
     oracle = plain(encoder, *inputs)
     torch.testing.assert_close(ours, oracle, rtol=1e-4, atol=1e-5)
 
@@ -205,17 +222,17 @@ def test_padding_and_the_content_of_absent_paragraphs_do_not_matter() -> None:
     encoder, (ids, types, absent) = made(), padded(8, seed=3)
     assert absent.any() and not absent.all()
     with torch.no_grad():
-        before = encoder(*map(torch.from_numpy, (ids, types, absent)))
+        before = encoder.encode(from_padded(ids, types, absent))
         longer = np.pad(ids, ((0, 0), (0, 0), (0, 11)))
         ids[absent], types[absent] = 5, 2
         longer[absent, :30] = 5
         for changed in (ids, longer):
-            after = encoder(*map(torch.from_numpy, (changed, types, absent)))
+            after = encoder.encode(from_padded(changed, types, absent))
             torch.testing.assert_close(after, before, rtol=0, atol=1e-6)
         moved = encoder.word_vectors.clone()
         moved[0] = 1e3  # the vector of the padding
         encoder.word_vectors.copy_(moved)
-        after = encoder(*map(torch.from_numpy, (longer, types, absent)))
+        after = encoder.encode(from_padded(longer, types, absent))
     torch.testing.assert_close(after, before, rtol=0, atol=1e-6)
 
 

@@ -51,7 +51,7 @@ def test_a_saved_model_loads_unchanged(tmp_path: Path, options: dict[str, Any]) 
 def test_a_vocabulary_with_padding_at_another_index_loads_unchanged(tmp_path: Path) -> None:
     random_model(["<eos>", "<pad>", "deep", "targetcit"]).save(tmp_path / "hatten")
     after = HAtten.open(tmp_path / "hatten")
-    assert after.encoder.pad_id == 1
+    assert after.vocabulary.pad_id == 1
 
 
 def test_saving_over_a_model_keeps_it_when_the_device_is_full(
@@ -148,7 +148,6 @@ def test_the_sizes_of_a_published_checkpoint_are_inferred(tmp_path: Path, layers
     config = encoder.config
     assert (config.dim, config.heads, config.hidden, config.layers) == (8, 2, 6, layers)
     assert (config.max_tokens, config.max_paragraphs, config.paragraph_types) == (16, 3, 20)
-    assert encoder.pad_id == 1
     assert vectors(encoder).isfinite().all()
     given_words = content["document_encoder"]["single_paragraph_encoder.pre_encoding.word_embedding"]
     assert torch.equal(encoder.word_vectors, given_words)
@@ -180,8 +179,8 @@ def test_an_inconsistent_published_checkpoint_is_a_clear_error(tmp_path: Path) -
 def test_a_published_checkpoint_needs_its_own_word_list(tmp_path: Path) -> None:
     path, words = reference(tmp_path, reference_content()), tmp_path / "words.pkl"
     words.write_bytes(pickle.dumps(["<eos>", "deep", "<pad>", "nets", "learn", "<unk>"]))
-    encoder, vocabulary = load_reference_model(path, words)
-    assert encoder.pad_id == 2 and vocabulary.lookup(["nets"]).tolist() == [3]
+    _, vocabulary = load_reference_model(path, words)
+    assert vocabulary.pad_id == 2 and vocabulary.lookup(["nets"]).tolist() == [3]
     assert HAttenRetriever(path, words).about["tokenizer"] == "reference"
     words.write_bytes(pickle.dumps(["<pad>", "deep"]))
     with pytest.raises(InputError, match=r"words\.pkl: 2 words for the 6 vectors of .*published\.pt"):

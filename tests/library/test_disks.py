@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from citerec.base.errors import InputError
-from citerec.datasets.building.build import build_corpus
 from citerec.datasets.splitting import RandomSplitting
+from citerec.tests.datasets.conftest import build_corpus
 
 Mount = Callable[[str], Path]
 Run = Callable[[str], tuple[int, str, str]]

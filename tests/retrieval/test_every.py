@@ -77,7 +77,6 @@ MAKERS: dict[str, Maker] = {
     "sentences": article(pooling="aspire"),
     "network": network,
     "fusion": lambda *_: Fusion({"bm25": BM25(), "popularity": Popularity()}),
-    "rrf": lambda *_: Fusion({"bm25": BM25(), "popularity": Popularity()}, "rrf", weights="equal"),
     "citations": lambda *_: Citations(BM25(), similar=5, depth=10),
     "run": run,
     "ranker": ranker,

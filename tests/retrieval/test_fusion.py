@@ -137,20 +137,15 @@ SCORES = np.array([[0.1, 0.9, 0.2, 0.9], [0.3, 0.4, -np.inf, -np.inf], [-np.inf]
 CANDIDATES = Ranking(np.array([[5, 3, 9, 1], [2, 8, -1, -1], [-1, -1, -1, -1]], np.int32), FOUND)
 
 
-def test_other_weights_sum_z_scores_or_reciprocal_ranks() -> None:
-    result = fuse_scores(CANDIDATES, SCORES, "score", 0.3)
+def test_other_weights_sum_z_scores() -> None:
+    result = fuse_scores(CANDIDATES, SCORES, 0.3)
     first = (FOUND[0] - FOUND[0].min()) / FOUND[0].std()
     second = (SCORES[0] - SCORES[0].min()) / SCORES[0].std()
     assert np.allclose(result[0], 0.7 * first + 0.3 * second, atol=1e-5)
     assert np.isneginf(result[1, 2:]).all() and np.isneginf(result[2]).all()
-    # By score the papers are 3, 1, 9, 5: 3 was prefetched before 1.
-    ranks = [(1, 4), (2, 1), (3, 3), (4, 2)]
-    expected = [0.75 / (60 + first) + 0.25 / (60 + second) for first, second in ranks]
-    assert np.allclose(fuse_scores(CANDIDATES, SCORES, "rank", 0.25)[0], expected, atol=1e-7)
 
 
-@pytest.mark.parametrize("method", ["score", "rank"])
-def test_the_tuned_weight_is_the_best_of_all(method: str) -> None:
+def test_the_tuned_weight_is_the_best_of_all() -> None:
     rng, shape = np.random.default_rng(1), (60, 12)
     papers = np.stack([rng.permutation(40)[:12] for _ in range(60)])
     target = papers[np.arange(60), rng.integers(12, size=60)]
@@ -159,18 +154,18 @@ def test_the_tuned_weight_is_the_best_of_all(method: str) -> None:
     scores = (rng.normal(size=shape) + 1.5 * relevant).astype(np.float32)
 
     def recall(weight: float) -> float:
-        final = reorder(candidates, fuse_scores(candidates, scores, method, weight))
+        final = reorder(candidates, fuse_scores(candidates, scores, weight))
         return float((final.papers[:, :3] == target[:, None]).any(1).mean())
 
-    weight = tune_weight(candidates, scores, Ragged.from_rows(list(target[:, None])), method, [3])
+    weight = tune_weight(candidates, scores, Ragged.from_rows(list(target[:, None])), [3])
     values = {step / 20: recall(step / 20) for step in range(21)}
     assert recall(weight) == max(values.values()) > max(values[0], values[1]) and weight in values
 
 
 def test_a_perfect_reranker_gets_enough_weight() -> None:
     wanted = Ragged.from_rows([[1], [8], [7]])
-    assert tune_weight(CANDIDATES, SCORES, wanted, "score", [1]) > 0.5
-    assert tune_weight(CANDIDATES, -SCORES, wanted, "score", [4]) == 0.5  # ties go to the most even
+    assert tune_weight(CANDIDATES, SCORES, wanted, [1]) > 0.5
+    assert tune_weight(CANDIDATES, -SCORES, wanted, [4]) == 0.5  # ties go to the most even
 
 
 # The retriever: BM25 and popularity on the tiny corpus.
@@ -187,14 +182,12 @@ def joined(corpus: Corpus, **options: Any) -> Fusion:
 @pytest.mark.parametrize(
     "filters", [None, Filters(exclude=["parsing"]), Filters(unseen=True), Filters(year="citing")]
 )
-@pytest.mark.parametrize("method", ["convex", "rrf"])
-def test_fuses_the_rankings_of_its_parts(tiny_corpus: Corpus, method: str, filters: Filters | None) -> None:
-    fusion = joined(tiny_corpus, method=method, weights={"words": 3, "fame": 1})
+def test_fuses_the_rankings_of_its_parts(tiny_corpus: Corpus, filters: Filters | None) -> None:
+    fusion = joined(tiny_corpus, weights={"words": 3, "fame": 1})
     rankings = [part.search(ALL, 2000, filters) for part in fusion.parts.values()]
     weights = np.array([[0.75, 0.25]])
     result = fusion.search(ALL, 11, filters)
-    expected = convex(rankings, weights, 11) if method == "convex" else reciprocal_rank(rankings, weights, 11)
-    assert_same(result, expected)
+    assert_same(result, convex(rankings, weights, 11))
     assert not (result.papers == tiny_corpus.citing[ALL][:, None]).any()
     assert (result.papers[:, 0] >= 0).any()
 

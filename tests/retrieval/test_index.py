@@ -283,32 +283,33 @@ def test_numpy_finds_what_faiss_finds(k: int) -> None:
     np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_faiss_on_gpus_falls_back_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faiss_on_a_gpu_leaves_filters_and_depth_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    class OnGPUs(faiss.IndexFlatIP):  # type: ignore[name-defined]
+    class OnGPU(faiss.IndexFlatIP):  # type: ignore[name-defined]
         def search(self, queries: NDArray[np.float32], k: int) -> Any:
             asked.append(k)
             return super().search(queries, k)
 
-    def moved(index: Any) -> Any:
-        gpus = OnGPUs(index.d)
-        gpus.add(index.reconstruct_n(0, index.ntotal))
-        return gpus
+    def moved(resources: None, device: int, index: Any) -> Any:
+        assert device == 0
+        gpu = OnGPU(index.d)
+        gpu.add(index.reconstruct_n(0, index.ntotal))
+        return gpu
 
-    monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", moved)
-    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(faiss, "StandardGpuResources", lambda: None, raising=False)
+    monkeypatch.setattr(faiss, "index_cpu_to_gpu", moved, raising=False)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     index = build_index(IndexConfig("exact", device="gpu"), papers())
     assert isinstance(index, FaissGPUIndex)
+    monkeypatch.setattr(index, "_device", torch.device("cpu"))
     allowed = np.arange(N) % 2 == 0
     monkeypatch.setattr(gpu_index, "FAISS_DEPTH", 20)
     for k, may in ((5, None), (5, allowed), (21, None)):
         expected = built("exact").search(queries(3), k, may)
         np.testing.assert_array_equal(index.search(queries(3), k, may).papers, expected.papers)
     assert asked == [5]
-    with pytest.raises(InputError, match=r"index\.device=gpu: no usable GPU"):
-        build_index(IndexConfig("half", device="gpu"), papers())
 
 
 def test_a_missing_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

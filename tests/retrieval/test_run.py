@@ -86,9 +86,10 @@ def test_runs_of_other_tools_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the file is empty"),
-        ("q Q0 a 1 1.0 x\nq Q0 b 2 x\n", "line 2: 5 fields instead of 6"),
-        ("q Q0 a 1 1.0 x\nq Q0 b 2 high x\n", "line 2, field 'score': 'high' is not a number"),
+        ("", "Empty CSV file"),
+        ("\n\n", "Empty CSV file"),
+        ("q Q0 a 1 1.0 x\nq Q0 b 2 x\n", "Row #2: Expected 6 columns, got 5: q Q0 b 2 x"),
+        ("q Q0 a 1 1.0 x\nq Q0 b 2 high x\n", "Row #2: CSV conversion error to float: invalid value 'high'"),
         ("q Q0 a 1 1.0 x\nq Q0 b 2 nan x\n", "line 2, field 'score'"),
         ("q Q0 a 1 1.0 x\nq Q0 b 2 inf x\n", "line 2, field 'score': is not a finite number"),
         ("q Q0 a 1 1.0 x\nq Q0 a 2 0.5 x\n", "query 'q' has the paper 'a' twice"),

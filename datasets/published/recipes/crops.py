@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from citerec.datasets.building.build import build_corpus
-from citerec.datasets.splitting import RandomSplitting
+from citerec.datasets.published.recipes import build_corpus
 
 LICENCE = b"creativecommons.org/licenses"
 
@@ -17,6 +17,5 @@ def build(folders: Sequence[Path], target: Path) -> None:
     for file in folders[0].rglob("fulltext.xml"):
         if LICENCE not in file.read_bytes().lower():
             os.remove(file)
-    splitting = RandomSplitting(0.92, 0.04, 0.04, seed=0)
-    rules = {"candidates": "title", "leaks": "named", "words": "whole"}
-    build_corpus(str(folders[0]), target, splitting, on_error="skip", max_bad_share=0.1, **rules)
+    rules: dict[str, Any] = {"candidates": "title", "leaks": "named", "words": "whole"}
+    build_corpus(folders[0], target, train=0.92, val=0.04, test=0.04, **rules)

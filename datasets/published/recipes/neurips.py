@@ -14,8 +14,7 @@ from typing import Any
 
 import msgspec
 
-from citerec.datasets.building.build import build_corpus
-from citerec.datasets.splitting import RandomSplitting
+from citerec.datasets.published.recipes import build_corpus
 from citerec.formats.json_lines import gzip_writer
 
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
@@ -34,9 +33,7 @@ def build(folders: Sequence[Path], target: Path) -> None:
         with gzip_writer(lines) as out:
             for record in (*_listed(lists), *_papers(texts)):
                 out.write(msgspec.json.encode(record) + b"\n")
-        rules = {"words": "whole"}
-        splitting = RandomSplitting(0.85, 0.1, 0.05, seed=0)
-        build_corpus(str(lines), target, splitting, on_error="skip", max_bad_share=0.1, **rules)
+        build_corpus(lines, target, train=0.85, val=0.1, test=0.05, words="whole")
 
 
 def _listed(folder: Path) -> Iterator[dict[str, Any]]:

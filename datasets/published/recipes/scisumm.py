@@ -17,8 +17,7 @@ from xml.etree import ElementTree
 
 import msgspec
 
-from citerec.datasets.building.build import build_corpus
-from citerec.datasets.splitting import YearSplitting
+from citerec.datasets.published.recipes import build_corpus
 from citerec.formats.json_lines import gzip_writer
 
 _ID = re.compile(r"[A-Z](\d\d)-\d{4}")
@@ -32,14 +31,14 @@ SHARE = 0.5
 def build(folders: Sequence[Path], target: Path) -> None:
     """Build the corpus: train to 2010, val 2011, test from 2012."""
     papers = {file.parent.parent.name: file for file in sorted(folders[0].rglob("Reference_XML/*.xml"))}
-    splitting = YearSplitting([None, 2010], [2011, 2011], [2012, None])
+    years = {"train_years": (None, 2010), "val_years": (2011, 2011), "test_years": (2012, None)}
     with TemporaryDirectory(dir=target.parent) as work:
         lines = Path(work) / "papers.jsonl.gz"
         with gzip_writer(lines) as out:
             for record in _records(papers):
                 out.write(msgspec.json.encode(record) + b"\n")
         rules: dict[str, Any] = {"candidates": "title", "leaks": "keep", "words": "whole", "shortest": 50}
-        build_corpus(str(lines), target, splitting, on_error="skip", max_bad_share=0.1, **rules)
+        build_corpus(lines, target, **years, **rules)
 
 
 def _records(papers: dict[str, Path]) -> Iterator[dict[str, Any]]:

@@ -15,19 +15,18 @@ from citerec.evaluation.benchmarks.contexts.shared import (
     CorpusBenchmark,
     Outcome,
     Task,
+    cost_table,
     evaluated_protocols,
     open_index,
-    pool_text,
+    pool_line,
 )
 from citerec.evaluation.benchmarks.contexts.stages import (
     BASE,
     DEPTH,
     ScoredCandidates,
     Stages,
-    cost_text,
     depth_metrics,
     depth_table,
-    headline,
     pipeline_name,
     reranker_weight,
     stage_table,
@@ -44,6 +43,11 @@ from citerec.retrieval.base import Ranking, Retriever, empty_rankings
 BASE_FILES = "base-"
 """Prefix of the prefetcher's file names."""
 ALL = "all"
+PAIRS = (
+    Column("pairs", "pairs"),
+    Column("pairs_new", "not cached"),
+    Column("pairs_per_second", "pairs/s", decimals=1),
+)
 
 
 class Pipeline(CorpusBenchmark):
@@ -59,9 +63,9 @@ class Pipeline(CorpusBenchmark):
         Column("ceiling", "ceiling"),
         Column("seconds_per_query", "s/query", decimals=2),
     )
-    published: ClassVar[Sequence[str]] = ("pipelines",)
     shown: ClassVar[Mapping[str, str]] = {"recall@10": "R@10", "mrr": "MRR"}
     """Measures of both stages in tables of several outputs, with their labels."""
+    candidates_line: ClassVar[str] = "{reranker} reranks {retriever}'s top {reranked}; the others follow."
     section: tuple[str, str] = (
         "### Reranked",
         "Base: the prefetcher alone; the other measures are after reranking its top candidates. Ceiling: the "
@@ -134,36 +138,16 @@ class Pipeline(CorpusBenchmark):
         name = f"{task.retriever.name}+{reranker}"
         by_depth = {}
         for k in depths:
-            ranking = candidates.rerank(k, self.settings.fuse, weight(k))
+            ranking = candidates.rerank(k, weight(k))
             by_depth[k] = self.outcome(task, protocol, ranking, candidates.seconds_at(k), name, cutoffs)
         base = self.outcome(task, protocol, candidates.ranking, candidates.seconds, cutoffs=cutoffs)
         return Stages(base, by_depth, candidates.scored)
 
-    def candidate_lines(self, metrics: Metrics) -> list[str]:
-        """Describe the candidates, one item per line of the report."""
-        depth = metrics["reranked"]
-        line = (
-            f"{metrics['reranker']} reranks the top {depth:,} papers of each query; the others follow in "
-            f"their original order, so recall@k for k above {depth:,} is the prefetcher's."
-        )
-        if self.settings.candidates != ALL and depth < int(self.settings.candidates):
-            line += f" candidates={self.settings.candidates} is more than the pool has."
-        return [line]
-
     def protocol_lines(self, metrics: Metrics, depth: int, whole: int) -> list[str]:
-        test = (
-            "Differences: intervals as above; p-value of a two-sided randomisation test that swaps the two "
-            "rankings of a citing paper."
-        )
-        fused = "Ranked by the reranker's score alone; ties keep the prefetcher's order."
+        lines = [*super().protocol_lines(metrics, depth, whole), self.candidates_line.format(**metrics)]
         if metrics["fuse"] != "none":
-            what = "reciprocal ranks" if metrics["fuse"] == "rank" else "z-scores"
-            fused = (
-                f"Ranked by a weighted sum of the {what} of both stages: "
-                f"{metrics['weight']} for the reranker, the rest for the prefetcher (benchmark.weight)."
-            )
-        lines = super().protocol_lines(metrics, depth, whole)
-        return [*lines, test, *self.candidate_lines(metrics), fused]
+            lines.append(f"Sums of z-scores, {metrics['weight']} times the reranker's (benchmark.weight).")
+        return lines
 
     def describe(self, metrics: Metrics) -> str:
         return pipeline_name(metrics)
@@ -171,15 +155,14 @@ class Pipeline(CorpusBenchmark):
     def parts(self, metrics: Metrics) -> list[Part]:
         parts: list[Part] = []
         for protocol in evaluated_protocols(metrics):
-            parts += [f"## Results, {protocol}", pool_text(metrics, protocol), headline(metrics, protocol)]
-            parts.append(stage_table(metrics, protocol))
+            parts += [f"## Results, {protocol}", pool_line(metrics, protocol), stage_table(metrics, protocol)]
             parts += ["### By number of reranked candidates", depth_table(metrics, protocol)]
         results = {self.describe(metrics): {**metrics, "stages": pipeline_name(metrics)}}
         return [
             *parts,
             *self.depth_parts(results, "", [])[2:],
             "## Time and size",
-            cost_text(metrics, self.settings.scores_dir),
+            cost_table(metrics, PAIRS),
         ]
 
     @classmethod
@@ -261,31 +244,18 @@ class Reranking(Pipeline):
     """
 
     name, heading = "rerank", "Reranking"
-    published = ("oracle-rerankers",)
     section = (
         "### Candidates of an oracle",
         "The candidates always include the cited paper, as in Gu et al. 2022, table 3. Not comparable with "
         "the tables above.",
     )
+    candidates_line = "{reranker} reranks up to {reranked}: {retriever}'s, then the cited that it missed."
 
     def prefetch(self, retriever: Retriever, protocol: Protocol) -> tuple[Ranking, int, float]:
         ranking, seconds = self.search(retriever, protocol, self.num_reranked(protocol))
         whole = self.settings.candidates == ALL
         ranking = append_missing(ranking, _required_candidates(retriever.corpus, protocol, whole))
         return ranking, ranking.k, seconds
-
-    def candidate_lines(self, metrics: Metrics) -> list[str]:
-        name, retriever = metrics["reranker"], metrics["retriever"]
-        if self.settings.candidates == ALL:
-            return [
-                f"{name} ranks the whole database, that is, every candidate of the query. In the base order, "
-                f"papers that {retriever} does not find come last."
-            ]
-        return [
-            f"{name} reranks the candidates of an oracle: the top {self.settings.candidates:,} papers of "
-            f"{retriever}, followed by the cited papers that it missed, which is also the base order. Users "
-            "would see the results of benchmark=pipeline."
-        ]
 
     @classmethod
     def depth_parts(cls, results: Mapping[str, Metrics], title: str, highlight: Sequence[str]) -> list[Part]:

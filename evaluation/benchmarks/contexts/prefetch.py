@@ -11,13 +11,12 @@ from citerec.evaluation.benchmarks.contexts.shared import (
     CorpusBenchmark,
     Outcome,
     Task,
+    cost_table,
     evaluated_protocols,
     group_table,
-    index_text,
     measure_columns,
     open_index,
     pool_line,
-    pool_text,
 )
 from citerec.evaluation.plots import Curves
 from citerec.evaluation.protocol import metric_key
@@ -53,17 +52,15 @@ class Prefetch(CorpusBenchmark):
     def parts(self, metrics: Metrics) -> list[Part]:
         parts: list[Part] = []
         for protocol in evaluated_protocols(metrics):
-            parts += [f"## Results, {protocol}", pool_text(metrics, protocol), group_table(metrics, protocol)]
+            parts += [f"## Results, {protocol}", pool_line(metrics, protocol), group_table(metrics, protocol)]
         # One protocol only: others have different queries and pools, so their curves are not comparable.
         first = evaluated_protocols(metrics)[0]
         prefix = metric_key("", first)
-        pool, seconds = (metrics[f"{prefix}{name}"] for name in ("candidates", "seconds_per_query"))
+        pool = metrics[f"{prefix}candidates"]
         title = f"{metrics['retriever']} on {metrics['data']}, split {metrics['split']}: {pool:,} candidates"
         curves = recall_curves({str(metrics["retriever"]): under(metrics, prefix)}, title, "recall@k")
-        costs = f"Search in batches, including query encoding: {1000 * seconds:.3f} ms per query."
-        parts += [curves, "## Time and size"]
-        parts += [f"{index_text(metrics)} {costs} {metrics['processors']} processors."]
-        return [*parts, *tuned_text({str(metrics["retriever"]): metrics})]
+        tuned = tuned_text({str(metrics["retriever"]): metrics})
+        return [*parts, curves, "## Time and size", cost_table(metrics), *tuned]
 
     @classmethod
     def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -27,7 +27,6 @@ from citerec.evaluation.protocol import (
     metric_key,
     protocol_file,
 )
-from citerec.evaluation.published import published_parts
 from citerec.evaluation.report import (
     METRICS,
     PER_QUERY,
@@ -41,8 +40,8 @@ from citerec.evaluation.report import (
     Table,
     under,
 )
-from citerec.evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE, ContextSettings
-from citerec.evaluation.significance import DRAWS, LEVEL, intervals
+from citerec.evaluation.settings import PROTOCOLS, TRANSDUCTIVE, ContextSettings
+from citerec.evaluation.significance import intervals
 from citerec.retrieval.base import Ranking, Retriever, has_index
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.run import Run
@@ -107,8 +106,6 @@ class CorpusBenchmark(Benchmark):
         depth = next(iter(outcomes.values()))[0].run.ranking.k
         lines = self.protocol_lines(metrics, depth, len(corpus.split(data.split)))
         parts = ["## Protocol", "\n".join(f"- {line}" for line in lines), *self.parts(metrics)]
-        for number, name in enumerate(self.published):
-            parts += [*([] if number else ["## As published"]), *published_parts(name)]
         where = f"{metrics['data']}, split {metrics['split']}"
         report = Report(f"{self.heading}: {self.describe(metrics)} on {where}", metrics, parts)
         report.write(folder, provenance)
@@ -174,41 +171,21 @@ class CorpusBenchmark(Benchmark):
         return Outcome(protocol, run, qrels, values, seconds)
 
     def protocol_lines(self, metrics: Metrics, depth: int, whole: int) -> list[str]:
-        """Describe queries, candidates and measures, one item per line of the report.
+        """Describe the queries and candidates, one item per line of the report.
 
         depth: papers retrieved per query; whole: number of contexts in the split.
         """
-        split, run_depth = metrics["split"], self.settings.run_depth
-        queries = min(self.settings.queries or whole, whole)
-        which = f"Each of the {queries:,} contexts of split {split} is a query"
-        if queries < whole:
-            which = f"Queries are {queries:,} of the {whole:,} contexts of split {split}, drawn at random"
-        files = "no run files were written"
-        if run_depth is None or run_depth >= depth:
-            files = "run files contain all retrieved papers"
-        elif run_depth:
-            files = (
-                f"run files contain the top {run_depth:,} papers per query and all ties with the last of "
-                "them, enough for recall up to that depth (benchmark.run_depth); its MRR lacks papers below"
-            )
-        limit = [f"The run has at most {metrics['limit']:,} papers per query."] if "limit" in metrics else []
-        filters = [f"Filters, for all results below: {metrics['filters']}."] if metrics["filters"] else []
-        training = (
-            "**These are training queries.** Anything learnt from that split has seen their answers: "
-            "trained weights and citation counts, which contain each query itself."
-        )
-        return [
-            f"{which}; the papers cited at the target marker are relevant.",
-            f"The citing paper of a query is never among its candidates; {depth:,} papers are retrieved.",
-            *limit,
-            *([metrics["protocol"]] if "protocol" in metrics else []),
-            *filters,
-            "Measures are computed by ir_measures (trec_eval) and averaged over queries; queries without "
-            f"results count as zero, ties are ordered as in trec_eval; {files}.",
-            f"In brackets: {LEVEL:.0%} confidence interval, from {DRAWS:,} resamples of citing papers with "
-            "all of their queries (percentile bootstrap).",
-            *([training] if split == TRAIN else []),
-        ]
+        split, queries = metrics["split"], min(self.settings.queries or whole, whole)
+        lines = [f"{queries:,} of the {whole:,} contexts of split {split}, {depth:,} papers for each."]
+        if "limit" in metrics:
+            lines.append(f"The run has at most {metrics['limit']:,} papers per query.")
+        if "protocol" in metrics:
+            lines.append(metrics["protocol"])
+        if metrics["filters"]:
+            lines.append(f"Filters: {metrics['filters']}.")
+        if split == TRAIN:
+            lines.append("**These are training queries**: weights and citation counts know the answers.")
+        return lines
 
 
 @dataclass(frozen=True)
@@ -351,31 +328,14 @@ def pool_line(metrics: Metrics, protocol: str) -> str:
     return f"{queries:,} queries of {papers:,} citing papers ({where}), {candidates:,} candidates."
 
 
-def pool_text(metrics: Metrics, protocol: str) -> str:
-    """Describe queries, candidates and groups of a protocol."""
-    if protocol == INDUCTIVE:
-        text = (
-            "Candidates are those that no training context cites; training contexts cite none of the papers "
-            "cited by these queries. Not comparable with the transductive protocol, which has other queries "
-            "and another pool."
-        )
-    elif protocol == DRAFT:
-        text = (
-            "The citing paper's other citations in the split are known, except those of contexts that "
-            "overlap with the query. Not comparable with the other protocols, where they are unknown."
-        )
-    elif "seen/queries" in metrics:
-        text = "Seen: at least one cited paper is also cited by a training context; unseen: all others."
-    else:
-        text = "The corpus has no training split, so seen and unseen targets cannot be distinguished."
-    return f"{pool_line(metrics, protocol)} {text}"
-
-
-def index_text(metrics: Metrics) -> str:
-    """Describe indexing time and index size."""
-    text = f"Index: {metrics['index_seconds']:.2f} s"
-    if "papers_per_second" in metrics:
-        text += f" ({metrics['papers_per_second']:,.0f} papers/s)"
-    else:
-        text += " to load an existing one"
-    return f"{text}, {int(metrics['index_bytes']) / 1e6:,.1f} MB."
+def cost_table(metrics: Metrics, more: Sequence[Column] = ()) -> Table:
+    """Return the time and size of an index, the time of a query of the first protocol, and more columns."""
+    columns = [
+        Column("index_seconds", "index or load, s", decimals=2),
+        Column("papers_per_second", "papers/s", decimals=0),
+        Column("index_bytes", "MB", decimals=1, scale=1e-6),
+        *more,
+        Column(metric_key("seconds_per_query", evaluated_protocols(metrics)[0]), "ms/query", scale=1000),
+        Column("processors", "processors"),
+    ]
+    return Table.of({str(metrics["retriever"]): metrics}, columns, brief=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,10 @@ from citerec.datasets.corpus import Split
 from citerec.evaluation.benchmarks.contexts.shared import (
     Outcome,
     Task,
-    evaluated_protocols,
-    index_text,
     measure_columns,
 )
 from citerec.evaluation.protocol import Protocol, metric_key
-from citerec.evaluation.report import Column, Headline, Metrics, Table, under
+from citerec.evaluation.report import Column, Metrics, Table, under
 from citerec.evaluation.settings import TRANSDUCTIVE, PipelineSettings
 from citerec.evaluation.significance import format_p, paired_difference
 from citerec.rerank.cross_encoder.scores import ScoredPairs, first_k, reorder
@@ -38,9 +35,6 @@ DEPTH_MEASURES = {
     "seconds_per_query": "s/query",
 }
 """{measure: label} of what is reported for each number of candidates."""
-
-FEW_QUERIES = 50
-"""With fewer queries, the report warns."""
 
 
 def depth_metrics(metrics: Metrics, protocol: str = TRANSDUCTIVE) -> dict[int, dict[str, float]]:
@@ -63,10 +57,10 @@ class ScoredCandidates:
     scored: ScoredPairs
     seconds: float
 
-    def rerank(self, depth: int, method: str, weight: float) -> Ranking:
+    def rerank(self, depth: int, weight: float) -> Ranking:
         """Reorder the top `depth` papers by the reranker's scores, or by those of both stages."""
         scores = self.scores[:, :depth]
-        return reorder(self.ranking, fuse_scores(first_k(self.ranking, depth), scores, method, weight))
+        return reorder(self.ranking, fuse_scores(first_k(self.ranking, depth), scores, weight))
 
     def seconds_at(self, depth: int) -> float:
         """Seconds to prefetch and to rerank `depth` candidates per query."""
@@ -139,7 +133,7 @@ def reranker_weight(
     @cache
     def tuned(depth: int) -> float:
         head, scores = first_k(candidates.ranking, depth), candidates.scores[:, :depth]
-        return tune_weight(head, scores, positives, settings.fuse, settings.tuned_cutoffs)
+        return tune_weight(head, scores, positives, settings.tuned_cutoffs)
 
     return tuned
 
@@ -151,56 +145,20 @@ def pipeline_name(metrics: Metrics) -> str:
 
 
 def stage_table(metrics: Metrics, protocol: str) -> Table:
-    """Return each measure of the prefetcher, after reranking, and their ratio."""
-    prefix, columns = metric_key("", protocol), measure_columns(metrics, protocol)
-    rows = {"base": under(metrics, BASE + prefix), "reranked": under(metrics, prefix)}
-    base, final = rows.values()
-    keys = [column.key for column in columns]
-    rows["ratio"] = {key: f"{final[key] / base[key]:.3f}" for key in keys if base[key]}
-    return Table.of(rows, columns, "measure").transposed()
-
-
-def headline(metrics: Metrics, protocol: str) -> Headline:
-    """Summarise base, reranked and ceiling in one line."""
-    start = metric_key("f1@", protocol)
-    ranks = [name.removeprefix(start) for name in metrics if name.startswith(start)]
-    parts = []
-    for name in [*COMPARED, *(f"f1@{rank}" for rank in ranks if rank.isdecimal())]:
-        key = metric_key(name, protocol)
-        gain = f"{GAIN}{key}"
-        test = f"p {format_p(metrics[f'{gain}/p'])}"
-        if f"{gain}/low" in metrics:
-            test = f"95 % {metrics[f'{gain}/low']:+.4f} to {metrics[f'{gain}/high']:+.4f}, {test}"
-        values = f"{metrics[BASE + key]:.4f} -> {metrics[key]:.4f} ({metrics[gain]:+.4f}; {test})"
-        parts.append(f"{name.replace('recall', 'R').upper()} {values}")
-    line = (
-        f"Base -> Reranked: {'; '.join(parts)}. Prefetch ceiling: "
-        f"{metrics[metric_key('ceiling', protocol)]:.4f}, the share of the cited papers among the reranked "
-        "candidates (at least ten), which the R@10 of a perfect reranker would reach."
-    )
-    recall = metric_key("recall@10", protocol)
-    if metrics[recall] < metrics[BASE + recall]:
-        line += " The reranker is worse than what it reranks."
-    if (queries := metrics[metric_key("queries", protocol)]) < FEW_QUERIES:
-        line += f" {queries:,} queries are too few to compare two rankings."
-    return Headline(line)
+    """Return each measure of the prefetcher and after reranking, and what COMPARED gain, with its p-value."""
+    prefix = metric_key("", protocol)
+    gains = under(metrics, GAIN + prefix)
+    rows: dict[str, Metrics] = {
+        "base": under(metrics, BASE + prefix),
+        "reranked": under(metrics, prefix),
+        "gain": gains,
+        "p": {name.removesuffix("/p"): format_p(p) for name, p in gains.items() if name.endswith("/p")},
+    }
+    return Table.of(rows, measure_columns(metrics, protocol), "measure").transposed()
 
 
 def depth_table(metrics: Metrics, protocol: str) -> Table:
     """Return the measures by number of reranked candidates."""
     rows = {f"{depth:,}": values for depth, values in depth_metrics(metrics, protocol).items()}
     columns = [Column(key, label, decimals=4) for key, label in DEPTH_MEASURES.items()]
-    return Table.of(rows, columns, "reranked candidates", brief=False)
-
-
-def cost_text(metrics: Metrics, scores: str | Path) -> str:
-    """Describe the time of both stages; scores: folder of the pair scores."""
-    pairs, new = int(metrics["pairs"]), int(metrics["pairs_new"])
-    cached = "none cached" if new == pairs else f"{pairs - new:,} cached"
-    seconds = metric_key("seconds_per_query", evaluated_protocols(metrics)[0])
-    return (
-        f"{index_text(metrics)} Prefetching: {1000 * metrics[BASE + seconds]:.3f} ms per query, in batches. "
-        f"Reranking: {metrics['pairs_per_second']:,.1f} pairs/s, measured when the {pairs:,} pairs were "
-        f"scored ({cached} in `{scores}`). Both: {metrics[seconds]:.3f} s per query. "
-        f"{metrics['processors']} processors."
-    )
+    return Table.of(rows, columns, "reranked candidates")

@@ -82,24 +82,21 @@ class CSFCubePools:
     """The graded pools and folds of the collection.
 
     pools: {facet: {query: {candidate: grade}}}, without the query itself. folds: {facet: {fold: queries}},
-    with queries named QUERY_FACET. in_own_pool: queries that were listed in their own pool.
+    with queries named QUERY_FACET.
     """
 
     folder: Path
     pools: dict[str, GradedPools]
     folds: dict[str, dict[str, list[str]]]
-    in_own_pool: list[str]
 
     @classmethod
     def read(cls, folder: str | Path) -> CSFCubePools:
         """Read test-pid2anns-csfcube-FACET.json and evaluation_splits.json."""
         folder = Path(folder)
         pools = {facet: _read_pools(folder / f"test-pid2anns-csfcube-{facet}.json") for facet in FACETS}
-        in_own_pool = []
-        for facet, queries in pools.items():
+        for queries in pools.values():
             for query, pool in queries.items():
-                if pool.pop(query, None) is not None:  # it would rank first, and has no real grade
-                    in_own_pool.append(f"{query}_{facet}")
+                pool.pop(query, None)  # it would rank first, and has no real grade
         path = folder / "evaluation_splits.json"
         folds: dict[str, dict[str, list[str]]] = msgspec.to_builtins(
             validate(read_json(path), _Splits, str(path))
@@ -108,7 +105,7 @@ class CSFCubePools:
         listed = {query for of_facet in folds.values() for queries in of_facet.values() for query in queries}
         if unknown := sorted(listed - keys):
             raise InputError(f"{path}: {len(unknown):,} queries without annotations: {first_few(unknown)}")
-        return cls(folder, pools, folds, in_own_pool)
+        return cls(folder, pools, folds)
 
 
 class _Pool(msgspec.Struct):
@@ -261,8 +258,6 @@ class CSFCube(PoolBenchmark):
         else:
             name, ranked = self._rank(cube, folder / RANKED, retriever)
         remarks = []
-        if own := cube.in_own_pool:
-            remarks = [f"{len(own)} queries are in their own pools and not scored: {first_few(own)}."]
         values: dict[str, dict[str, float]] = {}
         for facet, rankings in ranked.items():
             if short := [query for query, ranking in rankings.items() if len(ranking) < CUTOFF]:

@@ -89,8 +89,8 @@ def read_pools(path: str | Path) -> Pools:
     return dict(sorted(content.items()))
 
 
-def read_scores(path: str | Path, pools: Pools) -> tuple[Scores, list[str]]:
-    """Read scores `{"QUERY_CANDIDATE": number}`; return those of the pools' pairs, and the unused keys.
+def read_scores(path: str | Path, pools: Pools) -> Scores:
+    """Read scores `{"QUERY_CANDIDATE": number}`; return those of the pools' pairs.
 
     InputError names pairs whose score is missing or NaN.
     """
@@ -110,7 +110,7 @@ def read_scores(path: str | Path, pools: Pools) -> tuple[Scores, list[str]]:
     scores: Scores = {}
     for key, (_, query, paper) in pairs.items():
         scores.setdefault(query, {})[paper] = numbers[key]
-    return scores, [key for key in numbers if key not in pairs]
+    return scores
 
 
 def field_values(pools: Pools, scores: Scores, kind: str | None = None) -> dict[str, Values]:
@@ -152,12 +152,6 @@ def type_table(pools: Pools, scores: Scores) -> tuple[Percent, dict[str, int]]:
     return table, queries
 
 
-def official_lines(metrics: Percent) -> list[str]:
-    """Format the results as MDCR's evaluation script does."""
-    lines = ["\t".join([name, *(f"{m}: {v}" for m, v in row.items())]) for name, row in metrics.items()]
-    return [*lines[:-1], "", lines[-1]]
-
-
 def _round(value: np.floating) -> float:
     """Round to four decimals with numpy, like the script; Python's `round` may differ in the last digit."""
     return float(np.round(value, 4))
@@ -176,9 +170,9 @@ class MDCR(PoolBenchmark):
         file = settings.file or self._download(f"mdcr_{settings.split}.json")
         pools = read_pools(file)
         if settings.scores_file:
-            scores, unused = read_scores(settings.scores_file, pools)
+            scores = read_scores(settings.scores_file, pools)
         else:
-            scores, unused = self._scores(pools, folder / SCORES, retriever), []
+            scores = self._scores(pools, folder / SCORES, retriever)
         values = field_values(pools, scores)
         metrics = field_table(values)
         types, counts = type_table(pools, scores)
@@ -188,15 +182,13 @@ class MDCR(PoolBenchmark):
             for kind, number in counts.items()
             if number < total
         ]
-        if unused:
-            remarks.append(f"{len(unused):,} scores belong to no pair of the benchmark: {first_few(unused)}.")
         write_text(folder / TYPES, json.dumps(types, indent=1) + "\n")
         columns = [Column(measure, measure, decimals=4) for measure in MEASURES]
         parts: list[Part] = [
             f"{total:,} queries of {len(pools)} fields. Measures by trec_eval, in percent: "
             f"means over the queries of a field; {AVERAGE} is their mean over the fields.",
             *remarks,
-            Table.of(metrics, columns, "field", brief=False),
+            Table.of(metrics, columns, "field"),
             "## By type of candidates",
             "Only the cited candidates and those of one type, means over the fields (Medić and Šnajder "
             "2022, section 4.4):",
@@ -204,7 +196,7 @@ class MDCR(PoolBenchmark):
         ]
         title = f"MDCR: {settings.scores_file or folder / SCORES} on {file}"
         return Findings(
-            Report(title, metrics, parts, "\n".join(official_lines(metrics))),
+            Report(title, metrics, parts),
             PerQuery.from_groups({field: (list(pools[field]), values[field]) for field in values}),
             remarks,
         )
@@ -245,14 +237,10 @@ class MDCR(PoolBenchmark):
             return Path(settings.texts)
         if settings.file is None:
             return self._download(f"mdcr_{settings.split}_data.jsonl")
-        file = Path(settings.file)
-        texts = find_file(file.parent, f"{file.name.removesuffix('.gz').removesuffix('.json')}_data.jsonl")
-        if texts is None:
-            raise InputError(
-                f"{file}: scoring its pairs needs their texts: set benchmark.texts=FILE (JSON lines of "
-                "paper_id, title and abstract) or scores_file=FILE"
-            )
-        return texts
+        raise InputError(
+            "benchmark.texts: scoring pairs needs their texts, JSON lines of paper_id, title and abstract; "
+            "or set scores_file=FILE"
+        )
 
     def _download(self, file: str) -> Path:
         """Return the path of one of MDCR's files, downloaded on first use; InputError if that fails."""

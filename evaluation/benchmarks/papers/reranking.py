@@ -19,7 +19,6 @@ class GlobalPrefetch(Prefetch):
     name, settings_class = "global_prefetch", ContextSettings
     compared: ClassVar = {F1: "F1@20", "mrr": "MRR"}
     headline = (Column(F1, "F1@20", best=True), Column("mrr", "MRR", best=True))
-    published = ("query-forms",)
 
 
 class GlobalReranking(Pipeline):
@@ -31,5 +30,4 @@ class GlobalReranking(Pipeline):
     name, heading = "global_rerank", "Global reranking"
     compared: ClassVar = GlobalPrefetch.compared
     headline = (Column(f"{BASE}{F1}", "F1@20 before"), *GlobalPrefetch.headline)
-    published = ("rerankers",)
     shown: ClassVar = {F1: "F1@20", "mrr": "MRR", "recall@1000": "R@1000"}

@@ -41,8 +41,6 @@ from citerec.evaluation.plots import Curves
 from citerec.evaluation.protocol import Qrels
 from citerec.evaluation.report import (
     AVERAGE,
-    QRELS,
-    RUN,
     Column,
     Metrics,
     Part,
@@ -151,18 +149,6 @@ class PoolRanker:
         """Measure the run of a pool per query with trec_eval."""
         return per_query(run.batches(QUERIES), self.qrels(pool), MEASURES)
 
-    def write(self, folder: Path, runs: Sequence[tuple[SampledPool, Run]], depth: int | None) -> None:
-        """Write run.trec with the top `depth` papers (None means all), and qrels.trec, if there are runs."""
-        for name in (RUN, QRELS):
-            (folder / name).unlink(missing_ok=True)
-        if runs:
-            ranking = Ranking.concat([run.ranking for _, run in runs])
-            head = Ranking(ranking.papers[:, :depth], ranking.scores[:, :depth])
-            names = [name for _, run in runs for name in run.query_ids]
-            Run(names, self.corpus.paper_ids, head, runs[0][1].name).write(folder / RUN)
-            relevant = (self.qrels(pool).judgements.items() for pool, _ in runs)
-            Qrels(dict(pair for pairs in relevant for pair in pairs)).write(folder / QRELS)
-
 
 def pool_view(corpus: Corpus, papers: NDArray[np.bool_]) -> Corpus:
     """Return a view of the corpus with only these candidates [P], under its own fingerprint."""
@@ -261,10 +247,6 @@ class SampledBenchmark(PoolBenchmark):
     def draw(self, sampler: Sampler, tuning: Tuning | None) -> DrawnPools:
         """Draw queries and pools; tuning: None if there is nothing to tune."""
 
-    def curves(self, table: Percent, retriever: str, data: str, collection: int | None) -> list[Part]:
-        """Return a plot of the groups if they form a curve; collection: papers without distractors."""
-        return []
-
     def tuned_on(self, pools: Sequence[SampledPool]) -> dict[str, Sequence[SampledPool]]:
         """Return the validation pools to tune parameters on, by group of test queries; "": all groups."""
         return {"": pools}
@@ -278,7 +260,7 @@ class SampledBenchmark(PoolBenchmark):
         return Sampler(graph, settings.rules, settings.seed)
 
     def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
-        """Draw, rank and measure; writes sample.json and, unless run_depth is 0, run.trec and qrels.trec."""
+        """Draw, rank and measure; writes sample.json."""
         settings, ranks, sampler = self.settings, retriever(), self.make_sampler()
         tuning = settings.tune if ranks.tunable else None
         tests, validations, remarks = self.draw(sampler, tuning)
@@ -293,18 +275,13 @@ class SampledBenchmark(PoolBenchmark):
             log.info("%s: uses the configured parameters, without tuning", ranks.name)
         started = time.perf_counter()
         measured: list[tuple[SampledPool, Values]] = []
-        runs: list[tuple[SampledPool, Run]] = []
         index_dir = None if settings.index_dir is None else Path(settings.index_dir)
         ranker.open(ranks, index_dir)
         for pool in tests:
             if best := tuned.get(pool.group) or tuned.get(""):
                 ranks.set_parameters(k1=best.k1, b=best.b)
-            run = ranker.rank(ranks, pool, index_dir)
-            measured.append((pool, ranker.measure(run, pool)))
-            if pool.sampling == 0 and settings.run_depth != 0:
-                runs.append((pool, run))
+            measured.append((pool, ranker.measure(ranker.rank(ranks, pool, index_dir), pool)))
         seconds = time.perf_counter() - started
-        ranker.write(folder, runs, settings.run_depth)
         remarks = [*sampler.facts(), *remarks]
         for remark in remarks:
             log.info("%s", remark)
@@ -320,29 +297,12 @@ class SampledBenchmark(PoolBenchmark):
             {f"{pool.group}/{pool.sampling}": (ranker.ids(pool.queries), scores) for pool, scores in measured}
         )
         parts: list[Part] = [
-            *self._protocol(),
             " ".join(remarks),
             *([f"BM25: {sample['tuned']}."] if tuned else []),
             Table.of(metrics, COLUMNS, self.column),
-            *self.curves(metrics, ranks.name, name, sample["collection"]),
             f"Indexing, search and measures: {seconds:.1f} s for {len(values):,} queries over all pools.",
         ]
         return Findings(Report(f"{self.title}: {ranks.name} on {name}", metrics, parts), values)
-
-    def _protocol(self) -> list[str]:
-        """Describe queries, candidates and measures, in paragraphs."""
-        rules = self.settings.rules
-        when = "not later than the query" if rules.year is None else f"from {rules.year} or earlier"
-        of_year = "" if rules.year is None else f" of {rules.year}"
-        cited = f", at least {rules.min_citations} citations" if rules.min_citations else ""
-        return [
-            f"Queries are papers{of_year}, by title and abstract; the candidates they cite are relevant. "
-            f"Candidates are papers with a title, a year, an abstract of at least {rules.min_abstract} "
-            f"characters{cited}, {when}. Each pool holds all candidates that its queries cite, and random "
-            "others.",
-            f"Measures by trec_eval on the top {self.settings.depth} papers, in percent: means over queries, "
-            "then over samplings of pools, ± the standard deviation over samplings.",
-        ]
 
 
 class DatasetLevel(SampledBenchmark):
@@ -386,9 +346,6 @@ class DatasetLevel(SampledBenchmark):
             for size in self.settings.sizes
             if by_size
         } or {"": pools}
-
-    def curves(self, table: Percent, retriever: str, data: str, collection: int | None) -> list[Part]:
-        return [size_curves({retriever: table}, f"{retriever} on {data}", collection)]
 
     @classmethod
     def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:

@@ -17,7 +17,6 @@ from ir_measures import AP, nDCG
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_write
 from citerec.base.progress import read_progress
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.published.downloads import ensure_release, find_file
@@ -36,7 +35,6 @@ from citerec.evaluation.benchmarks.papers.pools import (
 )
 from citerec.evaluation.measures import PerQuery, Values, per_query
 from citerec.evaluation.protocol import Qrels
-from citerec.evaluation.published import published_parts
 from citerec.evaluation.report import Column, Part, Report, Table
 from citerec.evaluation.settings import SciDocsSettings
 from citerec.formats.json_lines import read_objects, validate
@@ -48,10 +46,8 @@ TASKS = {"co-view": "coview", "co-read": "coread", "cite": "cite", "co-cite": "c
 METADATA = "paper_metadata_view_cite_read.json"
 """Titles and abstracts of the papers of all four tasks."""
 MEASURES = {"map": AP, "ndcg": nDCG}
-EMBEDDINGS = "embeddings.jsonl"
-"""File of an article encoder's vectors."""
 
-Vector = NDArray[np.float32] | NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 
 def qrel_file(task: str, split: str) -> str:
@@ -67,8 +63,8 @@ class _Embedding(msgspec.Struct):
 def read_embeddings(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
     """Read vectors of wanted papers from JSON lines {"paper_id": ID, "embedding": [..]}, plain or gzipped.
 
-    The last vector of a paper counts; empty vectors stay empty. Vectors are stored as float32 if that is
-    exact. InputError names file, line and field or paper.
+    The last vector of a paper counts; empty vectors stay empty. InputError names file, line and field or
+    paper.
     """
     vectors: dict[str, Vector] = {}
     dim = 0
@@ -79,13 +75,12 @@ def read_embeddings(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
             if paper not in wanted:
                 continue
             vector = np.array(line.embedding, np.float64)
-            small = vector.astype(np.float32)
             dim = dim or len(vector)
             if len(vector) not in (0, dim):
                 raise InputError(
                     f"{where}, paper {paper!r}: the embedding has {len(vector)} numbers, others have {dim}"
                 )
-            vectors[paper] = small if (small == vector).all() else vector
+            vectors[paper] = vector
     return vectors
 
 
@@ -98,20 +93,13 @@ def negative_distances(pools: JudgedPools, embeddings: Mapping[str, Vector]) -> 
     for query, pool in pools.items():
         if not len(embeddings.get(query, ())):
             continue
-        anchor = embeddings[query].astype(np.float64)
+        anchor = embeddings[query]
         vectors = {paper: embeddings[paper] for paper in pool if paper in embeddings}
         scores[query] = {
             paper: float(np.round(-np.linalg.norm(anchor - vector), 5)) if len(vector) else float("-inf")
             for paper, vector in vectors.items()
         }
     return scores
-
-
-def _distance_scores(tasks: Mapping[str, JudgedPools], embeddings: Path) -> dict[str, Scores]:
-    """Score the pools of each task with the vectors of a file."""
-    wanted = {paper for pools in tasks.values() for query, pool in pools.items() for paper in (query, *pool)}
-    vectors = read_embeddings(embeddings, wanted)
-    return {task: negative_distances(pools, vectors) for task, pools in tasks.items()}
 
 
 def open_pools(
@@ -179,7 +167,7 @@ class SciDocs(PoolBenchmark):
         """Measure by task and per query."""
         files = {task: self._file(qrel_file(task, self.settings.split)) for task in TASKS}
         tasks = {task: Qrels.read(file).judgements for task, file in files.items()}
-        name, scores = self._scores(tasks, folder, retriever)
+        name, scores = self._scores(tasks, retriever)
         measured: dict[str, tuple[list[str], Values]] = {}
         remarks: list[str] = []
         for task, pools in tasks.items():
@@ -197,29 +185,22 @@ class SciDocs(PoolBenchmark):
             "MAP and nDCG by trec_eval, in percent, means over queries, as in the official script.",
             *remarks,
             Table.of(shown, cells, "task"),
-            "## As published",
-            *published_parts("scidocs"),
         ]
-        report = Report(f"SciDocs: {name}, split {self.settings.split}", metrics, parts, str(metrics))
+        report = Report(f"SciDocs: {name}, split {self.settings.split}", metrics, parts)
         return Findings(report, PerQuery.from_groups(measured), remarks)
 
     def _scores(
-        self, tasks: dict[str, JudgedPools], folder: Path, make: RetrieverFactory
+        self, tasks: Mapping[str, JudgedPools], make: RetrieverFactory
     ) -> tuple[str, dict[str, Scores]]:
         """Return the name of what is evaluated, and its scores by task."""
         settings = self.settings
         if settings.embeddings_file is not None:
-            return settings.embeddings_file, _distance_scores(tasks, Path(settings.embeddings_file))
+            named = {paper for pools in tasks.values() for query in pools for paper in (query, *pools[query])}
+            vectors = read_embeddings(Path(settings.embeddings_file), named)
+            found = {task: negative_distances(pools, vectors) for task, pools in tasks.items()}
+            return settings.embeddings_file, found
         corpus, merged = open_pools(tasks, self._file(METADATA), settings.cache_dir)
         retriever = make()
-        if retriever.has_vectors:
-            # Read back from the file, so that results depend on the same digits as the official script's.
-            vectors = retriever.raw_vectors(corpus, np.arange(len(corpus.paper_ids)))
-            with atomic_write(folder / EMBEDDINGS) as part, part.open("wb") as file:
-                for row, paper in enumerate(corpus.paper_ids):
-                    line = {"paper_id": paper, "embedding": vectors[row : row + 1][0].tolist()}
-                    file.write(msgspec.json.encode(line) + b"\n")
-            return retriever.name, _distance_scores(tasks, folder / EMBEDDINGS)
         retriever.open(corpus, settings.index_dir)
         own = pool_scores(retriever, corpus, merged)
         return retriever.name, {

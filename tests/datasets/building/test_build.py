@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from citerec.base.arguments import read_arguments
 from citerec.base.errors import InputError
-from citerec.datasets.building.build import BuildSettings, build, build_corpus
+from citerec.datasets.building.build import BuildSettings, build
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import SPLITS, TARGET_MARKER
 from citerec.datasets.splitting import RandomSplitting, YearSplitting
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.conftest import Done
-from citerec.tests.datasets.conftest import write_files, write_lines
+from citerec.tests.datasets.conftest import build_corpus, write_files, write_lines
 
 TEXTS = Path(__file__).parent / "texts"
 TRAIN = RandomSplitting(1, 0, 0, seed=0)
@@ -330,7 +330,6 @@ def test_the_command(tmp_path: Path, script: Callable[..., Done], caplog: pytest
         ({"per_pair": 0}, "per_pair=0: must be at least 1"),
         ({"window": 10, "shortest": 30}, "shortest: 30 is more than two windows of 10 characters"),
         ({"candidates": "all"}, "candidates=all: choose abstract or title"),
-        ({"identifier": ""}, "identifier: '' is not a kind of identifier"),
         ({"on_error": "drop"}, "on_error=drop: choose raise or skip"),
         ({"max_bad_share": 2}, "max_bad_share=2: must be at least 0 and at most 1"),
     ],
@@ -509,7 +508,7 @@ def test_bad_records_are_skipped_and_named(tmp_path: Path) -> None:
         assert sum(message in example for example in report.skipped.examples) == 1, message
     written = content(tmp_path / "b", "report.json")["records"]
     assert written["left_out"] == 8 and written["examples"] == report.skipped.examples
-    assert "8 invalid records skipped" in report.summary()
+    assert "8 invalid records skipped" in str(report)
     result, expected = (open_corpus(tmp_path / name, cache_dir=tmp_path / "cache") for name in ("b", "a"))
     assert list(result.context_texts) == list(expected.context_texts)
     assert set(result.paper_ids) - set(expected.paper_ids) == {"late", "good"}

@@ -80,7 +80,7 @@ def test_a_sample_of_queries(tmp_path: Path) -> None:
         assert metrics["queries"] == 20
         runs.append((tmp_path / folder / "qrels.trec").read_text())
     assert runs[0] == runs[1] != runs[2]
-    assert "20 of the 70 contexts of split test, drawn at random" in (tmp_path / "a/report.md").read_text()
+    assert "20 of the 70 contexts of split test" in (tmp_path / "a/report.md").read_text()
     whole = Prefetch(cutoffs=CUTOFFS, queries=10**6)(BM25(), corpus, "test", tmp_path / "d")
     assert whole["queries"] == 70 and set(runs[0].split("\n")) < set(
         (tmp_path / "d" / "qrels.trec").read_text().split("\n")
@@ -104,7 +104,7 @@ def test_tuned_parameters_and_a_loaded_index_are_reported(tiny_corpus: Corpus, t
     for metrics in (first, again):
         assert metrics["tuned/weight"] == 0.3 and metrics["tuned/of"] == '["a", "b"]'
     report = (tmp_path / "out" / "report.md").read_text()
-    assert "to load an existing one" in report
+    assert re.search(r"\| popularity \| 0\.\d+ \|  \| 0\.\d \|", report)
     assert 'Chosen on the validation split: popularity: weight 0.3, of ["a", "b"].' in report
 
 
@@ -138,13 +138,11 @@ def test_the_report_says_what_was_done(tiny_corpus: Corpus, tmp_path: Path) -> N
     report = (tmp_path / "report.md").read_text()
     for part in (
         "bm25 on tiny, split test",
-        "4 contexts",
+        "- 4 of the 4 contexts of split test, 10 papers for each.",
         "11 candidates",
-        "citing paper",
         "| recall@10 | 1.0000 [1.000, 1.000] | 1.0000 [1.000, 1.000] | 1.0000 |",
         "4 queries of 2 citing papers",
-        "inductive), 7 candidates. Candidates are those that no training context cites",
-        "Each of the 4 contexts",
+        "inductive), 7 candidates.",
         "| queries | 4 | 3 | 1 |",
         "](recall.png)",
         tiny_corpus.fingerprint,
@@ -160,7 +158,6 @@ def test_a_folder_with_only_a_test_split_is_evaluated(tiny_source: Path, tmp_pat
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
     metrics = Prefetch(cutoffs=CUTOFFS)(BM25(), corpus, "test", tmp_path / "out")
     assert metrics["mrr"] == 1.0 and not [name for name in metrics if "seen" in name]
-    assert "no training split" in (tmp_path / "out" / "report.md").read_text()
 
 
 def test_a_failed_write_leaves_no_metrics(

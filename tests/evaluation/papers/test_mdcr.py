@@ -20,7 +20,6 @@ from citerec.evaluation.benchmarks.papers.mdcr import (
     candidate_types,
     field_table,
     field_values,
-    official_lines,
     read_pools,
     read_scores,
     type_table,
@@ -108,24 +107,21 @@ def test_fields_are_means_of_queries_and_the_average_is_of_rounded_fields(files:
     file, scores_file = files(BENCHMARK, scores_of(BENCHMARK))
     pools = read_pools(file)
     assert list(pools) == ["Art", "Physics"] and candidate_types(pools) == ["bm25", "random"]
-    scores, unused = read_scores(scores_file, pools)
+    scores = read_scores(scores_file, pools)
     table = field_table(field_values(pools, scores))
     for field, queries in BENCHMARK.items():
         plain = [plain_measures(types, scores[query]) for query, types in queries.items()]
         for name, value in table[field].items():
             assert value == np.round(100 * np.mean([row[name] for row in plain]), 4)
     assert table["AVG"]["map"] == np.round((table["Art"]["map"] + table["Physics"]["map"]) / 2, 4)
-    assert unused == [] and official_lines(table)[2:] == [
-        "",
-        "AVG\t" + "\t".join(f"{name}: {table['AVG'][name]}" for name in ("map", "ndcg", "recall_5")),
-    ]
+    assert list(table) == ["Art", "Physics", "AVG"]
 
 
 def test_queries_without_candidates_of_a_type_are_left_out_and_counted(files: Files) -> None:
     benchmark = {"Art": {"q1": pool(1, random=[]), "q2": pool(2)}, "Law": {"q3": pool(3, random=[])}}
     file, scores_file = files(benchmark, scores_of(benchmark))
     pools = read_pools(file)
-    scores, _ = read_scores(scores_file, pools)
+    scores = read_scores(scores_file, pools)
     table, queries = type_table(pools, scores)
     assert queries == {"bm25": 3, "random": 1}
     only = plain_measures({"random": ["2r0", "2r1"], "true": ["2t0", "2t1"]}, scores["q2"])
@@ -206,7 +202,7 @@ def test_a_retriever_scores_the_pairs_of_the_pools(
     texts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = tmp_path / "out"
-    MDCR(file=texts.with_name("mdcr.json"), cache_dir=tmp_path).run(out, Provenance(), BM25)
+    MDCR(file=texts.with_name("mdcr.json"), texts=texts, cache_dir=tmp_path).run(out, Provenance(), BM25)
     assert "1 candidates without title and abstract are ranked last: none" in caplog.text
     scores = json.loads((out / "scores.json").read_text())
     assert set(scores) == {"q_a", "q_b", "q_c", "q_none"}
@@ -216,7 +212,7 @@ def test_a_retriever_scores_the_pairs_of_the_pools(
     again.run(tmp_path / "again", Provenance(), no_retriever)
     assert metrics_of(tmp_path / "again") == metrics_of(out)
     with pytest.raises(InputError, match=r"^retriever=bm25: NaN scores for 1 queries, such as q"):
-        MDCR(file=texts.with_name("mdcr.json"), cache_dir=tmp_path).run(
+        MDCR(file=texts.with_name("mdcr.json"), texts=texts, cache_dir=tmp_path).run(
             tmp_path / "nan", Provenance(), Damaged
         )
     assert not (tmp_path / "nan" / "metrics.json").exists()
@@ -229,7 +225,9 @@ def test_an_encoder_encodes_queries_like_papers(texts: Path, tmp_path: Path, tin
         json.dumps(twin) + "\n" + texts.read_text(encoding="utf-8"), encoding="utf-8"
     )  # the first record of a paper wins
     retriever = ArticleRetriever(ArticleEncoder.pretrained(config), "float32")
-    benchmark = MDCR(file=texts.with_name("mdcr.json"), cache_dir=tmp_path, index_dir=tmp_path / "index")
+    benchmark = MDCR(
+        file=texts.with_name("mdcr.json"), texts=texts, cache_dir=tmp_path, index_dir=tmp_path / "index"
+    )
     benchmark.run(tmp_path / "out", Provenance(), lambda: retriever)
     scores = json.loads((tmp_path / "out" / "scores.json").read_text())
     assert scores["q_a"] == pytest.approx(1, abs=5e-4) and max(scores["q_b"], scores["q_c"]) < 0.999
@@ -246,18 +244,15 @@ def test_an_encoder_encodes_queries_like_papers(texts: Path, tmp_path: Path, tin
         ("[]", r"line 1: must be an object, not a list"),
         ('{"paper_id": "a", "title": 3}', r"line 1, field 'title': must be a string, not a number"),
         ('{"paper_id": "q", "title": " "}', "1 queries have neither title nor abstract: q"),
-        (None, r"set benchmark\.texts=FILE .* or scores_file=FILE"),
     ],
 )
-def test_unusable_texts_are_named(texts: Path, tmp_path: Path, line: str | None, message: str) -> None:
-    others = (
-        [] if line is None or "neither" not in message else texts.read_text(encoding="utf-8").splitlines()
-    )
-    texts.write_text("\n".join([line or "", *others]), encoding="utf-8")
-    if line is None:
-        texts.unlink()
+def test_unusable_texts_are_named(texts: Path, tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(InputError, match=r"benchmark\.texts: .* or set scores_file=FILE"):
+        MDCR(file=texts.with_name("mdcr.json")).run(tmp_path / "out", Provenance(), no_retriever)
+    others = texts.read_text(encoding="utf-8").splitlines() if "neither" in message else []
+    texts.write_text("\n".join([line, *others]), encoding="utf-8")
     with pytest.raises(InputError, match=message) as error:
-        MDCR(file=texts.with_name("mdcr.json"), cache_dir=tmp_path).run(
+        MDCR(file=texts.with_name("mdcr.json"), texts=texts, cache_dir=tmp_path).run(
             tmp_path / "out", Provenance(), no_retriever
         )
     assert "\n" not in str(error.value)
@@ -269,10 +264,9 @@ def test_the_command(files: Files, tmp_path: Path, evaluate: Callable[..., Done]
     options = ["benchmark=mdcr", "benchmark.file=mdcr.json", "output_dir=out"]
     done = evaluate(*options, "scores_file=scores.json")
     metrics, out = metrics_of(tmp_path / "out"), tmp_path / "out"
-    assert done.code == 0 and "\n".join(official_lines(metrics)) in done.out
-    assert "1 scores belong to no pair of the benchmark: q9_x" in done.out
+    assert done.code == 0 and f" {metrics['AVG']['map']:.4f} " in done.out
     report = (out / "report.md").read_text()
-    assert "scores_file=scores.json" in report and "q9_x" in report
+    assert "scores_file=scores.json" in report
     assert set(json.loads((out / "candidate_types.json").read_text())) == {"bm25", "random"}
     rows = (out / "per_query.csv").read_text().splitlines()
     assert rows[0] == "query_id,citing_id,map,ndcg,recall_5" and rows[1].startswith("Art/q1,q1,")
@@ -293,6 +287,8 @@ GOLDEN = Path(__file__).parents[4] / "shared" / "golden"
 @pytest.mark.skipif(not (GOLDEN / "mdcr_small.json").is_file(), reason="the golden files are missing")
 def test_output_equals_that_of_the_official_script() -> None:
     pools = read_pools(GOLDEN / "mdcr_small.json")
-    scores, unused = read_scores(GOLDEN / "mdcr_small_scores.json", pools)
-    lines = official_lines(field_table(field_values(pools, scores)))
-    assert lines == (GOLDEN / "mdcr_small_expected.txt").read_text().splitlines() and unused == []
+    scores = read_scores(GOLDEN / "mdcr_small_scores.json", pools)
+    table = field_table(field_values(pools, scores))
+    lines = ["\t".join([name, *(f"{m}: {v}" for m, v in row.items())]) for name, row in table.items()]
+    expected = (GOLDEN / "mdcr_small_expected.txt").read_text().splitlines()
+    assert [*lines[:-1], "", lines[-1]] == expected

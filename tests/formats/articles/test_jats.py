@@ -16,13 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
-from citerec.datasets.building.build import build_corpus
 from citerec.datasets.building.contexts import find_citations
 from citerec.datasets.splitting import RandomSplitting
 from citerec.formats.articles.jats import expand_ranges
 from citerec.formats.documents import CitationSpan, FullText, Metadata, Reference
 from citerec.tests.datasets.building.fuzzing import damaged, fuzzed, packed
-from citerec.tests.datasets.conftest import archive_of
+from citerec.tests.datasets.conftest import archive_of, build_corpus
 from citerec.tests.formats.articles.test_layouts import documents
 
 ARTICLE = (Path(__file__).parent / "jats" / "frogs.nxml").read_text()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
+from citerec.rerank.cross_encoder.pairs import PairReader
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.cross_encoder.scores import PairScores, first_k, reorder
 from citerec.rerank.settings import ScoringSettings
@@ -23,23 +24,21 @@ from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.run import Run
 
 
-class Product:
-    """Scorer whose scores identify their pairs; records the pairs it scored."""
-
-    name = "product"
+class Product(Reranker):
+    """A reranker whose scores identify their pairs; records the pairs it scored."""
 
     def __init__(self, fingerprint: str = "a") -> None:
-        self.fingerprint = fingerprint
+        self.name, self.fingerprint = "product", fingerprint
         self.asked: list[tuple[int, int]] = []
 
-    def prepare(self, corpus: Corpus) -> None:
-        pass
+    def prepare(self, corpus: Corpus) -> PairReader:
+        return PairReader.__new__(PairReader)
 
     def score(
         self,
         corpus: Corpus,
-        contexts: NDArray[np.int64],
-        papers: NDArray[np.int64],
+        contexts: NDArray[np.integer],
+        papers: NDArray[np.integer],
         advance: Callable[[int], None] | None = None,
     ) -> NDArray[np.float32]:
         self.asked += zip(contexts.tolist(), papers.tolist(), strict=True)
