@@ -25,7 +25,6 @@ from citerec.datasets.published.drafts import draft_folder
 from citerec.datasets.records import SURROUNDINGS, WINDOW
 from citerec.evaluation.benchmark import Benchmark, Data, Output, RetrieverFactory
 from citerec.evaluation.report import PER_QUERY, Column, Metrics, Part, Provenance, Report
-from citerec.evaluation.settings import DRAFT
 from citerec.evaluation.significance import DRAWS
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.ask.question import Request
@@ -33,12 +32,12 @@ from citerec.library.ask.recommender import Recommender
 from citerec.library.benchmark.collection import (
     MaskedDraft,
     Question,
+    asked_request,
     find_cited,
     find_drafts,
     questions,
     quiet,
     read_papers,
-    written_request,
 )
 from citerec.library.benchmark.results import (
     BASELINE,
@@ -53,7 +52,7 @@ from citerec.library.benchmark.results import (
 )
 from citerec.library.benchmark.settings import ASK, WRITTEN, DraftsSettings
 from citerec.library.drafts.reader import Draft
-from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
+from citerec.library.drafts.suggest import citing_passages, known_papers
 from citerec.library.papers.encoding import encode
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import model_files
@@ -224,14 +223,10 @@ def _answer(
         batch = asked[start : start + BATCH]
         requests = []
         for question in batch:
-            place, keys = question.place, question.written if command == WRITTEN else question.known
-            papers = {key: ids[key] for key in keys if key in ids}
             if command == ASK:
-                requests.append(Request(Query(place.context, draft.title, draft.abstract)))
-            elif command == DRAFT:
-                requests.append(place_request(draft, place, papers, passages))
+                requests.append(Request(Query(question.place.context, draft.title, draft.abstract)))
             else:
-                requests.append(written_request(draft, place, papers, ids))
+                requests.append(asked_request(draft, question, ids, passages, command == WRITTEN))
         most = max(len(question.targets) for question in batch)
         rankings = [recommender.ranked(request, depth + most - 1).ranking for request in requests]
         for question, ranking in zip(batch, rankings, strict=True):

@@ -182,7 +182,7 @@ def result_parts(
     metrics: Mapping[str, Metrics], results: Mapping[str, Sequence[DraftResult]], baseline: str | None
 ) -> list[Part]:
     """Return the tables of models, given by name their metrics and the results of each draft."""
-    rows = _rows(metrics, baseline)
+    rows = {"{}, {}: {}".format(*labels): row for labels, row in _rows(metrics, baseline).items()}
     tested = {name: row for name, row in rows.items() if f"difference/{TESTED[0]}" in row}
     differences = [Table.of(tested, _DIFFERENCES, f"differences from {baseline}", brief=False)]
     return [
@@ -207,18 +207,19 @@ def _count(metrics: Metrics) -> str:
     )
 
 
-def _rows(results: Mapping[str, Metrics], baseline: str | None) -> dict[str, dict[str, float]]:
+def _rows(
+    results: Mapping[str, Metrics], baseline: str | None
+) -> dict[tuple[str, str, str], dict[str, float]]:
     """Return the rows of the main table: for each protocol and command the baseline, then the models."""
-    rows: dict[str, dict[str, float]] = {}
+    rows: dict[tuple[str, str, str], dict[str, float]] = {}
     for group in dict.fromkeys(group for metrics in results.values() for group in metrics):
-        label = "{}, {}".format(*_labels(group))
         for name, metrics in results.items():
             metric = metrics.get(group, {})
             others = [key for key in metric if key.startswith("baseline/")]
             if others:
                 of_baseline = {key.removeprefix("baseline/"): metric[key] for key in others}
-                rows.setdefault(f"{label}: {baseline}", of_baseline)
-            rows[f"{label}: {name}"] = metric
+                rows.setdefault((*_labels(group), baseline or ""), of_baseline)
+            rows[*_labels(group), name] = metric
     return rows
 
 
@@ -228,9 +229,7 @@ def headline_rows(
     """Return the baseline and the models, and columns of each command, under the first protocol."""
     first = next(iter(next(iter(results.values())))).split("/")[0]
     rows: dict[str, dict[str, float]] = {}
-    for label, metric in _rows(results, baseline).items():
-        group, _, name = label.partition(": ")
-        protocol, command = group.split(", ", 1)
+    for (protocol, command, name), metric in _rows(results, baseline).items():
         if protocol == LABELS[first]:
             rows.setdefault(name, {}).update({f"{command}/{key}": value for key, value in metric.items()})
     commands = dict.fromkeys(key.split("/")[0] for row in rows.values() for key in row)

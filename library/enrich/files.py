@@ -57,7 +57,7 @@ class DumpFinder:
 
     def __init__(self, library: Library, rows: Rows) -> None:
         self._library, self._lacking = library, {*rows.tolist()}
-        self._columns = [KeyIndex(column) for column in library.identities.T[: _TITLE + 1]]
+        self._columns = [KeyIndex(column) for column in library.mapped.identities.T[: _TITLE + 1]]
         self._outcomes: dict[int, Outcome] = {}
 
     def read(self, works: Iterable[tuple[str, LibraryPaper]]) -> int:
@@ -80,7 +80,7 @@ class DumpFinder:
 
     def _use(self, row: int, source: str, work: LibraryPaper, identity: Identity | None) -> None:
         """Take over a work for a paper. identity: of a work that has its title, but none of its ids."""
-        outcome, own = self.find(row, None), Identity(*self._library.identities[row].tolist())
+        outcome, own = self.find(row, None), Identity(*self._library.mapped.identities[row].tolist())
         if identity is not None and not own.agrees(identity, MAX_YEARS_APART):
             if len(outcome.conflicts) < MAX_CONFLICTS:
                 reason = f"{source}: same title, but another author, year or identifier"

@@ -138,9 +138,13 @@ def shared_names(paper: LibraryPaper) -> list[str]:
     return [_name(kind, value) for kind, value in zip(SAME, identity(paper), strict=False) if value]
 
 
+def _own_names(paper: LibraryPaper) -> tuple[str, ...]:
+    return paper.id, paper.key, *paper.aliases
+
+
 def names_of(paper: LibraryPaper) -> str:
     """Return all names of a paper, with spaces between."""
-    names = [*called((paper.id, paper.key, *paper.aliases)), *shared_names(paper)]
+    names = [*called(_own_names(paper)), *shared_names(paper)]
     if paper.authors:
         names.append(_folded("first", longest_part(surname(paper.authors[0]))))
     names += [_folded("initials", letters) for letters in initials(paper.title)]
@@ -456,15 +460,11 @@ class LanceStorage(Papers):
                 yield from ((row, self._decoded(row, record)) for row, record in pairs)
 
     def row(self, name: str) -> int | None:
-        papers = self._named(called([name]), BY_NAME)
-        for names in (
-            lambda paper: (paper.id,),
-            lambda paper: (paper.key,),
-            lambda paper: paper.aliases,
-        ):
-            if rows := [row for row, paper in papers.items() if name in names(paper)]:
-                return min(rows)
-        return None
+        papers = self._named(called([name]), BY_NAME).items()
+        named = [
+            ((paper.id != name, paper.key != name), row) for row, paper in papers if name in _own_names(paper)
+        ]
+        return min(named)[1] if named else None
 
     @cached_property
     def collections(self) -> list[str]:

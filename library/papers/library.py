@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from citerec.base.errors import DamagedFile, InputError
 from citerec.base.files import expand_user
@@ -21,10 +20,10 @@ from citerec.datasets.corpus import Corpus
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library import MANIFEST
 from citerec.library.papers.folder import (
+    GENERATIONS,
     Manifest,
     ReadFile,
     damaged,
-    generation_folder,
     lock_folder,
     lock_target,
     new_generation,
@@ -66,7 +65,7 @@ class Library:
     def __init__(self, path: Path, manifest: Manifest, stamp: Stamp = None) -> None:
         """stamp: of library.json, before it was read."""
         self.path, self.manifest, self._stamp = path, manifest, stamp
-        folder = generation_folder(path, manifest)
+        folder = path / GENERATIONS / str(manifest.generation)
         if manifest.lance:
             from citerec.library.papers.lance import LanceStorage  # not needed by libraries in memory
 
@@ -164,20 +163,10 @@ class Library:
         """The papers [P] of a library in memory as a ranking model reads them."""
         return self.mapped.corpus
 
-    @property
-    def identities(self) -> NDArray[np.uint64]:
-        """formats.same_work.Identity of each paper [P, F] of a library in memory."""
-        return self.mapped.identities
-
     def related(self, records: Iterable[LibraryPaper]) -> Storage:
         """Return papers in memory, among them all that the records may describe. Their rows may be other ones
         than those of the library (`places`)."""
         return self.storage.related([*records])
-
-    @property
-    def collections(self) -> list[str]:
-        """Names of all collections, sorted."""
-        return self.storage.collections
 
     def paper(self, row: int) -> LibraryPaper:
         """Return the paper of a row. Raises IndexError if the row does not exist."""
@@ -198,10 +187,6 @@ class Library:
     def by_id(self, id: str) -> LibraryPaper:
         """Return the paper of an id. Raises InputError if there is none."""
         return self.paper(self.storage.known_row(id))
-
-    def id_of(self, name: str) -> str | None:
-        """Return the id of the paper with this id, citation key or alias; None if there is none."""
-        return self.storage.id_of(name)
 
     # Asking.
 
@@ -354,7 +339,7 @@ class Library:
         """Return what the library contains, for people; texts may be empty."""
         manifest, texts, lines = self.manifest, self.full_texts, {"papers": f"{len(self):,}, in LanceDB"}
         if isinstance(self.storage, Storage):
-            corpus, collections = self.corpus, self.collections
+            corpus, collections = self.corpus, self.storage.collections
             years, contexts = corpus.years[corpus.years > 0], len(corpus.context_ids)
             abstracts = len(self) - self.storage.without_abstract
             lines = {

@@ -35,7 +35,7 @@ from citerec.formats.bibliography.reading.fields import Fields, parse_records
 from citerec.formats.bibliography.reading.recognise import recognise
 from citerec.formats.drafts.inputs import MAX_FILE_BYTES
 from citerec.formats.json_lines import OnBadRecord, parse_object, read_objects
-from citerec.library.sources.zotero_places import is_zotero
+from citerec.library.sources.finding import is_zotero
 
 
 def read_source(source: str | Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:

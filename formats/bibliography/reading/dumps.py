@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from citerec.base.errors import quoted
@@ -51,11 +50,6 @@ def _in_order(index: dict[str, Any]) -> str:
     >>> _in_order({"a": [0, 2], "b": [1]}), _in_order({"a": [1, "x"], "b": [1], "c": None})
     ('a b a', 'a b')
     """
-    if {*map(type, index.values())} <= {list}:
-        with suppress(TypeError):  # a position that is a list or an object
-            words = {at: word for word, positions in index.items() for at in positions}
-            if {*map(type, words)} <= {int} and len(words) == sum(map(len, index.values())):
-                return " ".join([words[at] for at in sorted(words)])
     listed = ((word, positions) for word, positions in index.items() if isinstance(positions, list))
     pairs = sorted((at, word) for word, positions in listed for at in positions if isinstance(at, int))
     return " ".join([word for _, word in pairs])

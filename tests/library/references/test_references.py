@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper, retraction
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
-from citerec.library.commands.references import references
-from citerec.library.commands.report import could_go, report
+from citerec.library.commands.references import could_go, references, report
 from citerec.library.drafts.check import check
 from citerec.library.enrich.client import Client
 from citerec.library.references.answers import Answer, Record, judge
