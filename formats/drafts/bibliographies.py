@@ -22,7 +22,7 @@ from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.item import Item
 from citerec.formats.bibliography.paper import clean_text
 from citerec.formats.bibliography.reading.csl import LISTS, csl_item, hayagriva_item, parse_yaml
-from citerec.formats.bibliography.reading.fields import Fields
+from citerec.formats.bibliography.reading.records import Fields
 from citerec.formats.documents import Reference
 from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.identifiers import date_year, find_year, identifier

@@ -34,8 +34,7 @@ from citerec.formats.bibliography.paper import (
     without_filled,
 )
 from citerec.library.enrich.client import FILE, AnswerCache, Client, Unavailable, duration
-from citerec.library.enrich.files import DumpFinder, read_works
-from citerec.library.enrich.matching import FIELDS, Outcome, complete, lookups_of
+from citerec.library.enrich.matching import FIELDS, DumpFinder, Outcome, complete, lookups_of, read_works
 from citerec.library.enrich.services import LONGEST, SERVICES, TITLE, Lookup, Service
 from citerec.library.papers.encoding import encode
 from citerec.library.papers.library import Library

@@ -19,8 +19,7 @@ import msgspec
 from citerec.base.errors import InputError
 from citerec.formats.articles.xml_documents import parse_xml
 from citerec.formats.bibliography.paper import RETRACTED, LibraryPaper, make_paper, retraction
-from citerec.formats.bibliography.reading.dumps import parse_openalex
-from citerec.formats.bibliography.reading.fields import Fields
+from citerec.formats.bibliography.reading.records import Fields, parse_openalex
 from citerec.formats.identifiers import clean_doi, find_year
 from citerec.formats.letters import normalise_title
 

@@ -44,8 +44,7 @@ from citerec.library.papers.folder import damaged
 from citerec.library.papers.merging import Identities
 from citerec.library.papers.models import ENCODED, PLAIN, install_model, model_files, open_model
 from citerec.library.papers.search import IN_PART, SearchIndex, query_words, spellings
-from citerec.library.papers.storage import MODEL, Papers, Storage
-from citerec.library.papers.writer import record_of
+from citerec.library.papers.storage import MODEL, Papers, Storage, record_of
 from citerec.rerank.ranker.author_names import AUTHOR, hash_authors, longest_part, names_beside
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.features import first_dense

@@ -33,7 +33,7 @@ from citerec.library.papers.folder import (
     write_manifest,
 )
 from citerec.library.papers.models import ENCODED, ENCODED_LANGUAGES, MOST_ENCODED
-from citerec.library.papers.storage import Storage
+from citerec.library.papers.storage import Storage, write_generation
 from citerec.rerank.ranker.model import encoder_of
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Retriever, folder_bytes
@@ -297,8 +297,6 @@ class Library:
         cited: int = 0,
     ) -> Library:
         """Write a generation in memory, of rows `kept` and papers, and make it the current one."""
-        from citerec.library.papers.writer import write_generation  # as all that writes, not to ask
-
         with new_generation(path) as (number, folder):
             counts = write_generation(folder, old, kept, papers, manifest.model)
             counts[CITED] = cited

@@ -18,7 +18,7 @@ from citerec.formats.bibliography.attachments import SUFFIX
 from citerec.formats.bibliography.bibtex import entry_paper
 from citerec.formats.bibliography.item import ROLES, Item, iso_date
 from citerec.formats.bibliography.paper import LibraryPaper, clean_text, usable_paper
-from citerec.formats.bibliography.reading.fields import Fields
+from citerec.formats.bibliography.reading.records import Fields
 from citerec.formats.bibliography.tables import Names
 from citerec.formats.drafts.inputs import MAX_FILE_BYTES
 from citerec.formats.identifiers import clean_doi, find_arxiv_id, noted
