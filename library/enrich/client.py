@@ -94,7 +94,7 @@ class Client:
         asked = self.service.request(lookups)
         request = self._http.build_request(
             "GET" if asked.ids is None else "POST",
-            self.service.address.rstrip("/") + asked.path,
+            self.service.address + asked.path,
             params=asked.parameters,
             json=None if asked.ids is None else {"ids": asked.ids},
         )
