@@ -21,6 +21,8 @@ from citerec.base.progress import count_progress
 from citerec.library.papers.folder import read_manifest
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import MOST_ENCODED
+from citerec.library.papers.storage import Storage
+from citerec.rerank.ranker.model import encoder_of
 from citerec.retrieval.networks.encoder import PART, NetworkRetriever
 
 log = logging.getLogger(__name__)
@@ -60,8 +62,11 @@ def in_words(readings: Sequence[Reading]) -> str:
 
 def _encoders(library: Library) -> list[tuple[str, NetworkRetriever]]:
     """Return what reads the papers of a library: none for a model without networks, and past MOST_ENCODED."""
-    both = (("papers", library.networks), (IN_LANGUAGES, library.languages))
-    return [(what, networks) for what, networks in both if networks is not None]
+    if not isinstance(library.storage, Storage) or len(library) > MOST_ENCODED:
+        return []
+    rankers = (("papers", library.retriever), (IN_LANGUAGES, library.storage.languages))
+    encoders = ((what, encoder_of(ranker)) for what, ranker in rankers if ranker is not None)
+    return [(what, encoder) for what, encoder in encoders if encoder is not None]
 
 
 def state(library: Library) -> list[Reading]:

@@ -32,12 +32,10 @@ from citerec.library.papers.folder import (
     rebuild_command,
     write_manifest,
 )
-from citerec.library.papers.models import ENCODED, ENCODED_LANGUAGES, MOST_ENCODED
+from citerec.library.papers.models import ENCODED, ENCODED_LANGUAGES
 from citerec.library.papers.storage import Storage, write_generation
-from citerec.rerank.ranker.model import encoder_of
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Retriever, folder_bytes
-from citerec.retrieval.networks.encoder import NetworkRetriever
 
 if TYPE_CHECKING:
     from citerec.library.evidence.evidence import FullTexts
@@ -198,20 +196,6 @@ class Library:
     def retriever(self) -> Retriever:
         """The ranking model."""
         return self.storage.retriever
-
-    @property
-    def networks(self) -> NetworkRetriever | None:
-        """Networks that can read all papers; None if the model has none, or there are more than
-        MOST_ENCODED."""
-        few = isinstance(self.storage, Storage) and len(self) <= MOST_ENCODED
-        return encoder_of(self.retriever) if few else None
-
-    @property
-    def languages(self) -> NetworkRetriever | None:
-        """The same for passages that are not in English; None unless it is installed."""
-        few = isinstance(self.storage, Storage) and len(self) <= MOST_ENCODED
-        ranker = self.mapped.languages if few else None
-        return None if ranker is None else ranker.encoder
 
     @property
     def full_texts(self) -> FullTexts | None:
