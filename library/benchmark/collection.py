@@ -35,7 +35,6 @@ class MaskedDraft:
     """A draft with all citations masked.
 
     root: the folder of its files. bibs: its author's bibliography. field, language: "" if unknown.
-    part: fit or check, "" if its list is not divided.
     """
 
     name: str

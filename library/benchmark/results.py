@@ -92,11 +92,8 @@ def read_results(folder: Path) -> list[DraftResult]:
 def drafts_metrics(settings: DraftsSettings, results: Sequence[DraftResult]) -> dict[str, dict[str, Any]]:
     """Return the means over drafts by PROTOCOL/COMMAND, with intervals, and differences from the baseline."""
     again, queries = (sum(map(count, (draft.again for draft in results))) for count in (sum, len))
-    counts = {
-        "drafts": len(results),
-        "candidates": sum(draft.papers for draft in results),
-        "queries": queries,
-    }
+    candidates = sum(draft.papers for draft in results)
+    counts = {"drafts": len(results), "candidates": candidates, "queries": queries}
     counts |= {"first/queries": queries - again, "again/queries": again}
     metrics: dict[str, dict[str, Any]] = {}
     for group in results[0].ranks[MODEL]:
@@ -110,15 +107,9 @@ def drafts_metrics(settings: DraftsSettings, results: Sequence[DraftResult]) -> 
                 rows = ~np.isnan(values)
                 if rows.any():
                     other = means[BASELINE][name][rows]
-                    difference = paired_difference(
-                        values[rows], other, np.arange(len(other)), seed=settings.seed
-                    )
-                    ends = {
-                        "": difference.difference,
-                        "/low": difference.low,
-                        "/high": difference.high,
-                        "/p": difference.p,
-                    }
+                    papers = np.arange(len(other))
+                    found = paired_difference(values[rows], other, papers, seed=settings.seed)
+                    ends = {"": found.difference, "/low": found.low, "/high": found.high, "/p": found.p}
                     metrics[group] |= {f"difference/{name}{end}": value for end, value in ends.items()}
     return metrics
 
@@ -270,12 +261,12 @@ def _draft_table(results: Mapping[str, Sequence[DraftResult]], baseline: str | N
     shown = {baseline or "": (first, BASELINE)} if BASELINE in first[0].ranks else {}
     shown |= {name: (drafts, MODEL) for name, drafts in results.items()}
     head = ["{}, {}".format(*_labels(group)), "field", "language", "papers", "abstracts", "queries", "first"]
-    measures, rows = {name: MEASURES[name] for name in ("recall@10", "mrr")}, []
+    rows = []
     for row, draft in enumerate(first):
         share = 1 - sum(draft.again) / max(len(draft.again), 1)
         cells = [f"{draft.papers:,}", f"{draft.abstracts:.0%}", f"{len(draft.again):,}", f"{share:.0%}"]
         means = [drafts[row].means(who, group) for drafts, who in shown.values()]
-        figures = [f"{mean[name]:.3f}" for name in measures for mean in means]
+        figures = [f"{mean[name]:.3f}" for name in TESTED for mean in means]
         rows.append([draft.name, draft.field, draft.language, *cells, *figures])
-    head += [f"{MEASURES[measure]} {name}" for measure in ("recall@10", "mrr") for name in shown]
+    head += [f"{MEASURES[measure]} {name}" for measure in TESTED for name in shown]
     return Table(head, rows, brief=False)
