@@ -14,6 +14,7 @@ from new records. Papers are cited by the sentences of the library's full texts.
 from __future__ import annotations
 
 import threading
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
@@ -332,11 +333,10 @@ def write_generation(
 def _write_papers(folder: Path, old: Storage | None, kept: Rows, papers: Iterable[LibraryPaper]) -> None:
     """Write the corpus, records and identities."""
     from citerec.datasets.prepare import prepare_store  # as all that writes, not to ask
+    from citerec.formats.same_work import Identity, identity
     from citerec.library.evidence.citations import text_contexts
-    from citerec.library.papers.merging import Identities
 
-    library, stored = folder.parents[1], ColumnWriter(folder, RECORDS)
-    identities = Identities(old.identities[kept] if old else None)
+    library, stored, numbers = folder.parents[1], ColumnWriter(folder, RECORDS), array("Q")
     contexts, queries = list[ContextRecord](), list[QueryRecord]()
     if old and (library / FOLDER / DATABASE).is_file():
         papers = list(papers)
@@ -353,7 +353,7 @@ def _write_papers(folder: Path, old: Storage | None, kept: Rows, papers: Iterabl
             yield from _kept_papers(old.corpus, kept)
         for paper in papers:
             stored.append(msgspec.msgpack.encode(paper._replace(title="", abstract="")))  # in the corpus
-            identities.add(paper)
+            numbers.extend(identity(paper))
             record = record_of(paper)
             digest.update(repr(record).encode())
             yield record
@@ -365,7 +365,9 @@ def _write_papers(folder: Path, old: Storage | None, kept: Rows, papers: Iterabl
     settings = {"tokenizer": TOKENIZER, "candidates": "all", "field": "authors"}
     with closing(stored):
         prepare_store(source, folder / CORPUS, settings)
-    save_arrays(folder, **{IDENTITIES: identities.numbers()})
+    identities = np.frombuffer(numbers, np.uint64).reshape(-1, len(Identity._fields))
+    kept_ones = [old.identities[kept]] if old else []
+    save_arrays(folder, **{IDENTITIES: np.concatenate([*kept_ones, identities])})
 
 
 def _kept_papers(corpus: Corpus, papers: Rows) -> Iterator[PaperRecord]:
