@@ -9,14 +9,13 @@ import logging
 import os
 import re
 import shlex
-import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
 from citerec.base.arguments import HELP, run_command
-from citerec.base.errors import InputError, one_line_errors
+from citerec.base.errors import InputError
 from citerec.base.files import expand_user
 from citerec.library import MANIFEST, settings
 from citerec.library.sources.finding import find_database, is_place
@@ -52,20 +51,14 @@ SHOWN = 5
 _LIBRARY = re.compile("(--)?library=")
 
 
-@one_line_errors
 def main() -> None:
-    """Run the command of the arguments."""
-    run(sys.argv[1:])
+    """Run the command of the arguments, as `citerec` does."""
+    import_module("citerec.__main__").main()
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Parse the arguments, then import and call the command's function."""
-    name, *options = arguments or [""]
-    if name not in COMMANDS:
-        close = get_close_matches(name, COMMANDS, 1)
-        problem = f"{name}: unknown command" if name else "no command given"
-        choice = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(COMMANDS)}"
-        raise InputError(f"{problem}; {choice}")
+    """Parse the arguments, then import and call the function of a command of COMMANDS."""
+    name, *options = arguments
     kind, target = COMMANDS[name]
     options = with_library(name, options)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -171,6 +171,18 @@ def _assemble(columns: list[tuple[int, Ragged, NDArray[np.intp] | None]]) -> Doc
     index = np.stack(index_columns, 1)
     types = np.where(index >= 0, np.array([kind for kind, _, _ in columns]), ABSENT_TYPE)
     return Documents(Ragged(np.concatenate(values), offsets_of(np.concatenate(lengths))), index, types)
+
+
+def drop_words(documents: Documents, share: float, rng: np.random.Generator) -> Documents:
+    """Drop each word with a probability of `share`; a paragraph that would lose all keeps its first."""
+    texts = documents.paragraphs
+    kept = rng.random(len(texts.values)) >= share
+    rows = np.repeat(np.arange(len(texts)), texts.lengths)
+    kept[texts.offsets[:-1][np.bincount(rows[kept], minlength=len(texts)) == 0]] = True
+    return replace(
+        documents,
+        paragraphs=Ragged(texts.values[kept], offsets_of(np.bincount(rows[kept], minlength=len(texts)))),
+    )
 
 
 def from_padded(

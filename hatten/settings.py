@@ -214,6 +214,11 @@ class EncoderTraining(Settings):
         """Whether the encoder has a mean path that can be trained on its own (hatten.static.network)."""
         return False
 
+    @property
+    def batch_word_dropout(self) -> float:
+        """Share of words that batches drop; means of word vectors drop them on their own."""
+        return 0.0
+
     def check_vectors(self, vectors: Any) -> None:
         """Find what training starts from, before a corpus is opened; InputError if it does not fit."""
 
@@ -246,7 +251,7 @@ class WordsSettings(Settings):
     centre_vectors: bool = True
     """subtract the mean from the word vectors and scale them to unit length"""
     word_dropout: float = setting(0.3, most=1)
-    """share of words dropped from means of word vectors in training"""
+    """share of words dropped in training"""
 
 
 @dataclass(frozen=True)
@@ -270,7 +275,9 @@ class HAttenSettings(WordsSettings, EncoderTraining):
     mining: dict[str, Any] = field(
         default_factory=mining_factory(first="bm25", positives=True), metadata=MINED
     )
-    schedule: EncoderRateSettings = field(default_factory=lambda: EncoderRateSettings(20, "linear"))
+    schedule: EncoderRateSettings = field(
+        default_factory=lambda: EncoderRateSettings(20, "linear", vectors=4.0)
+    )
 
     @property
     def arithmetic(self) -> str:
@@ -279,6 +286,10 @@ class HAttenSettings(WordsSettings, EncoderTraining):
     @property
     def has_mean_path(self) -> bool:
         return self.encoder.residual == "mean"
+
+    @property
+    def batch_word_dropout(self) -> float:
+        return 0.0 if self.has_mean_path else self.word_dropout
 
     def check_vectors(self, vectors: Any) -> None:
         if (dim := vectors.width()) is not None:

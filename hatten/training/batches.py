@@ -17,6 +17,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import atomic_write, digest_file
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Split
+from citerec.hatten.documents import drop_words
 from citerec.hatten.encoder import Encoder
 from citerec.hatten.settings import EncoderBatchSettings, EncoderTraining
 from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, build_loss
@@ -25,6 +26,9 @@ from citerec.retrieval.vectors import Reader
 from citerec.training.loop import RoundData, make_loader
 from citerec.training.processes import WHOLE, Share
 from citerec.training.queries import DataSets, training_split
+
+WORDS = 1
+"""Seed of the draws of words to drop."""
 
 
 @dataclass(frozen=True)
@@ -140,12 +144,15 @@ class Batches(Dataset[Batch]):
         sets: DataSets | None = None,
         layout: Any = None,
         positives: Sequence[int] | None = None,
+        word_dropout: float = 0.0,
     ) -> None:
         """sets: data sets of the split's queries; None: one. layout: the encoder's (Encoder.layout), which
-        prepares documents for it; None: they stay as read. positives: levels whose places are listed."""
+        prepares documents for it; None: they stay as read. positives: levels whose places are listed.
+        word_dropout: share of the words to drop."""
         self.sets = sets or DataSets((np.arange(len(split)),))
         self.reader, self.split, self.pool, self.config = reader, split, pool, config
         self.share, self.layout, self.positives = share, layout, positives
+        self.word_dropout = word_dropout
         self.seed, self.round = seed, round
         self.candidates = np.flatnonzero(reader.corpus.is_candidate)
         self.order = self._draw_order()
@@ -196,7 +203,11 @@ class Batches(Dataset[Batch]):
     ) -> list[Any]:
         """Read this process's share of queries, cited papers and others."""
         rows = [part[self.share.part(len(part))] for part in (contexts, cited, others)]
-        return [self.reader.queries(rows[0]), self.reader.papers(rows[1]), self.reader.papers(rows[2])]
+        texts = [self.reader.queries(rows[0]), self.reader.papers(rows[1]), self.reader.papers(rows[2])]
+        if not self.word_dropout:
+            return texts
+        rng = np.random.default_rng((self.seed, self.round, step, WORDS, self.share.rank))
+        return [drop_words(documents, self.word_dropout, rng) for documents in texts]
 
     def _log_rate(self, papers: NDArray[np.int64], drawn: NDArray[np.integer]) -> NDArray[np.float32]:
         """The log of the rate at which each of N papers enters a batch, [N]; `drawn` as of `_draw`."""
@@ -271,6 +282,7 @@ class TrainingData(RoundData):
             *(self.reader, self.split, pool, self.batch, self.seed, round, self.share, self.sets),
             layout,
             positives,
+            self.settings.batch_word_dropout,
         )
 
     def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:

@@ -171,8 +171,8 @@ def test_help_describes_each_option() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "out", "err"),
     [
-        ([], 2, "", "error: no command given; choose one of ask, search"),
-        (["biuld"], 2, "", "error: biuld: unknown command; did you mean build?"),
+        (["--help"], 0, "citerec COMMAND key=value", ""),
+        (["biuld"], 2, "", "error: citerec biuld: no such command; did you mean citerec build?"),
         (["info"], 2, "", "error: library is required, as in citerec info my-library"),
         (["info", "my-library"], 2, "", "error: my-library: no such library"),
         (["build", "--help"], 0, "citerec build: ", ""),

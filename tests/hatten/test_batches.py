@@ -123,8 +123,11 @@ def test_papers_are_the_cited_and_mined_ones(reader: RecordingReader, pool: Pool
     assert CITED in before_mining and not {RELEVANT, OTHER} & before_mining
 
 
-def test_a_batch_does_not_depend_on_what_was_read_before(reader: RecordingReader, pool: Pool) -> None:
-    forwards, backwards = batches(reader, pool, round=2), batches(reader, pool, round=2)
+@pytest.mark.parametrize("word_dropout", [0.0, 0.5])
+def test_a_batch_does_not_depend_on_what_was_read_before(
+    reader: RecordingReader, pool: Pool, word_dropout: float
+) -> None:
+    forwards, backwards = (batches(reader, pool, round=2, word_dropout=word_dropout) for _ in range(2))
     read = [forwards[step] for step in range(12)]
     for step in reversed(range(12)):
         assert same(backwards[step], read[step])

@@ -21,6 +21,7 @@ from citerec.hatten.documents import (
     DocumentReader,
     Documents,
     Vocabulary,
+    drop_words,
 )
 
 
@@ -77,6 +78,22 @@ def test_a_text_without_a_known_word_is_absent(tiny_corpus: Corpus) -> None:
     assert len(papers.paragraphs) == 0 and (papers.index == -1).all() and (papers.types == ABSENT_TYPE).all()
     assert queries.types.tolist() == [[ABSENT_TYPE, ABSENT_TYPE, CONTEXT]] * 4
     assert len(reader.papers(np.empty(0, np.int64))) == 0
+
+
+@given(
+    texts=st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=9, unique=True), max_size=6),
+    share=st.sampled_from([0.0, 0.5, 1.0]),
+)
+def test_dropped_words_leave_the_others_in_order_and_no_text_without_any(
+    texts: list[list[int]], share: float
+) -> None:
+    index = np.arange(len(texts))[:, None]
+    documents = Documents(Ragged.from_rows(texts), index, np.zeros_like(index))
+    dropped = drop_words(documents, share, np.random.default_rng(0))
+    assert dropped.index is index and len(dropped.paragraphs) == len(texts)
+    for text, left in zip(texts, map(list, dropped.paragraphs), strict=True):
+        assert left and left == [word for word in text if word in left]
+        assert share == 0.5 or left == (text[:1] if share else text)
 
 
 @given(
