@@ -261,7 +261,7 @@ class HAttenSettings(WordsSettings, EncoderTraining):
 
     precision: str = setting("auto", choices=("auto", "float32", "bfloat16"))
     """precision of the encoder's computation; weights are float32"""
-    rounds: int = setting(8, least=1)
+    rounds: int = setting(4, least=1)
     """number of rounds of mining, training and validation"""
     random_vectors: int = 5
     """words without a vector get a random one if the corpus has them so often; 0: they are dropped"""

@@ -269,8 +269,8 @@ class DraftSettings(TexSettings, RankingSettings):
     citations: str = setting("zotero", choices=("zotero", "plain"))
     """copies of Word and LibreOffice documents have fields of Zotero, or plain text and a .bib file"""
     sure: float = setting(0.6, most=1)
-    """least probability to fill a citation; others are left, with a comment that names the best papers; 0:
-    fill all"""
+    """least probability to fill a citation, 0.9 for a paper that is cited nearby; others are left, with a
+    comment that names the best papers; 0: fill all"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

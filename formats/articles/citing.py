@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from citerec.formats.articles.markers import NAME, UPPER, YEAR, find_names_before
@@ -42,6 +42,8 @@ FEWEST = 5
 """Entries of a numbered list that has no heading."""
 LATEST = 0.3
 """Share of the lines of a text after which it begins."""
+INDENT = 6
+"""Most heights of a line by which the others of an entry are indented."""
 _LABEL = re.compile(r"(\[|\()?(\d{1,3})(?(1)[\])]|[.)]?)(?:\s+|$)(?=\W*[^\W\d_]|\W*\d+\W*[^\W\d_]|$)")
 _ENTRY_END = re.compile(r"[.)\]\d/]$")
 _ENTRY_START = re.compile(rf"(?:{NAME}(?:,| [A-Z]{{1,3}}\b)|(?:[A-Z]\.[\s-]?)+{NAME})")
@@ -84,40 +86,26 @@ def _numbered(lines: Sequence[Line]) -> list[tuple[int, int]]:
         run = [(1, at)]
         for number, place in labels[first + 1 :]:
             last, before = run[-1]
-            if number not in (last + 1, last + 2):
-                continue
             if number == last + 2:
                 pages = (i for i in range(before + 1, place) if lines[i].page != lines[i - 1].page)
-                if (page := next(pages, None)) is None:
-                    continue
-                run.append((last + 1, page))
-            run.append((number, place))
+                run += [(last + 1, page) for page in islice(pages, 1)]
+            if number == run[-1][0] + 1:
+                run.append((number, place))
         if len(run) >= len(best):
             best = run
     return best
 
 
 def _unnumbered(lines: Sequence[Line]) -> list[int]:
-    """Return the lines that begin entries: those that stick out, or look like names."""
-    if not lines:
-        return []
-    columns: list[list[int]] = []
-    for place, line in enumerate(lines):
-        last = lines[place - 1]
-        if not place or line.page != last.page or line.bottom > last.bottom + line.height:
-            columns.append([])
-        columns[-1].append(place)
-    starts = [0]
-    for column in columns:
-        edge, height = min(lines[place].left for place in column), lines[column[0]].height
-        indented = [lines[place].left > edge + 0.5 * height for place in column]
-        hangs = 0.1 * len(column) < sum(indented) < len(column)
-        for place, inside in zip(column, indented, strict=True):
-            line, before = lines[place], lines[place - 1]
-            if not place or inside:
-                continue
-            if hangs or (_ENTRY_END.search(before.text) and _ENTRY_START.match(line.text)):
-                starts.append(place)
+    """Return the lines that begin entries: those that stick out beside the next ones, or look like names."""
+    starts = [0] if lines else []
+    for place, (before, line) in enumerate(pairwise(lines), 1):
+        others = (before, *lines[place + 1 : place + 2])
+        steps = [(other.left - line.left) / max(line.height, 1) for other in others]
+        out, inside = (any(0.5 < side * step < INDENT for step in steps) for side in (1, -1))
+        is_new = not inside and _ENTRY_END.search(before.text) and _ENTRY_START.match(line.text)
+        if out or is_new:
+            starts.append(place)
     return starts
 
 
@@ -132,17 +120,13 @@ _FORMS = {
     "[": re.compile(rf"\[\s*{_D}{_MORE}{_D})*\s*\]"),
     "^": re.compile(
         rf"(?<![\d{_UP}−-])[{_UP}]{{1,3}}(?:\s?(?:,|{_DASH})\s?[{_UP}]{{1,3}}|\s[{_UP}]{{1,3}})*"
-        rf"(?![{_UP}\w]|\s?[+−=±])"
+        rf"(?![{_UP}\w]|\s?[+−=±⁺⁻])"
     ),
     "(": re.compile(rf"\(\s*\d{{1,3}}{_MORE}\d{{1,3}})*\s*\)"),
 }
 """Forms of numbers, in the order in which they are preferred."""
 _PART = re.compile(rf"({_D})(?:\s*{_DASH}\s*({_D}))?")
 _UNIT = re.compile(r"(?:^|[\s/·(\d])(?:[µμnmckdM]?[mgsLlJKVWN]|[RrIXχΧηnx]|cm|ft|in|yr|h|Hz)$|\d$")  # noqa: RUF001
-_NAMED = re.compile(rf"[{UPPER}][^\s{_UP}]*[,*]*\s?[{_UP}]")
-"""A word with a capital letter and a raised number, as names have it above a paper."""
-NAMED = 3
-"""Such words of a line that is no text."""
 LEAST_CITED = 0.4
 """Share of the entries that marks of a form must cite, so that they are believed."""
 
@@ -165,12 +149,8 @@ def _numbers(form: str, texts: Sequence[str], entries: Sequence[Entry]) -> Itera
     for number, text in enumerate(texts if rows else ()):
         for match in _FORMS[form].finditer(text):
             start, end = match.span()
-            if form == "^" and (
-                len(_NAMED.findall(text, max(start - 60, 0), end + 60)) >= NAMED
-                or (match[0] in "²³" and _UNIT.search(text[:start][-8:]))
-            ):
-                continue
-            if cited := _listed(match[0], rows):
+            is_power = form == "^" and match[0] in "²³" and _UNIT.search(text[:start][-8:])
+            if not is_power and (cited := _listed(match[0], rows)):
                 yield Mark(number, start, end, cited)
 
 
@@ -188,11 +168,7 @@ def _listed(mark: str, rows: dict[int, int]) -> tuple[int, ...]:
 _AUTHOR = re.compile(rf"\W*(?:(?:[A-Z]\.[\s-]?)+\s*)?({NAME})")
 _PRINTED_YEAR = re.compile(r"[(\[]\s*((?:19|20)\d\d[a-z]?)\b")
 _BARE_YEAR = re.compile(r"(?<![\d.–-])((?:19|20)\d\d[a-z]?)\b(?![–-])")
-_WORDS = re.compile(r"[^\W\d_]{2,}")
 _YEARS = re.compile(YEAR)
-_BETWEEN_YEARS = re.compile(r"\s*[,;&]?\s*(?:and\s+)?")
-_Dated = tuple[int, str, frozenset[str]]
-"""The row of an entry, its year with its letter, and the words before the year."""
 
 
 def _last(name: str) -> str:
@@ -200,43 +176,24 @@ def _last(name: str) -> str:
 
 
 def _names(texts: Sequence[str], entries: Sequence[Entry]) -> Iterator[Mark]:
-    """Yield the marks with names and years."""
-    by_author, people = dict[str, list[_Dated]](), set[str]()
+    """Yield the marks with names and years, by the first author, and the year with or without its letter."""
+    rows, people = dict[tuple[str, str], list[int]](), set[str]()
     for row, (_, entry) in enumerate(entries):
         author, dated = _AUTHOR.match(entry), _PRINTED_YEAR.search(entry) or _BARE_YEAR.search(entry)
         if author and dated:
-            head = entry[: max(min(dated.start(), 250), author.end())]
-            words = frozenset(fold(word).casefold() for word in _WORDS.findall(head))
-            by_author.setdefault(_last(author[1]), []).append((row, dated[1], words))
+            for year in {dated[1], dated[1][:4]}:
+                rows.setdefault((_last(author[1]), year), []).append(row)
             people.update(surname(name) for name in re.findall(NAME, entry[:120]))
-    surnames = frozenset(people)
-    for number, text in enumerate(texts if by_author else ()):
-        end, names = -1, ""
+    surnames, authors = frozenset(people), {author for author, _ in rows}
+    for number, text in enumerate(texts if rows else ()):
+        end = 0
         for year in _YEARS.finditer(text):
-            start = year.start()
-            if before := find_names_before(text, max(end, 0), start, surnames):
-                start, names = before[0], text[before[0] : start]
-            elif end < 0 or not _BETWEEN_YEARS.fullmatch(text, end, start):
-                end = -1
-                continue
-            end = year.end()
-            if (cited := _meant(names, year[0], by_author)) is not None:
-                yield Mark(number, start, end, (cited,))
-
-
-def _meant(names: str, year: str, by_author: dict[str, list[_Dated]]) -> int | None:
-    """Return the one entry that names and a year may mean; None if there is none, or several."""
-    people = [_last(name) for name in re.findall(NAME, names)]
-    while people and people[0] not in by_author:
-        people = people[1:]
-    if not people:
-        return None
-    fits = [
-        row
-        for row, printed, words in by_author[people[0]]
-        if year in (printed, printed[:4]) and words.issuperset(people[1:])
-    ]
-    return fits[0] if len(fits) == 1 else None
+            if names := find_names_before(text, end, year.start(), surnames):
+                start, end = names[0], year.end()
+                before = map(_last, re.findall(NAME, text[start : year.start()]))
+                cited = rows.get((next((name for name in before if name in authors), ""), year[0]), ())
+                if len(cited) == 1:  # what may mean two entries means none
+                    yield Mark(number, start, end, tuple(cited))
 
 
 # What an entry says, as far as it can be recognised.

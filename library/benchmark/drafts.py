@@ -12,7 +12,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar
@@ -51,19 +51,19 @@ from citerec.library.benchmark.results import (
     result_parts,
 )
 from citerec.library.benchmark.settings import ASK, WRITTEN, DraftsSettings
+from citerec.library.drafts.copies import are_sure
 from citerec.library.drafts.reader import Draft
 from citerec.library.drafts.suggest import citing_passages, known_papers
 from citerec.library.papers.encoding import encode
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import model_files
+from citerec.library.settings import DraftSettings
 from citerec.retrieval.queries import Query
 
 log = logging.getLogger(__name__)
 
 PARTS = "drafts"
 """Folder of the results per draft."""
-BATCH = 32
-"""Citations between two steps of the progress bar."""
 
 
 class Drafts(Benchmark):
@@ -219,27 +219,30 @@ def _answer(
     library = recommender.library
     ids = known_papers(draft, library)
     passages, ranks = citing_passages(draft, ids), Ranks()
-    for start in range(0, len(asked), BATCH):
-        batch = asked[start : start + BATCH]
-        requests = []
-        for question in batch:
-            if command == ASK:
-                requests.append(Request(Query(question.place.context, draft.title, draft.abstract)))
-            else:
-                requests.append(asked_request(draft, question, ids, passages, command == WRITTEN))
-        most = max(len(question.targets) for question in batch)
-        rankings = [recommender.ranked(request, depth + most - 1).ranking for request in requests]
-        for question, ranking in zip(batch, rankings, strict=True):
-            papers, scores = ranking.papers[0].tolist(), ranking.scores[0].tolist()
-            targets = [library.row(ids.get(key, "")) for key in question.targets.values()]
-            for target in targets:
-                above = papers.index(target) if target in papers else len(papers)
-                rank = 1 + above - sum(paper in targets for paper in papers[:above])
-                is_ranked = above < len(papers) and rank <= depth
-                ranks.rank.append(rank if is_ranked else 0)
-                ranks.score.append(scores[above] if is_ranked else None)
-                ranks.best.append(scores[0] if papers and papers[0] >= 0 else None)
-        advance(len(batch))
+    for question in asked:
+        place, text, known = question.place, draft, dict[str, str]()
+        if command == ASK:
+            request = Request(Query(place.context, draft.title, draft.abstract))
+        else:
+            keys = question.written if command == WRITTEN else question.known
+            known = {key: ids[key] for key in keys if key in ids}
+            request = asked_request(draft, question, ids, passages, command == WRITTEN)
+            if command == WRITTEN:
+                text = replace(draft, passages=draft.passages[: place.passage])
+        ranked = recommender.ranked(request, depth + len(question.targets) - 1)
+        best, ranking = ranked.best(1)[:1], ranked.ranking
+        is_filled = bool(best) and are_sure(text, place, known, best, DraftSettings.sure)
+        papers, scores = ranking.papers[0].tolist(), ranking.scores[0].tolist()
+        targets = [library.row(ids.get(key, "")) for key in question.targets.values()]
+        for target in targets:
+            above = papers.index(target) if target in papers else len(papers)
+            rank = 1 + above - sum(paper in targets for paper in papers[:above])
+            is_ranked = above < len(papers) and rank <= depth
+            ranks.rank.append(rank if is_ranked else 0)
+            ranks.score.append(scores[above] if is_ranked else None)
+            ranks.best.append(scores[0] if papers and papers[0] >= 0 else None)
+            ranks.filled.append(int(is_filled))
+        advance(1)
     return ranks
 
 

@@ -25,11 +25,13 @@ Floats = npt.NDArray[np.float64]
 
 
 class Ranks(msgspec.Struct):
-    """Per query [Q]: rank of the cited paper (0: not found), its score, the best score there."""
+    """Per query [Q]: rank of the cited paper (0: not found), its score, the best score there, and 1 if
+    `citerec draft fill` cites the best paper."""
 
     rank: list[int] = []
     score: list[float | None] = []
     best: list[float | None] = []
+    filled: list[int] = []
 
 
 class DraftResult(msgspec.Struct, kw_only=True):
@@ -69,6 +71,14 @@ class DraftResult(msgspec.Struct, kw_only=True):
         score, best = (np.array(values, np.float64) for values in (ranks.score, ranks.best))
         right = np.maximum.reduceat((score == best).astype(np.float64), starts)
         return np.nan_to_num(np.exp(best[starts])), right
+
+    def filled(self, who: str, group: str) -> str:
+        """Return how many of the citations that are filled are right: "9 of 11"; "" if that is unknown."""
+        filled = np.array(self.ranks[who][group].filled, np.bool_)
+        if not self.calibrated or not len(filled):
+            return ""
+        filled, right = filled[np.flatnonzero(self.starts)], self.certainty(who, group)[1]
+        return f"{right[filled].sum():.0f} of {filled.sum()}"
 
     def means(self, who: str, group: str) -> dict[str, float]:
         """Return the means over all queries, first citations, re-citations, first mentions; NaN for none."""
@@ -254,10 +264,12 @@ def _reliability(results: Mapping[str, Sequence[DraftResult]]) -> list[Table]:
 
 
 def _draft_table(results: Mapping[str, Sequence[DraftResult]], baseline: str | None) -> Table:
-    """Return a table of the drafts, with R@10 and MRR under the first protocol and the last command."""
+    """Return a table of the drafts, with R@10 and MRR under the first protocol and the last command, and what
+    is filled with each command."""
     first = next(iter(results.values()))
     protocol = next(iter(first[0].ranks[MODEL])).split("/")[0]
-    group = [group for group in first[0].ranks[MODEL] if group.startswith(f"{protocol}/")][-1]
+    groups = [group for group in first[0].ranks[MODEL] if group.startswith(f"{protocol}/")]
+    group = groups[-1]
     shown = {baseline or "": (first, BASELINE)} if BASELINE in first[0].ranks else {}
     shown |= {name: (drafts, MODEL) for name, drafts in results.items()}
     head = ["{}, {}".format(*_labels(group)), "field", "language", "papers", "abstracts", "queries", "first"]
@@ -267,6 +279,8 @@ def _draft_table(results: Mapping[str, Sequence[DraftResult]], baseline: str | N
         cells = [f"{draft.papers:,}", f"{draft.abstracts:.0%}", f"{len(draft.again):,}", f"{share:.0%}"]
         means = [drafts[row].means(who, group) for drafts, who in shown.values()]
         figures = [f"{mean[name]:.3f}" for name in TESTED for mean in means]
-        rows.append([draft.name, draft.field, draft.language, *cells, *figures])
+        filled = [drafts[row].filled(MODEL, group) for group in groups for drafts in results.values()]
+        rows.append([draft.name, draft.field, draft.language, *cells, *figures, *filled])
     head += [f"{MEASURES[measure]} {name}" for measure in TESTED for name in shown]
+    head += [f"{_labels(group)[1]}: right of what is filled {name}" for group in groups for name in results]
     return Table(head, rows, brief=False)

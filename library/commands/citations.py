@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict
-from itertools import islice
+from itertools import chain, islice
 
 from rich.console import Console
 from rich.padding import Padding
@@ -64,7 +64,8 @@ def missing(settings: MissingSettings) -> None:
         works = works[: settings.k]
         for work in works if settings.format == "text" else ():
             _print(f"{count_noun(len(work.citing), 'PDF')}  {work.entry}", "bold")
-            for citing, text, place in islice(citations.sentences(work.places), SENTENCES):
+            sentences = chain.from_iterable(citations.sentences(*place[:2]) for place in work.places)
+            for citing, text, place in islice(sentences, SENTENCES):
                 row = library.row(citing)
                 _print_sentence(text, place.page, "" if row is None else library.paper(row).key or citing)
     if settings.format != "text":

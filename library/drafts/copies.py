@@ -59,6 +59,10 @@ SHOWN = 3
 BY_NAME = 0.7
 """Least probability to fill a citation with a paper for which nothing but a name speaks: of these in 750
 citations of 30 drafts, 9 of 12 from .5 on were right, 8 of 9 from .7 on."""
+AROUND, AGAIN = 9, 0.9
+"""Least probability to fill a citation with a paper that one of the nine citations before or after it cites:
+of these in 1,160 citations of 29 drafts, 41 of 71 from .6 on were right, 9 of 11 from .9 on; of others, 139
+of 159 from .6 on."""
 _NOT_IN_KEYS = re.compile(r"[^\w:.+/-]+")
 
 Edit = tuple[int, int, str]
@@ -209,10 +213,8 @@ def _fill_places(suggestions: Suggestions, sure: float, texts: TextStore | None)
             filled.in_fields += 1
             continue
         best = others[:count]
-        certain = [round(paper.probability, 2) for paper in best if paper.probability is not None]  # as shown
         edits = filled.edits.setdefault(place.file, [])
-        least = max(sure, BY_NAME) if sure and any(paper.evidence.only_named for paper in best) else sure
-        if certain and min(certain) * len(best) < least:
+        if not are_sure(draft, place, suggestions.ids, best, sure):
             filled.unsure += 1
             edits.append(_comment(draft, place, others[:SHOWN]))
             continue
@@ -222,6 +224,26 @@ def _fill_places(suggestions: Suggestions, sure: float, texts: TextStore | None)
         filled.papers |= {paper.key: paper.id for paper in best}
         filled.commands.setdefault(place.command, []).extend(paper.key for paper in best)
     return filled
+
+
+def are_sure(
+    draft: Draft, place: Place, ids: Mapping[str, str], papers: Sequence[Recommendation], sure: float
+) -> bool:
+    """Return whether papers are probable enough to fill a citation: `sure` in all, or AGAIN, or BY_NAME.
+
+    ids: of the papers that the draft cites, by key.
+    """
+    certain = [round(paper.probability, 2) for paper in papers if paper.probability is not None]  # as shown
+    if not sure or not certain:
+        return True
+    row, passages = place.passage, draft.passages
+    around = chain(passages[max(row - AROUND, 0) : row], passages[row + 1 : row + 1 + AROUND])
+    cited = {ids.get(key) for _, keys in around for key in keys}
+    if any(paper.id in cited for paper in papers):
+        sure = max(sure, AGAIN)
+    if any(paper.evidence.only_named for paper in papers):
+        sure = max(sure, BY_NAME)
+    return min(certain) * len(papers) >= sure
 
 
 def write_copies(

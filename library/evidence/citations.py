@@ -13,7 +13,7 @@ from contextlib import closing
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from citerec.base.errors import InputError
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, WINDOW, ContextRecord, QueryRecord
@@ -51,13 +51,12 @@ def sentence_bounds(text: str, marks: Iterable[tuple[int, int]]) -> list[int]:
     >>> [text[a:b] for a, b in pairwise(bounds)]
     ['Bees dance.[1, 2] ', 'Ants do not.³ ', 'Why?']
     """
-    masked = plain = text
+    masked = text
     for start, end in marks:
         if not any(map(str.isalpha, text[start:end])):
             masked = f"{masked[:start]}{_MASK * (end - start)}{masked[end:]}"
-    for match in _AFTER_STOP.finditer(masked):  # the stop is moved behind the mark: "dance[1, 2]. Ants"
-        moved = "x" * len(match[2]) + match[1]
-        plain = f"{plain[: match.start()]}{moved}{plain[match.end() :]}"
+    # the stop is moved behind the mark: "dance[1, 2]. Ants"
+    plain = _AFTER_STOP.sub(lambda match: "x" * len(match[2]) + match[1], masked)
     breaks = (place + 1 for place, sign in enumerate(text) if sign == "\n")
     return sorted({0, *sentence_starts(plain), *breaks, len(text)})
 
@@ -97,15 +96,14 @@ def link_texts(store: TextStore, papers: Callable[[], Iterable[LibraryPaper]]) -
     digest = store.digest(paper[:3] + paper[4:9] for paper in papers())
     if store.get(LINKED) == digest:
         return False
-    linker, letters = Linker(papers()), {paper.id: normalise_title(paper.title) for paper in papers()}
-    links: list[tuple[str, int, str]] = []
-    texts = store.papers()
-    own = {text.file: letters.get(text.paper, "") for text in texts}
-    for file, read in store.abouts(dict.fromkeys(text.file for text in texts)):
-        for row, entry in enumerate(read.entries):
-            paper = linker.find(entry.text)
-            if paper and letters[paper.id] != own[file]:  # how to cite this paper
-                links.append((file, row, paper.id))
+    linker, titles = Linker(papers()), {paper.id: normalise_title(paper.title) for paper in papers()}
+    own = {text.file: titles.get(text.paper, "") for text in store.papers()}
+    links = [
+        (file, row, paper.id)
+        for file, read in store.abouts(own)
+        for row, entry in enumerate(read.entries)
+        if (paper := linker.find(entry.text)) and titles[paper.id] != own[file]  # else how to cite it
+    ]
     store.set_links(links, digest)
     return True
 
@@ -115,13 +113,12 @@ class Citations:
 
     def __init__(self, library: Path) -> None:
         """Raises InputError if the library has no full texts, or what they cite was not read."""
+        again = f"read its PDFs: citerec add library={library} fulltext=true"
         if not (library / FOLDER / DATABASE).is_file():
-            command = f"citerec add library={library} source=FILE fulltext=true"
-            raise InputError(f"{library}: has no full texts; read its PDFs: {command}")
+            raise InputError(f"{library}: has no full texts; {again}")
         self._store = TextStore(library / FOLDER)
         if not self._store.get(LINKED):
-            command = f"citerec update library={library}"
-            raise InputError(f"{library}: what its PDFs cite was not read yet; read it: {command}")
+            raise InputError(f"{library}: what its PDFs cite was not read yet; {again}")
         self.files = {text.paper: text.file for text in self._store.papers()}
         """The PDFs that were read, by paper."""
         self._papers = {file: paper for paper, file in self.files.items()}
@@ -146,22 +143,19 @@ class Citations:
 
     def _by_paper(self, links: Iterable[tuple[str, str, int]]) -> dict[str, list[CitingSentence]]:
         """Return sentences by paper. links: a paper, the one whose text cites, and the row of its entry."""
-        by_paper = groupby(sorted(links), lambda link: link[0])
-        return {paper: [*self.sentences(link[1:] for link in own)] for paper, own in by_paper}
+        by_paper = dict[str, list[CitingSentence]]()
+        for paper, citing, row in sorted(links):
+            by_paper.setdefault(paper, []).extend(self.sentences(citing, row))
+        return by_paper
 
-    def sentences(self, places: Iterable[tuple[str, int]]) -> Iterator[CitingSentence]:
-        """Yield the sentences that cite a work. places: papers, and its entries in their lists."""
-        for paper, row in places:
-            passages, _, marked = self._text(paper)
-            shown = dict[str, Mark]()
-            for mark, sentence in marked:
-                if row in mark.entries and is_sentence(sentence):
-                    shown.setdefault(sentence, mark)
-            for sentence, mark in shown.items():
-                passage = passages[mark.text]
-                page = passage.page(mark.start)
-                place = TextPlace(self.files[paper], page, passage.section, passage.text)
-                yield CitingSentence(paper, sentence, place)
+    def sentences(self, paper: str, row: int) -> Iterator[CitingSentence]:
+        """Yield the sentences of a paper that cite an entry of its list, each once."""
+        passages, _, marked = self._text(paper)
+        shown = {text: mark for mark, text in reversed(marked) if row in mark.entries and is_sentence(text)}
+        for text, mark in reversed(shown.items()):
+            passage = passages[mark.text]
+            place = TextPlace(self.files[paper], passage.page(mark.start), passage.section, passage.text)
+            yield CitingSentence(paper, text, place)
 
     def contexts(self, paper: str) -> Iterator[tuple[int, str, list[str]]]:
         """Yield where a text cites papers: the page, the text around it with TARGET_MARKER, and their ids."""
@@ -171,11 +165,9 @@ class Citations:
         for mark, sentence in marked:
             cited = list(dict.fromkeys(links[row] for row in mark.entries if row in links))
             if cited and is_sentence(sentence):
-                passage = passages[mark.text]
-                edits = [
-                    (*other[1:3], f" {TARGET_MARKER if other is mark else OTHER_MARKER} ")
-                    for other in beside[mark.text]
-                ]
+                passage, others = passages[mark.text], beside[mark.text]
+                markers = (TARGET_MARKER if other is mark else OTHER_MARKER for other in others)
+                edits = [(*other[1:3], f" {name} ") for other, name in zip(others, markers, strict=True)]
                 text = _LOOSE.sub("", " ".join(replaced(passage.text, edits).split()))
                 yield passage.page(mark.start), cut_around_mark(text, WINDOW), cited
 
@@ -196,8 +188,7 @@ class Citations:
                     place = self._papers[file], row, entry.text
                     works.setdefault(_name_of(entry.text), []).append(place)
         unclear = len(works.pop("", ()))
-        missing = [MissingWork.listed(places) for places in works.values()]
-        missing = [work for work in missing if len(work.citing) >= least]
+        missing = [work for work in map(MissingWork, works.values()) if len(work.citing) >= least]
         return sorted(missing, key=lambda work: (-len(work.citing), work.entry)), unclear
 
 
@@ -212,23 +203,21 @@ LEAST_LETTERS = 15
 
 
 class MissingWork(NamedTuple):
-    """A work that the library lacks. entry: the fullest one. places: papers that cite it, and the rows of the
-    entries in their lists."""
+    """A work that the library lacks. places: papers that cite it, and the rows and texts of the entries in
+    their lists."""
 
-    entry: str
-    places: Sequence[tuple[str, int]]
+    places: Sequence[tuple[str, int, str]]
 
-    @classmethod
-    def listed(cls, places: Iterable[tuple[str, int, str]]) -> Self:
-        papers, rows, entries = zip(*places, strict=True)
-        # one with an identifier, of these the longest of usual length
-        entry = max(entries, key=lambda text: (bool(clean_doi(text)), len(text) < 400, len(text)))
-        return cls(entry, [*zip(papers, rows, strict=True)])
+    @property
+    def entry(self) -> str:
+        """The fullest entry: one with an identifier, of these the longest of usual length."""
+        entries = (text for _, _, text in self.places)
+        return max(entries, key=lambda text: (bool(clean_doi(text)), len(text) < 400, len(text)))
 
     @property
     def citing(self) -> tuple[str, ...]:
         """The papers, each once."""
-        return tuple(dict.fromkeys(paper for paper, _ in self.places))
+        return tuple(dict.fromkeys(paper for paper, _, _ in self.places))
 
     def paper(self) -> LibraryPaper:
         """Return what the lists say of the work, without a key if no title can be told."""

@@ -124,7 +124,7 @@ class Explainer:
         if self._networks is not None:
             self._networks.read(rows)
             vector = self._networks.query_vectors(query)[0]
-        citing = self._citing_contexts.most_similar(query, np.zeros_like(rows), rows, 1)[:, 0]
+        citing = self._citing_contexts.most_similar(query, rows[None])[0]
         explanations, surnames = [], self._surnames(query)
         passages = self._full_texts.passages(context, papers, PASSAGES) if self._full_texts else {}
         for paper, cited_in in zip(papers, citing.tolist(), strict=True):

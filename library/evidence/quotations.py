@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.letters import normalise_title
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from citerec.library.evidence.store import TextStore
 
 NEAR = 0.6
-"""Share of the words of a quotation, in order, of a reading that may be meant."""
+"""Share of the words of a quotation that what may be meant has."""
 LEAST_WORDS = 4
 """Words of what is taken for a quotation."""
 _MARKS = re.compile(r"\[\d[\d,;\s–-]*\]|[⁰¹²³⁴⁵⁶⁷⁸⁹]+(?:[,–-][⁰¹²³⁴⁵⁶⁷⁸⁹]+)*")
@@ -100,13 +101,6 @@ def printed(read: ReadText, page: int) -> str:
     return (read.labels[page - 1] if page <= len(read.labels) else "") or str(page)
 
 
-class Reading(NamedTuple):
-    """Where quoted words stand in a PDF. pages: of it, from 1. text: what stands there, if not the same."""
-
-    pages: tuple[int, ...]
-    text: str = ""
-
-
 @dataclass(frozen=True)
 class PaperText:
     """The text of a PDF, to look for quotations and pages."""
@@ -137,20 +131,16 @@ class PaperText:
         letters = [word[1] for word in self._words]
         return "".join(letters), [0, *accumulate(map(len, letters))]
 
-    @cached_property
-    def _matcher(self) -> SequenceMatcher[str]:
-        return SequenceMatcher(None, (), [word[1] for word in self._words], False)
-
-    def find(self, quoted: str) -> Reading | None:
-        """Return where quoted words stand, or else what is most like them; None if nothing is. Words that are
-        left out ("...") may be any."""
+    def find(self, quoted: str) -> tuple[list[int], str]:
+        """Return the pages on which quoted words stand, and ""; or else that of what is most like them, and
+        what stands there; no page if nothing is. Words that are left out ("...") may be any."""
         pages = list[int]()
         for part in _LEFT_OUT.split(_MARKS.sub(" ", quoted)):
             words = [letters for word in part.split() if (letters := normalise_title(word))]
             if words and not (there := self._pages("".join(words))):
                 return self._nearest(words)
             pages += there if words else ()
-        return Reading(tuple(dict.fromkeys(pages))) if pages else None
+        return pages, ""
 
     def _pages(self, letters: str) -> list[int]:
         """Return the pages on which letters stand, from the first to the last of each place."""
@@ -162,18 +152,15 @@ class PaperText:
             start = text.find(letters, start + 1)
         return pages
 
-    def _nearest(self, words: Sequence[str]) -> Reading | None:
+    def _nearest(self, words: Sequence[str]) -> tuple[list[int], str]:
         """Return what stands around the longest part of the words that is there."""
-        self._matcher.set_seq1(words)
-        longest = self._matcher.find_longest_match()
-        start = max(longest.b - longest.a, 0)
-        window = self._words[start : start + len(words)]
-        alike = SequenceMatcher(None, words, [word[1] for word in window], False).get_matching_blocks()
-        if not window or sum(block.size for block in alike) < NEAR * len(words):
-            return None
-        return Reading((window[0][2],), " ".join(word[0] for word in window))
-
-    # Pages.
+        there = [letters for _, letters, _ in self._words]
+        longest = SequenceMatcher(None, words, there, False).find_longest_match()
+        part = slice(max(longest.b - longest.a, 0), max(longest.b - longest.a, 0) + len(words))
+        if (Counter(words) & Counter(there[part])).total() < NEAR * len(words):
+            return [], ""
+        window = self._words[part]
+        return [window[0][2]], " ".join(word for word, _, _ in window)
 
     def meant(self, number: int) -> set[int]:
         """Return the pages of the PDF that a number may mean: their place, their label, or their number in
@@ -190,18 +177,17 @@ class PaperText:
     def problems(self, pages: tuple[int, int] | None, quoted: str) -> Iterator[str]:
         """Yield what does not agree with the PDF: pages that it has not, words that are not there, or not on
         these pages."""
-        cited: Sequence[int] = (
-            range(pages[0], min(pages[1], pages[0] + 1000) + 1) if pages and self.read.pages else ()
-        )
-        beyond = [number for number in (pages if cited and pages else ()) if not self.meant(number)]
-        if beyond:
-            yield f"page {beyond[0]} is cited, but its PDF has {self.read.pages} pages"
+        ends = pages if pages and self.read.pages else ()
+        for number in [number for number in ends if not self.meant(number)][:1]:
+            yield f"page {number} is cited, but its PDF has {self.read.pages} pages"
         if not quoted or not self._words:
             return
-        reading, wanted = self.find(quoted), {page for number in cited for page in self.meant(number)}
-        there = printed(self.read, reading.pages[0]) if reading else ""
-        if reading is None or reading.text:
-            near = f"; on p. {there} is “{reading.text}”" if reading else ""
+        there, text = self.find(quoted)
+        numbers = range(ends[0], min(ends[1], ends[0] + 1000) + 1) if ends else range(0)
+        wanted = {page for number in numbers for page in self.meant(number)}
+        page = printed(self.read, there[0]) if there else ""
+        if text or not there:
+            near = f"; on p. {page} is “{text}”" if text else ""
             yield f"its PDF has not the words “{quoted}”{near}"
-        elif wanted and wanted.isdisjoint(reading.pages):
-            yield f"“{quoted}” is on p. {there} of its PDF, not on p. {cited[0]}"
+        elif wanted and wanted.isdisjoint(there):
+            yield f"“{quoted}” is on p. {page} of its PDF, not on p. {numbers[0]}"

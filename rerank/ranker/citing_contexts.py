@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from citerec.datasets.corpus import Corpus
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics, citing_split
 from citerec.rerank.ranker.texts import B_SHORT, CitingTexts, TermRows, WeightedTexts, best_products, idf
-from citerec.retrieval.arrays import Floats
+from citerec.retrieval.arrays import Counts, Floats
 from citerec.retrieval.queries import Queries
 
-BEST = 2
-"""Contexts by which a paper is ranked: one alone tells little."""
+BEST = 3
+"""Contexts by which a paper is ranked: one or two alone tell little."""
 
 
 class CitingContexts:
@@ -38,33 +38,25 @@ class CitingContexts:
     def shares(self, queries: Queries, papers: NDArray[np.integer]) -> Floats:
         """Return how similar the BEST contexts that cite papers [Q, K] are to each query's: the mean of their
         scores, as a share of what the query's words score in themselves; -inf for fewer contexts."""
+        counts, products, _ = self._best(queries, papers)
+        own = WeightedTexts.from_counts(counts, self.statistics.rarity, b=0.0)
+        whole = np.bincount(counts.texts, own.weights * counts.data, len(queries))
+        return products[..., :BEST].mean(axis=2) / np.maximum(whole, 1e-9)[:, None].astype(np.float32)
+
+    def most_similar(self, queries: Queries, papers: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Return the most similar context that cites papers [Q, K]: rows of the corpus, -1 for none."""
+        if not len(self.contexts):
+            return np.full(papers.shape, -1, np.int64)
+        nearest = self._best(queries, papers)[2][..., 0]
+        return np.where(nearest < 0, -1, self.contexts[nearest])
+
+    def _best(
+        self, queries: Queries, papers: NDArray[np.integer]
+    ) -> tuple[Counts, Floats, NDArray[np.int32]]:
+        """Return the words of queries, and `best_products` without those of the query's own citing paper."""
         statistics, cited = self.statistics, self.statistics.citing
         counts = statistics.with_query_words(queries).near_counts(queries.words("context"))
-        own = WeightedTexts.from_counts(counts, statistics.rarity, b=0.0)
-        whole = np.bincount(counts.texts, own.weights * counts.data, len(queries))
         terms = TermRows(counts.indptr, counts.indices, counts.data)
         citing = CitingTexts(cited.offsets, cited.values, statistics.source)
         scratch = np.zeros(counts.shape[1], np.float32)
-        products, _ = best_products(terms, self.near.rows, scratch, papers, citing, queries.citing)
-        return products[..., :BEST].mean(axis=2) / np.maximum(whole, 1e-9)[:, None].astype(np.float32)
-
-    def most_similar(
-        self, queries: Queries, rows: NDArray[np.integer], papers: NDArray[np.integer], count: int
-    ) -> NDArray[np.int64]:
-        """Return contexts that cite a paper, most similar first: rows [N, count] of the corpus; -1 for none.
-
-        rows [N] of queries, papers [N]. Contexts of the query's own citing paper are excluded. count: at most
-        TOP (rerank.ranker.texts).
-        """
-        if not len(self.contexts):
-            return np.full((len(rows), count), -1, np.int64)
-        distinct, position = np.unique(rows, return_inverse=True)
-        statistics, cited, texts = self.statistics, self.statistics.citing, self.near
-        of_queries = statistics.with_query_words(queries)
-        words = of_queries.near_counts(queries[distinct].words("context")).take(position)
-        terms = TermRows(words.indptr, words.indices, words.data)
-        citing = CitingTexts(cited.offsets, cited.values, statistics.source)
-        own, scratch = queries.citing[rows], np.zeros(statistics.terms.size, np.float32)
-        _, best = best_products(terms, texts.rows, scratch, papers[:, None], citing, own)
-        nearest = best[:, 0, :count]
-        return np.where(nearest < 0, -1, self.contexts[nearest])
+        return counts, *best_products(terms, self.near.rows, scratch, papers, citing, queries.citing)

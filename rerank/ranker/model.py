@@ -62,9 +62,11 @@ CITED = 50
 """Candidates from the passages of a draft."""
 BY_PASSAGES = 50
 """Candidates by passages of full texts."""
-CITED_WEIGHT, CITED_FROM = 15.0, 0.15
+CITED_WEIGHT, CITED_FROM = 25.0, 0.1
+CITED_FIRST, CITED_SURE = 100.0, 0.25
 """How far contexts of full texts that cite a paper raise it: this times their similarity to the question
-(`CitingContexts.shares`) above a least one. Chosen as docs/write/fulltexts.md says."""
+(`CitingContexts.shares`) above a least one, among papers that are cited, and among all. Chosen as
+docs/write/fulltexts.md says."""
 STATISTICS = "statistics"
 """Folder of the corpus statistics in a saved index."""
 
@@ -392,10 +394,12 @@ class Ranker(Retriever):
         if IN_TEXTS in self.corpus.splits:
             shares = CitingContexts(self.corpus, self.statistics).shares(queries, papers)
             raised = scores + CITED_WEIGHT * np.maximum(shares - CITED_FROM, 0)
-            for own, wanted, cited in zip(scores, raised, np.isfinite(shares), strict=True):
+            sure = CITED_FIRST * np.maximum(shares - CITED_SURE, 0)
+            for own, wanted, cited, first in zip(scores, raised, np.isfinite(shares), sure, strict=True):
                 # Papers that are cited often enough change places, as what the others lack tells nothing.
                 order = np.flatnonzero(cited)[np.argsort(-wanted[cited], kind="stable")]
                 own[order] = -np.sort(-own[cited])
+                own[np.argsort(-(own + first), kind="stable")] = -np.sort(-own)
         return scores
 
     def with_pairs(self, queries: Queries, papers: NDArray[np.int32], lists: Lists, depth: int) -> Lists:

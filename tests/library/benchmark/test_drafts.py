@@ -379,13 +379,14 @@ def test_means(pairs: list[tuple[int, bool]]) -> None:
 
 
 def test_certainty_is_that_of_the_best_paper_of_each_citation() -> None:
-    ranks = Ranks([1, 1, 0, 2], [-0.5, -1.0, None, -2.0], [-0.5, -0.5, None, -1.0])
+    ranks = Ranks([1, 1, 0, 2], [-0.5, -1.0, None, -2.0], [-0.5, -0.5, None, -1.0], [1, 1, 0, 1])
     of = result(
         again=[0] * 4, mentioned=[0] * 4, starts=[1, 0, 1, 1], ranks={"model": {"g": ranks}}, calibrated=True
     )
     sure, right = of.certainty("model", "g")
     np.testing.assert_allclose(sure, [math.exp(-0.5), 0, math.exp(-1)])
     assert right.tolist() == [1, 0, 0]
+    assert of.filled("model", "g") == "1 of 2"
 
 
 def test_a_sample(folder: Path, tmp_path: Path) -> None:

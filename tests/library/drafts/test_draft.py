@@ -31,7 +31,7 @@ from citerec.formats.drafts.languages import draft_language
 from citerec.formats.drafts.latex import LATEX
 from citerec.formats.drafts.org import ORG as ORG_MODE
 from citerec.library.ask.recommender import CITED, Recommender
-from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
+from citerec.library.drafts.copies import AGAIN, AROUND, Suggestions, are_sure, plan_copies, write_copies
 from citerec.library.drafts.reader import Draft, read_draft
 from citerec.library.drafts.suggest import draft, report, suggest
 from citerec.library.papers.library import Library
@@ -896,6 +896,24 @@ def test_what_is_not_sure_is_left_with_a_comment(
     assert any(f"{left} left with a comment" in line for line in lines) == bool(left)
     kept = "".join(line for line in text.splitlines(True) if not line.startswith("% citerec"))
     assert kept.count("\n") == UNSURE.count("\n"), "comments are lines of their own"
+
+
+@pytest.mark.parametrize(("between", "least"), [(0, AGAIN), (AROUND - 1, AGAIN), (AROUND, 0.5)])
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_paper_that_is_cited_nearby_has_to_be_surer(
+    tmp_path: Path, recommender: Recommender, between: int, least: float, order: int
+) -> None:
+    others = [f"Work {number} is another \\cite{{own{number}}}." for number in range(between)]
+    sentences = ["BERT is old \\cite{devlin2019bert}.", *others, "So is BERT \\cite{?}."][::order]
+    (tmp_path / "a.tex").write_text(
+        "\\documentclass{article}\\begin{document}\n" + " ".join(sentences), "utf-8"
+    )
+    found = read_draft(tmp_path / "a.tex")
+    for probability in (0.49, 0.5, AGAIN - 0.01, AGAIN):
+        made = certain(found, recommender, probability)
+        [best, *_] = made.papers[0]
+        assert best.id == "bert"
+        assert are_sure(found, found.places[0], made.ids, [best], 0.5) == (probability >= least)
 
 
 def test_comments_in_markdown(tmp_path: Path, recommender: Recommender) -> None:

@@ -38,7 +38,7 @@ LINKER = Linker([BEES, PART, STATISTICS, MOLES])
         ("Lee, A., Kim, B. (2002). Honey bees dance in the dark. J. Bees 3.", "bees"),  # online first
         ("Lee, A. (2001). Dance in the dark. J. Bees 3.", "part"),
         ("Lee A. Honey beesdance in the dark. J Bees. 2001.", "bees"),  # a lost space
-        ("Moss C. 1999. Moles. https://doi.org/10. 5555/moles.1", "moles"),
+        ("Moss C. 1999. Moles. https://doi.org/10.5555/moles.1", "moles"),
         # other works
         ("Lee A, Kim B. Comment on: Honey bees dance in the dark. J Bees. 2001.", ""),
         ("Lee A, Kim B. Honey bees dance in the dark: a second look. J Bees. 2001.", ""),

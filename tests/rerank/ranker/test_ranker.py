@@ -101,7 +101,7 @@ def test_candidates_are_the_union_of_the_retrievers_top_papers(demo_corpus: Corp
         assert set(papers[papers >= 0].tolist()) == wanted and (papers >= 0).sum() == len(wanted)
 
 
-def test_papers_with_contexts_change_places_and_the_others_keep_theirs(
+def test_papers_with_contexts_change_places_and_the_others_keep_theirs_but_for_sure_ones(
     demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, queries = ranker(demo_corpus), Queries.from_contexts(demo_corpus, contexts(demo_corpus))
@@ -117,6 +117,12 @@ def test_papers_with_contexts_change_places_and_the_others_keep_theirs(
     for score, own, former in zip(after, shares, before, strict=True):
         best = np.argmax(own)
         assert (score[best] >= score[(former <= former[best]) & np.isfinite(own)]).all()
+    monkeypatch.setattr("citerec.rerank.ranker.model.CITED_SURE", 0.0)
+    monkeypatch.setattr("citerec.rerank.ranker.model.CITED_FIRST", 1e6)
+    first = made.score_candidates(queries, papers)
+    np.testing.assert_array_equal(np.sort(first), np.sort(before))
+    cited = shares.max(axis=1) > 0
+    np.testing.assert_array_equal(first[cited].argmax(axis=1), shares[cited].argmax(axis=1))
 
 
 def test_papers_of_similar_passages_are_candidates(
