@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from citerec.base.arguments import HELP, run_command
 from citerec.base.errors import InputError
 from citerec.base.files import expand_user
 from citerec.library import MANIFEST, settings
-from citerec.library.sources.zotero_places import find_database, is_place
+from citerec.library.sources.finding import find_database, is_place
 
 COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "ask": (settings.AskSettings, "citerec.library.commands.ask:ask"),
@@ -29,7 +28,7 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "draft": (settings.DraftSettings, "citerec.library.drafts.suggest:draft"),
     "check": (settings.CheckSettings, "citerec.library.drafts.check:check"),
     "references": (settings.ReferencesSettings, "citerec.library.commands.references:references"),
-    "report": (settings.ReportSettings, "citerec.library.commands.report:report"),
+    "report": (settings.ReportSettings, "citerec.library.commands.references:report"),
     "build": (settings.BuildSettings, "citerec.library.commands.change:build"),
     "add": (settings.AddSettings, "citerec.library.commands.change:add"),
     "remove": (settings.RemoveSettings, "citerec.library.commands.change:remove"),
@@ -50,13 +49,6 @@ OF_DRAFTS, ALONE = ("ask", "draft", "check", "references", "report"), ("check", 
 SHOWN = 5
 """Maximum number of libraries and files to name."""
 _LIBRARY = re.compile("(--)?library=")
-
-
-def __getattr__(name: str) -> Any:
-    """Import Recommender on first use."""
-    if name == "Recommender":
-        return import_module("citerec.library.ask.recommender").Recommender
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from citerec.formats.bibliography.tables import read_table
 from citerec.formats.letters import GREEK
 
 if TYPE_CHECKING:
@@ -41,47 +42,12 @@ _OUTSIDE_FORMULAS = re.compile(
     r"\\ifmmode\b(?:(?!\\ifmmode\b).)*?\\else\b\s*((?:(?!\\ifmmode\b).)*?)\\fi\b(?:\{\})?", re.DOTALL
 )
 """A letter in two forms, as the American Physical Society writes it; the second is for text."""
-# Macros by pylatexenc's notation of their arguments; dropped ones print nothing in running text.
-_DROPPED = {
-    "[{": "footnote footnotetext thanks caption captionof todo marginpar includegraphics orcid email",
-    "*{": "ref eqref autoref cref Cref pageref nameref label vspace hspace index url nocite input citestyle "
-    "vref Vref vpageref subref Autoref fref Fref figref tabref secref labelcref zcref fullref subcaptionref "
-    "cline phantomsection",
-    "{": "color bibliography bibliographystyle affiliation institute pagestyle hypersetup setcitestyle "
-    "noopsort NoopSort sortnoop SortNoop",
-    "{{": "setlength addtolength setcounter defcitealias newcites crefrange Crefrange",
-    "{{{": "addcontentsline addtocontents",
-}
-_KEPT = "mbox hbox textmd textsf texttt textup textnormal enquote"
-_ONE_ARGUMENT_KEPT = {
-    **dict.fromkeys(("href", "bibinfo", "bibfield", "foreignlanguage", "raisebox", "scalebox"), ("{{", 2)),
-    "textcolor": ("[{{", 3),
-    "hyperref": ("[{", 2),
-    "mintinline": ("[{{", 3),
-    "lstinline": ("[{", 2),
-    **dict.fromkeys(("multicolumn", "multirow", "resizebox"), ("{{{", 3)),
-    "printfirst": ("{{", 1),
-}
-_LOGOS = "TeX LaTeX BibTeX ConTeXt LuaTeX LuaLaTeX XeTeX XeLaTeX pdfTeX pdfLaTeX AmSTeX TikZ"
-_NAMED_SIGNS = (
-    "textbraceleft={ textbraceright=} textasciicircum=^ textbar=| textslash=/ textless=< textgreater=> "
-    "textunderscore=_ lt=< gt=> ne=≠ S=§ P=¶ pounds=£ euro=€ copyright=© ddag=‡ degree=° Dash=— ndash=– "
-    "mdash=— hyp=- hyphen=- nobreakdash= nobreakhyphen=- celsius=°C degreeCelsius=°C textcelsius=°C ohm=Ω "
-    "micro=µ percent=% angstrom=Å metre=m meter=m gram=g kilogram=kg second=s kelvin=K -= mathplus=+ slash=/ "
-    "LaTeXe=LaTeX2e"
-)
-_SIGNS = dict(pair.split("=") for pair in _NAMED_SIGNS.split())
-_SWITCHES = (
-    "Big Bigl Bigr Huge LARGE Large aftergroup allowbreak begingroup bf bfseries bgroup big bigl bigr "
-    "boldmath break cal centering char displaystyle egroup else em endgroup enspace fi footnotesize "
-    "frenchspacing hfil hfill hskip huge ifmmode ignorespaces indent it itshape kern large leavevmode "
-    "left limits linebreak llap lower mathsurround mdseries mit mkern negthinspace newblock newline "
-    "nobreak noexpand noindent nolimits normalfont normalsize null par penalty phantom protect "
-    "raggedright raise relax right rlap rm rmfamily sc scriptsize scriptstyle scshape selectfont sf "
-    "sffamily sl sloppy slshape small strut textstyle thinspace tiny tt ttfamily unboldmath unskip "
-    "upshape vphantom vskip xspace"
-)
-"""Macros that print nothing of their own."""
+_MACROS = [
+    (name, row["arguments"], row["text"]) for row in read_table("macros") for name in row["macros"].split()
+]
+"""Macros, their arguments by pylatexenc's notation, and what they print in running text."""
+_SWITCHES = frozenset(name for name, arguments, _ in _MACROS if arguments == "none")
+"""Macros that print nothing of their own, as pylatexenc knows or assumes."""
 _MACRO = re.compile(r"\\([A-Za-z]{2,}+)(?!\s*\{\s*[^\s}])")
 """A macro that takes no argument."""
 
@@ -96,16 +62,11 @@ def _contexts() -> tuple[Any, Any]:
     from pylatexenc.macrospec import MacroSpec
 
     texts, arguments = texts_of_macros(), arguments_of_macros()
-    dropped = [(name, spec) for spec, names in _DROPPED.items() for name in names.split()]
-    kept = [(name, "{") for name in _KEPT.split()]
-    partly = [(name, spec) for name, (spec, _) in _ONE_ARGUMENT_KEPT.items()]
-    printed = [MacroTextSpec(name, discard=True) for name, _ in dropped]
-    printed += [MacroTextSpec(name, discard=False) for name, _ in kept]
-    printed += [MacroTextSpec(name, f"%({number})s") for name, (_, number) in _ONE_ARGUMENT_KEPT.items()]
-    printed += [MacroTextSpec(name, name) for name in _LOGOS.split()]
+    own = [macro for macro in _MACROS if macro[0] not in _SWITCHES]
+    printed = [MacroTextSpec(name, text or None, discard=not text) for name, _, text in own]
     greek = {f"{kind}{name}": letter for kind in ("text", "up") for name, letter in GREEK.items()}
-    printed += [MacroTextSpec(name, sign) for name, sign in (_SIGNS | greek).items()]
-    parsed = [MacroSpec(name, args_parser=spec) for name, spec in (*dropped, *kept, *partly)]
+    printed += [MacroTextSpec(name, letter) for name, letter in greek.items()]
+    parsed = [MacroSpec(name, args_parser=spec) for name, spec, _ in own if spec]
     texts.add_context_category("ours", prepend=True, macros=printed)
     arguments.add_context_category("ours", prepend=True, macros=parsed)
     # It compares each character of the text with all specials: a third of the time of the conversion.
@@ -136,7 +97,7 @@ def _is_known(macro: str) -> bool:
     """True if it is known what a macro prints."""
     specs = [context.get_macro_spec(macro) for context in _contexts()]
     is_defined = any(spec is not None and spec.macroname == macro for spec in specs)
-    return is_defined or macro in _SWITCHES.split() or macro.startswith(("text", "math", "mkbib", "bib"))
+    return is_defined or macro in _SWITCHES or macro.startswith(("text", "math", "mkbib", "bib"))
 
 
 def with_unknown_macros(latex: str, texts: Mapping[str, str]) -> str:

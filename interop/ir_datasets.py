@@ -55,11 +55,15 @@ def _open(id: str) -> tuple[Corpus, Split]:
     return open_data(id)
 
 
-class Papers(BaseDocs):
-    """The candidates of a data set; id: of one of its splits."""
+class _Part:
+    """A part of a data set. id: of one of its splits."""
 
     def __init__(self, id: str) -> None:
         self._id = id
+
+
+class Papers(_Part, BaseDocs):
+    """The candidates of a data set."""
 
     def docs_iter(self) -> Iterator[Paper]:
         corpus, _ = _open(self._id)
@@ -87,11 +91,8 @@ class Papers(BaseDocs):
         return "en"
 
 
-class Contexts(BaseQueries):
+class Contexts(_Part, BaseQueries):
     """The contexts of a split."""
-
-    def __init__(self, id: str) -> None:
-        self._id = id
 
     def queries_iter(self) -> Iterator[Context]:
         corpus, split = _open(self._id)
@@ -110,11 +111,8 @@ class Contexts(BaseQueries):
         return "en"
 
 
-class Cited(BaseQrels):
+class Cited(_Part, BaseQrels):
     """The cited papers of the contexts of a split."""
-
-    def __init__(self, id: str) -> None:
-        self._id = id
 
     def qrels_iter(self) -> Iterator[TrecQrel]:
         for query, papers in Qrels.from_split(*_open(self._id)).judgements.items():

@@ -126,8 +126,6 @@ class ServiceSettings(LibrarySettings):
     """key for Semantic Scholar; empty: $S2_API_KEY"""
     max_age: int = 180
     """days after which a service is asked again"""
-    addresses: tuple[str, ...] = ()
-    """other addresses of services (e.g. [openalex=https://mirror.lab])"""
 
 
 @dataclass(frozen=True, kw_only=True)

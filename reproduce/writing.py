@@ -135,7 +135,7 @@ def ask(added: Added, library: Library, recommenders: dict[str, Recommender]) ->
         return None
     target = ids[added.key]
     together = {ids[key] for key in added.place.replaced if key in ids} - {target}
-    here = {id for id in map(library.id_of, added.before) if id is not None}
+    here = {id for id in map(library.storage.id_of, added.before) if id is not None}
     filters = Filters(only=sorted(here) if target in here else (), exclude=sorted(together))
     cited = {key: id for key, id in ids.items() if key in added.known}
     ranks = {"there": int(target in here)}

@@ -19,7 +19,7 @@ from citerec.formats.articles.layouts import read_own, read_record
 from citerec.formats.articles.tei import read_tei
 from citerec.formats.articles.xml_documents import read_trees
 from citerec.formats.documents import Document, Metadata
-from citerec.formats.drafts.entries import bib_entries
+from citerec.formats.drafts.bibliographies import bib_entries
 from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.drafts.languages import SUFFIXES, language_of, languages
 from citerec.formats.drafts.latex import LATEX, is_archive, read_archive

@@ -91,6 +91,19 @@ def read_trees(file: IO[bytes], where: str) -> Iterator[ET.Element]:
         raise InputError(f"{where}: must be a JATS or TEI document, not {trees.root!r}")
 
 
+def parse_xml(content: str | bytes, where: str) -> ET.Element:
+    """Parse a whole XML text. One with a document type is refused, so no entity is ever defined.
+
+    Raises InputError for it, and for malformed XML. where: named in errors.
+    """
+    if (b"<!DOCTYPE" if isinstance(content, bytes) else "<!DOCTYPE") in content:  # type: ignore[operator]
+        raise InputError(f"{where}: declares a document type (<!DOCTYPE), which is not read; remove it")
+    try:
+        return ET.fromstring(content)
+    except (ET.ParseError, ValueError, LookupError) as error:
+        raise InputError(f"{where}: malformed XML: {error}") from None
+
+
 def flat_text(element: ET.Element | None, skipped: Collection[str] = ()) -> str:
     """Return the text of an element with single spaces, without `skipped` elements; "" for None."""
     return "" if element is None else read_paragraph(element, "", skipped, lambda node: ()).text.strip()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from citerec.formats.bibliography.entries import write_fields
 from citerec.formats.bibliography.item import (
     CONTAINED,
     MONTHS,
@@ -103,7 +104,8 @@ def write_item(item: Item, key: str) -> str:
     values |= {name: _latex(name, text) for name, text in left.items()}
     if _TYPES.csl[kind] != item.type and not (item.type == "article" and arxiv):
         values["entrysubtype"] = _SUBTYPES.get(item.type, item.type)
-    return write_entry(kind, entry_key(key), values)
+    texts = {name: text for name, value in values.items() if (text := terminal_text(value))}
+    return write_fields(kind, entry_key(key), texts)
 
 
 def entry_type(item: Item) -> str:
@@ -154,16 +156,6 @@ def date_fields(left: dict[str, str]) -> dict[str, str]:
         years = span[1] if span[2] == span[1] else f"{span[1]}--{span[2] or ''}"
         return values | {"year": years, "date": issued}
     return values | {"year": escape_latex(issued)}
-
-
-def write_entry(kind: str, key: str, values: Mapping[str, str]) -> str:
-    """Return an entry of the fields that are not empty, whose values are LaTeX."""
-    lines = [
-        f"  {name} = {text}," if name == "month" and text in MONTHS else f"  {name} = {{{text}}},"
-        for name, value in values.items()
-        if (text := terminal_text(value))
-    ]
-    return "\n".join([f"@{kind}{{{key},", *lines, "}"])
 
 
 def typeset(name: str, value: str, text: str) -> str:

@@ -1,19 +1,33 @@
-"""The bibliography of a document: the files that it names, and entries in the document itself."""
+"""The bibliography of a document: the files that it names, and entries in the document itself.
+
+Entries are BibTeX, CSL (JSON, YAML), Typst's YAML, and LaTeX as printed.
+"""
 
 from __future__ import annotations
 
 import glob
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from citerec.base.files import real_path
+from citerec.base.errors import InputError
+from citerec.base.files import read_limited, real_path
+from citerec.formats.bibliography.bibtex import read_item
+from citerec.formats.bibliography.entries import BibtexText
+from citerec.formats.bibliography.item import Item
+from citerec.formats.bibliography.paper import clean_text
+from citerec.formats.bibliography.reading.csl import LISTS, csl_item, hayagriva_item, parse_yaml
+from citerec.formats.bibliography.reading.records import Fields
 from citerec.formats.documents import Reference
-from citerec.formats.drafts.entries import COMMENT, bib_entries, parse_printed, read_other, read_printed
 from citerec.formats.drafts.inputs import decode_text
+from citerec.formats.identifiers import date_year, find_year, identifier
+from citerec.formats.json_lines import decode_json, json_type
+from citerec.formats.latex_text import braced_argument, macro_arguments, plain_text
 
 OTHER_FILES = (".json", ".yaml", ".yml")
 """Suffixes of bibliographies other than .bib files."""
@@ -128,3 +142,168 @@ class References:
             others = read_other(file)
             entries |= {key: others[key] for key in wanted if key in others}
         return entries
+
+
+# Entries.
+
+MAX_CSL_BYTES = 1 << 27
+"""Maximum size of a CSL JSON file."""
+_ESCAPED = re.compile(r"\\([^A-Za-z0-9\s])")
+"""As pandoc writes ids in YAML: lee\\_2020."""
+_IDENTIFIERS = ("DOI", "PMID", "PMCID")
+_READ = frozenset((
+    "title", "subtitle", "author", "editor", "year", "date", "month", "abstract", "doi", "pmid", "eprint",
+    "eprinttype", "archiveprefix", "arxivid", "arxiv", "url", "journal", "note", "howpublished", "volume",
+))  # fmt: skip
+"""Fields of BibTeX that a reference needs."""
+_ITEM = re.compile(r"\\(?:bibitem|harvarditem)\s*(?=[\[{])|\\bib\*?\s*(?=\{[^{}]*\}\s*\{\w+\}\s*\{)")
+"""Those of LaTeX, harvard and amsrefs."""
+_ITEMS_END = re.compile(r"\\end\s*\{thebibliography\}")
+_BIBLATEX_ENTRY = re.compile(r"\\entry\{([^{}]+)\}")
+_BIBLATEX_END = "\\endentry"
+_BIBLATEX_FIELD = re.compile(r"\\field\{(title|year|date)\}(?=\{)")
+_BIBLATEX_FAMILY = re.compile(r"family=(?=\{)")
+COMMENT = re.compile(r"(?<!\\)%[^\n]*\n?[ \t]*")
+# Surnames in a printed entry: in REVTeX's macros, or with initials before or after them.
+_REVTEX_NAME = re.compile(r"\\bibnamefont\s*(?=\{)")
+_TITLE_STARTS = re.compile(r"\\newblock|``|“|\\emph|\\textit|\\em\b|\\it\b|\\bibinfo\s*\{title\}")
+_INITIALS = r"(?:[^\W\d_]\.[\s~-]*)+"
+_WITH_INITIALS = re.compile(rf"{_INITIALS}([^\W\d_][\w'’-]+)|([^\W\d_][\w'’-]+),\s+{_INITIALS}")
+_AUTHORS_END = 400
+
+
+def bib_entries(text: str, wanted: Container[str] | None = None) -> dict[str, Reference]:
+    """Return the entries of a BibTeX text by key and alias, only the `wanted` ones; None means all."""
+    bibliography = BibtexText(text)
+    entries, aliases = dict[str, Reference](), dict[str, Reference]()
+    for entry in bibliography.entries:
+        keys = [key for key in bibliography.keys(entry) if wanted is None or key in wanted]
+        if keys and (contents := bibliography.read(entry)):
+            fields = {name: value for name, value in contents.fields.items() if name in _READ}
+            reference = _reference(read_item(entry.kind, fields))
+            for key in keys:
+                (entries if key == entry.key else aliases).setdefault(key, reference)
+    return aliases | entries
+
+
+def _reference(item: Item) -> Reference:
+    fields = item.fields
+    return Reference(
+        title=clean_text(fields.get("title", "")),
+        authors=tuple(f"{name.short}, {name.given}" if name.given else name.short for name in item.authors),
+        year=date_year(fields.get("issued", "")),
+        abstract=clean_text(fields.get("abstract", "")),
+        arxiv=item.arxiv,
+        identifiers=tuple(identifier(kind, fields[kind]) for kind in _IDENTIFIERS if fields.get(kind)),
+    )
+
+
+def read_printed(text: str) -> dict[str, tuple[str, str]]:
+    """Return the printed entries of a LaTeX text as {key: (label, LaTeX)}."""
+    entries = {}
+    done = 0
+    while (start := _BIBLATEX_ENTRY.search(text, done)) and (
+        end := text.find(_BIBLATEX_END, start.end())
+    ) > 0:
+        entries[start[1]] = "", text[start.end() : end]
+        done = end
+    if starts := list(_ITEM.finditer(text)):
+        last = _ITEMS_END.search(text, starts[-1].end())
+        ends = [match.start() for match in starts[1:]] + [last.start() if last else len(text)]
+        for match, end in zip(starts, ends, strict=True):
+            item = text[match.end() : end]
+            label, place = _split_label(item)
+            for _ in range(2 if match[0].startswith("\\harvarditem") else 0):  # the label and the year
+                place = item.find("{", braced_argument(item, place)[1])
+            key, place = braced_argument(item, place)
+            entries[key.strip()] = label, item[place:]
+    return entries
+
+
+def _split_label(item: str) -> tuple[str, int]:
+    """Return the label at the start of an item, in brackets, and where the key starts."""
+    depth = 0
+    for place, sign in enumerate(item if item.startswith("[") else ""):
+        depth += {"{": 1, "}": -1}.get(sign, 0)
+        if sign == "]" and depth == 0:
+            brace = item.find("{", place)
+            return item[1:place], len(item) if brace < 0 else brace
+    return "", 0
+
+
+def parse_printed(label: str, entry: str) -> Reference:
+    fields = {match[1]: argument for match, argument, _ in macro_arguments(_BIBLATEX_FIELD, entry)}
+    if "title" in fields:
+        families = tuple(plain_text(family) for _, family, _ in macro_arguments(_BIBLATEX_FAMILY, entry))
+        year = find_year(fields.get("year", "") or fields.get("date", ""))
+        return Reference(title=plain_text(fields["title"]), authors=families, year=year)
+    text = ". ".join(plain_text(part).strip(" .") for part in entry.split("\\newblock"))
+    return Reference(authors=tuple(_printed_names(label, entry)), text=text)
+
+
+def _printed_names(label: str, entry: str) -> list[str]:
+    """Surnames from REVTeX macros, else those with initials, else natbib's "Lee et al.(2010)Lee, Diaz"."""
+    if revtex := [plain_text(name) for _, name, _ in macro_arguments(_REVTEX_NAME, entry)]:
+        return revtex
+    title = _TITLE_STARTS.search(entry)
+    authors = plain_text(entry[: min(title.start(), _AUTHORS_END) if title else _AUTHORS_END])
+    if initialled := [first or last for first, last in _WITH_INITIALS.findall(authors)]:
+        return initialled
+    # The full author list follows the year; if missing, the short form has the first author.
+    short, _, full = plain_text(label).partition(")")
+    listed = re.split(r",|\band\b|&", full or re.sub(r"\bet al\b.*|\(.*", "", short))
+    return [name.strip() for name in listed if re.search(r"[^\W\d_]{2}", name)]
+
+
+def read_other(path: Path) -> dict[str, Reference]:
+    """Read the entries of a CSL file or Typst's YAML by key, and CSL also by identifier ("doi:10.1000/x").
+
+    Manubot's citations.tsv beside a CSL file has more names for its entries. Raises InputError if the file is
+    neither.
+    """
+    if path.suffix == ".json":
+        loaded = decode_json(read_limited(path, MAX_CSL_BYTES), str(path))
+    else:
+        loaded = parse_yaml(decode_text(path), str(path))
+    items = loaded
+    if isinstance(loaded, dict):
+        listed = next((loaded[name] for name in LISTS if name in loaded), None)
+        if listed is None and path.suffix != ".json":
+            return _works(loaded)
+        alone = "id" in loaded and ("type" in loaded or "title" in loaded)
+        items = [loaded] if alone else listed
+    if not isinstance(items, list):
+        kind = "CSL JSON" if path.suffix == ".json" else "CSL in YAML"
+        raise InputError(f"{path}: must be a list of entries ({kind}), not {json_type(loaded)}")
+    entries = csl_entries(items)
+    names = path.with_name("citations.tsv")
+    if os.path.isfile(names) and real_path(names).parent == real_path(path).parent:
+        for line in decode_text(names).splitlines():
+            name, *_, key = line.split("\t")
+            if key in entries:
+                entries.setdefault(name, entries[key])
+    return entries
+
+
+def yaml_entries(text: str, name: str) -> dict[str, Reference]:
+    """Return the entries of Typst's YAML by key. Raises InputError for a text that is not YAML."""
+    loaded = parse_yaml(text, name)
+    return _works(loaded) if isinstance(loaded, dict) else {}
+
+
+def _works(loaded: dict[Any, Any]) -> dict[str, Reference]:
+    works = {str(key): work for key, work in loaded.items() if isinstance(work, dict)}
+    return {key: _reference(hayagriva_item(work)) for key, work in works.items()}
+
+
+def csl_entries(items: Iterable[object]) -> dict[str, Reference]:
+    """Return CSL items by their ids and identifiers; other values are left out."""
+    entries: dict[str, Reference] = {}
+    for record in items:
+        with suppress(InputError):
+            if isinstance(record, dict):
+                reference = _reference(csl_item(Fields(record, "")))
+                id = str(record.get("id", ""))
+                for key in (id, _ESCAPED.sub(r"\1", id), *reference.identifiers, f"arxiv:{reference.arxiv}"):
+                    entries.setdefault(key, reference)
+    return entries

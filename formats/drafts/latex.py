@@ -19,8 +19,7 @@ from tempfile import TemporaryDirectory
 from citerec.base.errors import InputError
 from citerec.base.files import open_bytes, read_limited, real_path
 from citerec.formats.documents import Document, FullText, Metadata, Paragraph
-from citerec.formats.drafts.bibliographies import References
-from citerec.formats.drafts.entries import bib_entries
+from citerec.formats.drafts.bibliographies import References, bib_entries
 from citerec.formats.drafts.inputs import MAX_FILE_BYTES, Inputs
 from citerec.formats.drafts.language import (
     BREAK,

@@ -27,8 +27,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import files_below, real_path, relative_path
 from citerec.formats.bibliography.reading.csl import parse_yaml
 from citerec.formats.documents import Metadata
-from citerec.formats.drafts.bibliographies import References
-from citerec.formats.drafts.entries import csl_entries
+from citerec.formats.drafts.bibliographies import References, csl_entries
 from citerec.formats.drafts.inputs import Inputs, decode_text
 from citerec.formats.drafts.language import (
     CITE_MARK,

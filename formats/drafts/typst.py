@@ -15,8 +15,7 @@ from pathlib import Path
 from citerec.base.errors import InputError
 from citerec.base.files import real_path
 from citerec.formats.documents import Metadata, Reference
-from citerec.formats.drafts.bibliographies import OTHER_FILES, References
-from citerec.formats.drafts.entries import bib_entries, yaml_entries
+from citerec.formats.drafts.bibliographies import OTHER_FILES, References, bib_entries, yaml_entries
 from citerec.formats.drafts.inputs import Inputs, decode_text
 from citerec.formats.drafts.language import (
     CITE_MARK,

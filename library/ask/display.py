@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from citerec.formats.bibliography.paper import retraction_note
-from citerec.formats.bibliography.paper import terminal_text as terminal_text
+from citerec.formats.bibliography.paper import retraction_note, terminal_text
 from citerec.formats.names import parse_name
 from citerec.library import MARK
 from citerec.library.ask.recommendation import Recommendation

@@ -39,7 +39,7 @@ from citerec.library.papers.folder import damage_told
 from citerec.library.papers.library import Library
 from citerec.library.papers.search import IN_PART, count_words, plain_words, query_words, spellings
 from citerec.library.papers.storage import Storage
-from citerec.library.sources.zotero_places import is_temporary
+from citerec.library.sources.finding import is_temporary
 from citerec.rerank.ranker.model import Ranker, encoder_of
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings
@@ -106,11 +106,6 @@ class Recommender:
         if isinstance(library.storage, Storage):
             cross_encoder.prepare(library.corpus)  # now rather than at the first query
         return cls(library, cross_encoder)
-
-    @property
-    def reranks(self) -> bool:
-        """True if there is a cross-encoder."""
-        return self.reranker is not None
 
     def recommend(
         self,
@@ -204,21 +199,18 @@ class Recommender:
         if not re.search(r"[^\W_]", query):
             raise InputError("query: has no words; give some of a title, authors, year or key")
         with damage_told(self.library.path):
-            return self._search(query, k)
-
-    def _search(self, query: str, k: int) -> list[LibraryPaper]:
-        papers = self.refresh().storage.search_candidates(query)
-        if not len(papers):
-            return []
-        with papers.search_lock:
-            rows, has_all = papers.search_index.search(query, max(k, IN_PART))
-        if has_all:
-            return [papers.paper(row) for row in rows[:k]]
-        with papers.lock:
-            queries = Queries.from_list(papers.corpus, [Query(query)])
-            more = papers.text_search.search(queries, max(k, IN_PART)).papers[0]
-        sought = map(papers.paper, dict.fromkeys([*rows, *more[more >= 0].tolist()]))
-        return sorted(sought, key=partial(count_words, query_words(query)), reverse=True)[:k]
+            papers = self.refresh().storage.search_candidates(query)
+            if not len(papers):
+                return []
+            with papers.search_lock:
+                rows, has_all = papers.search_index.search(query, max(k, IN_PART))
+            if has_all:
+                return [papers.paper(row) for row in rows[:k]]
+            with papers.lock:
+                queries = Queries.from_list(papers.corpus, [Query(query)])
+                more = papers.text_search.search(queries, max(k, IN_PART)).papers[0]
+            sought = map(papers.paper, dict.fromkeys([*rows, *more[more >= 0].tolist()]))
+            return sorted(sought, key=partial(count_words, query_words(query)), reverse=True)[:k]
 
     def lacking(self, query: str, papers: Sequence[LibraryPaper]) -> list[str]:
         """Return a line for each word of a query that none of the papers found for it has."""

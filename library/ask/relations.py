@@ -14,6 +14,7 @@ from citerec.library.evidence.passages import TextPlace
 from citerec.library.papers.library import Library
 
 Link = Callable[[str, TextPlace], str]
+"""The id of a paper and a place in its full text to an address that opens the PDF there."""
 SENTENCES = 3
 """Sentences of each work that are shown."""
 NO_LIST = "its PDF has no list of references that can be read"

@@ -27,6 +27,7 @@ from citerec.library.drafts.suggest import citing_passages, known_papers, place_
 from citerec.library.papers.building import create
 from citerec.library.papers.library import Library
 from citerec.library.settings import BuildSettings
+from citerec.retrieval.passages import CitingPassages
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,6 @@ class MaskedDraft:
     """A draft with all citations masked.
 
     root: the folder of its files. bibs: its author's bibliography. field, language: "" if unknown.
-    part: fit or check, "" if its list is not divided.
     """
 
     name: str
@@ -162,11 +162,17 @@ def questions(draft: Draft, ids: Mapping[str, str]) -> list[Question]:
     return asked
 
 
-def written_request(draft: Draft, place: Place, papers: Mapping[str, str], ids: Mapping[str, str]) -> Request:
-    """Return the request for a mark behind which nothing is written. papers: those cited before it.
+def asked_request(
+    draft: Draft, question: Question, ids: Mapping[str, str], passages: CitingPassages, written: bool
+) -> Request:
+    """Return the request of `citerec draft` for a citation. written: only what stands before the mark is.
 
-    A mark with no words before it is asked with the title, as editors do, or with what follows.
+    A mark with no words before it is then asked with the title, as editors do, or with what follows.
     """
+    place, keys = question.place, question.written if written else question.known
+    papers = {key: ids[key] for key in keys if key in ids}
+    if not written:
+        return place_request(draft, place, papers, passages)
     before = replace(draft, passages=draft.passages[: place.passage])
     context = place.context[: place.context.rindex(TARGET_MARKER) + len(TARGET_MARKER)]
     if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):

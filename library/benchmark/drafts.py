@@ -25,7 +25,6 @@ from citerec.datasets.published.drafts import draft_folder
 from citerec.datasets.records import SURROUNDINGS, WINDOW
 from citerec.evaluation.benchmark import Benchmark, Data, Output, RetrieverFactory
 from citerec.evaluation.report import PER_QUERY, Column, Metrics, Part, Provenance, Report
-from citerec.evaluation.settings import DRAFT
 from citerec.evaluation.significance import DRAWS
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.ask.question import Request
@@ -33,12 +32,12 @@ from citerec.library.ask.recommender import Recommender
 from citerec.library.benchmark.collection import (
     MaskedDraft,
     Question,
+    asked_request,
     find_cited,
     find_drafts,
     questions,
     quiet,
     read_papers,
-    written_request,
 )
 from citerec.library.benchmark.results import (
     BASELINE,
@@ -54,7 +53,7 @@ from citerec.library.benchmark.results import (
 from citerec.library.benchmark.settings import ASK, WRITTEN, DraftsSettings
 from citerec.library.drafts.copies import are_sure
 from citerec.library.drafts.reader import Draft
-from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
+from citerec.library.drafts.suggest import citing_passages, known_papers
 from citerec.library.papers.encoding import encode
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import model_files
@@ -227,10 +226,8 @@ def _answer(
         else:
             keys = question.written if command == WRITTEN else question.known
             known = {key: ids[key] for key in keys if key in ids}
-            if command == DRAFT:
-                request = place_request(draft, place, known, passages)
-            else:
-                request = written_request(draft, place, known, ids)
+            request = asked_request(draft, question, ids, passages, command == WRITTEN)
+            if command == WRITTEN:
                 text = replace(draft, passages=draft.passages[: place.passage])
         ranked = recommender.ranked(request, depth + len(question.targets) - 1)
         best, ranking = ranked.best(1)[:1], ranked.ranking

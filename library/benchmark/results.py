@@ -102,11 +102,8 @@ def read_results(folder: Path) -> list[DraftResult]:
 def drafts_metrics(settings: DraftsSettings, results: Sequence[DraftResult]) -> dict[str, dict[str, Any]]:
     """Return the means over drafts by PROTOCOL/COMMAND, with intervals, and differences from the baseline."""
     again, queries = (sum(map(count, (draft.again for draft in results))) for count in (sum, len))
-    counts = {
-        "drafts": len(results),
-        "candidates": sum(draft.papers for draft in results),
-        "queries": queries,
-    }
+    candidates = sum(draft.papers for draft in results)
+    counts = {"drafts": len(results), "candidates": candidates, "queries": queries}
     counts |= {"first/queries": queries - again, "again/queries": again}
     metrics: dict[str, dict[str, Any]] = {}
     for group in results[0].ranks[MODEL]:
@@ -120,15 +117,9 @@ def drafts_metrics(settings: DraftsSettings, results: Sequence[DraftResult]) -> 
                 rows = ~np.isnan(values)
                 if rows.any():
                     other = means[BASELINE][name][rows]
-                    difference = paired_difference(
-                        values[rows], other, np.arange(len(other)), seed=settings.seed
-                    )
-                    ends = {
-                        "": difference.difference,
-                        "/low": difference.low,
-                        "/high": difference.high,
-                        "/p": difference.p,
-                    }
+                    papers = np.arange(len(other))
+                    found = paired_difference(values[rows], other, papers, seed=settings.seed)
+                    ends = {"": found.difference, "/low": found.low, "/high": found.high, "/p": found.p}
                     metrics[group] |= {f"difference/{name}{end}": value for end, value in ends.items()}
     return metrics
 
@@ -192,7 +183,7 @@ def result_parts(
     metrics: Mapping[str, Metrics], results: Mapping[str, Sequence[DraftResult]], baseline: str | None
 ) -> list[Part]:
     """Return the tables of models, given by name their metrics and the results of each draft."""
-    rows = _rows(metrics, baseline)
+    rows = {"{}, {}: {}".format(*labels): row for labels, row in _rows(metrics, baseline).items()}
     tested = {name: row for name, row in rows.items() if f"difference/{TESTED[0]}" in row}
     differences = [Table.of(tested, _DIFFERENCES, f"differences from {baseline}", brief=False)]
     return [
@@ -217,18 +208,19 @@ def _count(metrics: Metrics) -> str:
     )
 
 
-def _rows(results: Mapping[str, Metrics], baseline: str | None) -> dict[str, dict[str, float]]:
+def _rows(
+    results: Mapping[str, Metrics], baseline: str | None
+) -> dict[tuple[str, str, str], dict[str, float]]:
     """Return the rows of the main table: for each protocol and command the baseline, then the models."""
-    rows: dict[str, dict[str, float]] = {}
+    rows: dict[tuple[str, str, str], dict[str, float]] = {}
     for group in dict.fromkeys(group for metrics in results.values() for group in metrics):
-        label = "{}, {}".format(*_labels(group))
         for name, metrics in results.items():
             metric = metrics.get(group, {})
             others = [key for key in metric if key.startswith("baseline/")]
             if others:
                 of_baseline = {key.removeprefix("baseline/"): metric[key] for key in others}
-                rows.setdefault(f"{label}: {baseline}", of_baseline)
-            rows[f"{label}: {name}"] = metric
+                rows.setdefault((*_labels(group), baseline or ""), of_baseline)
+            rows[*_labels(group), name] = metric
     return rows
 
 
@@ -238,9 +230,7 @@ def headline_rows(
     """Return the baseline and the models, and columns of each command, under the first protocol."""
     first = next(iter(next(iter(results.values())))).split("/")[0]
     rows: dict[str, dict[str, float]] = {}
-    for label, metric in _rows(results, baseline).items():
-        group, _, name = label.partition(": ")
-        protocol, command = group.split(", ", 1)
+    for (protocol, command, name), metric in _rows(results, baseline).items():
         if protocol == LABELS[first]:
             rows.setdefault(name, {}).update({f"{command}/{key}": value for key, value in metric.items()})
     commands = dict.fromkeys(key.split("/")[0] for row in rows.values() for key in row)
@@ -283,14 +273,14 @@ def _draft_table(results: Mapping[str, Sequence[DraftResult]], baseline: str | N
     shown = {baseline or "": (first, BASELINE)} if BASELINE in first[0].ranks else {}
     shown |= {name: (drafts, MODEL) for name, drafts in results.items()}
     head = ["{}, {}".format(*_labels(group)), "field", "language", "papers", "abstracts", "queries", "first"]
-    measures, rows = {name: MEASURES[name] for name in ("recall@10", "mrr")}, []
+    rows = []
     for row, draft in enumerate(first):
         share = 1 - sum(draft.again) / max(len(draft.again), 1)
         cells = [f"{draft.papers:,}", f"{draft.abstracts:.0%}", f"{len(draft.again):,}", f"{share:.0%}"]
         means = [drafts[row].means(who, group) for drafts, who in shown.values()]
-        figures = [f"{mean[name]:.3f}" for name in measures for mean in means]
+        figures = [f"{mean[name]:.3f}" for name in TESTED for mean in means]
         filled = [drafts[row].filled(MODEL, group) for group in groups for drafts in results.values()]
         rows.append([draft.name, draft.field, draft.language, *cells, *figures, *filled])
-    head += [f"{MEASURES[measure]} {name}" for measure in ("recall@10", "mrr") for name in shown]
+    head += [f"{MEASURES[measure]} {name}" for measure in TESTED for name in shown]
     head += [f"{_labels(group)[1]}: right of what is filled {name}" for group in groups for name in results]
     return Table(head, rows, brief=False)

@@ -42,13 +42,13 @@ from citerec.hatten.static.model import StaticModel, StaticRetriever
 from citerec.library.ask.question import mark_query
 from citerec.library.benchmark.collection import (
     MaskedDraft,
+    asked_request,
     find_drafts,
     questions,
     quiet,
     read_papers,
-    written_request,
 )
-from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
+from citerec.library.drafts.suggest import citing_passages, known_papers
 from citerec.library.evidence import FOLDER
 from citerec.library.evidence.evidence import FullTexts
 from citerec.library.evidence.index import update_index
@@ -231,12 +231,7 @@ class ListReader:
             passages, row_of = citing_passages(draft.draft, known_by_key), library.corpus.paper_row
             requests, positives, beside = [], [], []
             for question in asked:
-                keys = question.written if is_written else question.known
-                elsewhere = {key: known_by_key[key] for key in keys}
-                if is_written:
-                    request = written_request(draft.draft, question.place, elsewhere, known_by_key)
-                else:
-                    request = place_request(draft.draft, question.place, elsewhere, passages)
+                request = asked_request(draft.draft, question, known_by_key, passages, is_written)
                 requests.append(replace(mark_query(request.query), own=own))
                 positives.append([row_of(known_by_key[key]) for key in question.targets.values()])
                 beside.append({row_of(paper) for paper in request.filters.exclude})

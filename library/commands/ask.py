@@ -26,12 +26,7 @@ def ask(settings: AskSettings) -> None:
         recommended = recommender.recommend(
             text, settings.title, settings.abstract, settings.k, filters=filters, explain=settings.explain
         )
-    library = recommender.library
-    note = note_on(recommended)
-
-    def papers() -> list[LibraryPaper]:
-        return [library.paper(row) for paper in recommended if (row := library.row(paper.id)) is not None]
-
+    note, library = note_on(recommended), recommender.library
     if settings.format == "table":
         if note:
             print(note)
@@ -39,7 +34,8 @@ def ask(settings: AskSettings) -> None:
     elif settings.format == "json":
         print(as_json(recommended))
     else:
-        _print_papers(papers(), settings.format)
+        rows = [row for paper in recommended if (row := library.row(paper.id)) is not None]
+        _print_papers([*map(library.paper, rows)], settings.format)
         for paper in recommended:
             if told := retraction_note(paper.retracted):
                 print(terminal_text(f"{paper.key or paper.id}: {told}"), file=sys.stderr)

@@ -18,7 +18,7 @@ from citerec.base.progress import spinner
 from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.documents import Reference
-from citerec.formats.drafts.entries import bib_entries
+from citerec.formats.drafts.bibliographies import bib_entries
 from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.letters import normalise_title
 from citerec.formats.names import surname
@@ -144,7 +144,8 @@ def known_papers(draft: Draft, library: Library) -> dict[str, str]:
         ]
         return max(same, key=lambda pair: pair[0])[1].id if same else None
 
-    ids = {key: meant(key, entries[key]) if key in entries else library.id_of(key) for key in draft.cited}
+    id_of = library.storage.id_of
+    ids = {key: meant(key, entries[key]) if key in entries else id_of(key) for key in draft.cited}
     return {key: id for key, id in ids.items() if id is not None}
 
 

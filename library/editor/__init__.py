@@ -1,8 +1,7 @@
 """The language server: citations in an editor, by meaning (`citerec lsp`).
 
 documents     the text of a document, positions in it, citations and sentences at a caret
-bibliography  the .bib files of a document, and which of their entries the library has
+workspace     what is open, what is known of it, .bib files, which of their entries the library has
 features      completion, code actions, hover, definition, diagnostics
-workspace     what is open, and what is known of it
 server        the protocol: documents, queue, cancellation, edits of .bib files
 """

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -36,15 +36,11 @@ LONGEST = 400_000
 LONGEST_LINE = 50_000
 """Characters of a line that are read."""
 _LONG_LINE = re.compile(rf"[^\n]{{{LONGEST_LINE + 1},}}")
-_LINE_END = re.compile(r"\r\n?|\n")
 _PARAGRAPH_END = re.compile(r"\n[ \t\r]*(?=[\n\\#=*+-]|\Z)")
 """An empty line, or one that begins with markup."""
 _FULL_STOP = re.compile(r"[.!?]+[\"'”’)\]}]*\Z")
-_WIDTHS: dict[str, Callable[[str], int]] = {
-    "utf-8": lambda sign: 1 + (sign > "\x7f") + (sign > "\u07ff") + (sign > "\uffff"),
-    "utf-16": lambda sign: 1 + (sign > "\uffff"),
-}
-"""Units of a character, by encoding."""
+_CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
+"""Python's names of encodings, and the bytes of a unit."""
 
 
 @dataclass(frozen=True)
@@ -75,27 +71,12 @@ class Document:
         """Return the next version."""
         document = self
         for change in changes:
+            text = change.text
             if isinstance(change, types.TextDocumentContentChangePartial):
-                document = document._spliced(change)
-            else:
-                document = replace(document, text=change.text, starts=_line_starts(change.text))
+                start, end = sorted(map(document.offset, (change.range.start, change.range.end)))
+                text = f"{document.text[:start]}{text}{document.text[end:]}"
+            document = replace(document, text=text, starts=_line_starts(text))
         return replace(document, version=version)
-
-    def _spliced(self, change: types.TextDocumentContentChangePartial) -> Document:
-        """Replace a range; only the lines that it touches are counted anew."""
-        start, end = sorted((self.offset(change.range.start), self.offset(change.range.end)))
-        text = f"{self.text[:start]}{change.text}{self.text[end:]}"
-        first = max(self.line_of(start) - 1, 0)  # a \r at its end may get its \n
-        last = self.line_of(end) + 1
-        longer = len(change.text) - (end - start)
-        after = self.starts[last:] + longer
-        begin = int(self.starts[first])
-        stop = int(after[0]) if len(after) else len(text)
-        between = [begin + match.end() for match in _LINE_END.finditer(text[begin:stop])]
-        if len(after) and between and between[-1] == stop:
-            between.pop()
-        starts = np.concatenate([self.starts[: first + 1], np.array(between, np.int64), after])
-        return replace(self, text=text, starts=starts)
 
     def line_of(self, offset: int) -> int:
         """Return the line of an offset."""
@@ -107,25 +88,25 @@ class Document:
             return len(self.text)
         start = int(self.starts[position.line])
         end = int(self.starts[position.line + 1]) if position.line + 1 < len(self.starts) else len(self.text)
-        line = self.text[start:end].rstrip("\r\n")
-        if line.isascii() or self.encoding not in _WIDTHS:
-            return start + min(position.character, len(line))
-        ends = accumulate(map(_WIDTHS[self.encoding], line))
-        return start + sum(end <= position.character for end in ends)
+        codec, size = _CODECS[self.encoding]
+        units = self.text[start:end].rstrip("\r\n").encode(codec, "replace")
+        return start + len(units[: position.character * size].decode(codec, "ignore"))
 
     def position(self, offset: int) -> types.Position:
         """Return the position of an offset."""
         line = self.line_of(offset)
-        before = self.text[int(self.starts[line]) : offset]
-        width = _WIDTHS.get(self.encoding)
-        return types.Position(line, sum(map(width, before)) if width else len(before))
+        codec, size = _CODECS[self.encoding]
+        before = self.text[int(self.starts[line]) : offset].encode(codec, "replace")
+        return types.Position(line, len(before) // size)
 
     def range(self, start: int, end: int) -> types.Range:
         return types.Range(self.position(start), self.position(end))
 
 
 def _line_starts(text: str) -> NDArray[np.int64]:
-    return np.array([0, *(match.end() for match in _LINE_END.finditer(text))], np.int64)
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    ends = (codes == ord("\n")) | ((codes == ord("\r")) & (np.append(codes[1:], 0) != ord("\n")))
+    return np.append(0, np.flatnonzero(ends) + 1)
 
 
 @dataclass(frozen=True)

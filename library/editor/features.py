@@ -25,7 +25,6 @@ from citerec.library.ask.question import Filters, Request
 from citerec.library.ask.recommendation import Recommendation
 from citerec.library.ask.recommender import Ranked, Recommender
 from citerec.library.drafts import check
-from citerec.library.editor.bibliography import Bibliography
 from citerec.library.editor.documents import (
     Document,
     Outline,
@@ -36,7 +35,7 @@ from citerec.library.editor.documents import (
     passage_at,
     sentence_end_at,
 )
-from citerec.library.editor.workspace import Workspace
+from citerec.library.editor.workspace import Bibliography, Workspace
 from citerec.library.evidence.explanation import NO_EVIDENCE
 from citerec.library.evidence.quotations import pinpointed
 from citerec.library.papers.search import count_words, query_words

@@ -191,6 +191,10 @@ class Server(LanguageServer):
         finally:
             self._send_messages()
 
+    async def ask_at(self, method: Any, params: types.TextDocumentPositionParams) -> Any:
+        """Answer a question about a place."""
+        return await self.ask(method, params.text_document.uri, params.position)
+
     async def _run(
         self, pool: ThreadPoolExecutor, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
@@ -236,40 +240,25 @@ def make_server(settings: LspSettings) -> Server:
     server = Server(settings)
     features = server.features
 
-    @server.feature(types.INITIALIZED)
-    def initialized(_: types.InitializedParams) -> None:
-        server.start()
-
-    @server.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
-    def folders_changed(_: types.DidChangeWorkspaceFoldersParams) -> None:
-        server.read_folders()
-
-    @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
-    def files_changed(_: types.DidChangeWatchedFilesParams) -> None:
-        server.diagnose_soon(list(features.documents))
-
-    @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
-    def saved(params: types.DidSaveTextDocumentParams) -> None:
-        server.read_main(params.text_document.uri)
-
-    @server.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=TRIGGERS))
-    async def complete(params: types.CompletionParams) -> types.CompletionList | None:
-        return await server.ask(features.complete, params.text_document.uri, params.position)
-
+    for event, react in (
+        (types.INITIALIZED, lambda _: server.start()),
+        (types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS, lambda _: server.read_folders()),
+        (types.WORKSPACE_DID_CHANGE_WATCHED_FILES, lambda _: server.diagnose_soon([*features.documents])),
+        (types.TEXT_DOCUMENT_DID_SAVE, lambda params: server.read_main(params.text_document.uri)),
+    ):
+        server.feature(event)(react)
+    for question, method, options in (
+        (types.TEXT_DOCUMENT_COMPLETION, features.complete, types.CompletionOptions(TRIGGERS)),
+        (types.TEXT_DOCUMENT_HOVER, features.hover, None),
+        (types.TEXT_DOCUMENT_DEFINITION, features.definition, None),
+    ):
+        server.feature(question, options)(partial(server.ask_at, method))
     kinds = [types.CodeActionKind.QuickFix, types.CodeActionKind.Refactor]
 
     @server.feature(types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=kinds))
     async def actions(params: types.CodeActionParams) -> list[types.CodeAction]:
         uri, only = params.text_document.uri, params.context.only
         return await server.ask(features.actions, uri, params.range, only) or []  # Emacs refuses null
-
-    @server.feature(types.TEXT_DOCUMENT_HOVER)
-    async def hover(params: types.HoverParams) -> types.Hover | None:
-        return await server.ask(features.hover, params.text_document.uri, params.position)
-
-    @server.feature(types.TEXT_DOCUMENT_DEFINITION)
-    async def definition(params: types.DefinitionParams) -> types.Location | None:
-        return await server.ask(features.definition, params.text_document.uri, params.position)
 
     @server.command(ADD_ENTRY)
     async def add_entry(uri: str, id: str, key: str) -> None:

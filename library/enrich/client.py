@@ -38,8 +38,8 @@ MANY_REJECTED = 3
 AGENT = "citerec (local citation recommendation)"
 _REJECTED = (400, 404, 413, 414, 422)
 _REFUSED = (401, 402)
-_UNREADABLE = (InputError, ValueError, TypeError, AttributeError, LookupError, SyntaxError)
-"""What answers of another shape raise; SyntaxError is that of XML."""
+_UNREADABLE = (InputError, ValueError, TypeError, AttributeError, LookupError)
+"""What answers of another shape raise."""
 
 FILE = "enrichment.sqlite"
 """In the library's folder."""
@@ -94,7 +94,7 @@ class Client:
         asked = self.service.request(lookups)
         request = self._http.build_request(
             "GET" if asked.ids is None else "POST",
-            self.service.address.rstrip("/") + asked.path,
+            self.service.address + asked.path,
             params=asked.parameters,
             json=None if asked.ids is None else {"ids": asked.ids},
         )
@@ -128,7 +128,7 @@ class Client:
                 raise Unavailable(f"{reason}: refuses the key")
             pause = _retry_after(response.headers)
             if pause > LONGEST_PAUSE:
-                raise Unavailable(f"{reason}: asks to wait {_long(pause)}")
+                raise Unavailable(f"{reason}: asks to wait {duration(pause)}")
         raise Unavailable(f"{reason} ({ATTEMPTS} attempts)")
 
     def _send(self, request: httpx2.Request) -> tuple[httpx2.Response, bytes]:
@@ -151,12 +151,15 @@ class Client:
         time.sleep(seconds)
 
 
-def _long(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return about how long something takes.
+
+    >>> duration(40), duration(600), duration(36000), duration(1e30)
+    ('40 s', '10 minutes', '10 hours', 'more than a week')
     """
-    >>> _long(5400), _long(1e30)
-    ('1.5 hours', 'more than a week')
-    """
-    return f"{seconds / 3600:.1f} hours" if seconds < 7 * 86400 else "more than a week"
+    if seconds < 6000:
+        return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} minutes"
+    return f"{seconds / 3600:.0f} hours" if seconds < 7 * _DAY else "more than a week"
 
 
 def _fault(error: httpx2.HTTPError) -> str:

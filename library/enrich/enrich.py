@@ -21,7 +21,6 @@ from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
-import httpx2
 import numpy as np
 
 from citerec.base.errors import InputError, count_noun
@@ -33,9 +32,8 @@ from citerec.formats.bibliography.paper import (
     terminal_text,
     without_filled,
 )
-from citerec.library.enrich.client import FILE, AnswerCache, Client, Unavailable
-from citerec.library.enrich.files import DumpFinder, read_works
-from citerec.library.enrich.matching import FIELDS, Outcome, complete, lookups_of
+from citerec.library.enrich.client import FILE, AnswerCache, Client, Unavailable, duration
+from citerec.library.enrich.matching import FIELDS, DumpFinder, Outcome, complete, lookups_of, read_works
 from citerec.library.enrich.services import LONGEST, SERVICES, TITLE, Lookup, Service
 from citerec.library.papers.encoding import encode
 from citerec.library.papers.library import Library
@@ -100,10 +98,7 @@ def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache
 
 
 def make_services(settings: ServiceSettings) -> list[Service]:
-    """Return the services to ask, in order. Raises InputError for an address that is not safe."""
-    addresses = dict(part.partition("=")[::2] for part in settings.addresses)
-    if unknown := addresses.keys() - SERVICES:
-        raise InputError(f"addresses={min(unknown)}: is none of the services; write NAME=URL")
+    """Return the services to ask, in order. Raises InputError for an e-mail address or key that is none."""
     mailto = settings.mailto or os.environ.get(MAILTO, "")
     if mailto and not re.fullmatch(r"[!-?A-~]+@[!-?A-~]+", mailto):
         raise InputError(f"{'mailto' if settings.mailto else MAILTO}={mailto}: is not an e-mail address")
@@ -116,23 +111,15 @@ def make_services(settings: ServiceSettings) -> list[Service]:
             if not re.fullmatch("[!-~]*", key):  # it is sent in a header
                 option = f"{name}_key" if keys.get(name) else variable
                 raise InputError(f"{option}: is not a key: it has a space or a character that is not ASCII")
-            services.append(kind(addresses.get(name, address), mailto, key))
-    for service in services:
-        try:
-            url = httpx2.URL(service.address)
-            is_safe = url.scheme == "https" or url.host in ("127.0.0.1", "localhost", "::1")
-        except httpx2.InvalidURL:
-            is_safe = False
-        if not is_safe or not url.host:
-            raise InputError(f"addresses={service.name}={service.address}: is no address with https://")
+            services.append(kind(address, mailto, key))
     return services
 
 
 def lacking_rows(library: Library) -> Rows:
     """Return the rows of the papers that lack one of FIELDS, ascending."""
-    corpus = library.corpus
-    lacks = (corpus.abstract_tokens.lengths == 0) | (corpus.years <= 0) | (library.identities[:, 1] == 0)
-    records = library.mapped.records
+    corpus, papers = library.corpus, library.mapped
+    lacks = (corpus.abstract_tokens.lengths == 0) | (corpus.years <= 0) | (papers.identities[:, 1] == 0)
+    records = papers.records
     lacks |= np.fromiter((not (paper.venue and paper.authors) for paper in records), np.bool_, len(records))
     return np.flatnonzero(lacks)
 
@@ -140,7 +127,7 @@ def lacking_rows(library: Library) -> Rows:
 def _rows(library: Library, settings: EnrichSettings) -> Rows:
     """Return the rows of the papers to ask about."""
     rows = lacking_rows(library)
-    return np.union1d(rows, np.flatnonzero(library.identities[:, 1])) if settings.retractions else rows
+    return np.union1d(rows, np.flatnonzero(library.mapped.identities[:, 1])) if settings.retractions else rows
 
 
 class ServiceFinder:
@@ -157,7 +144,7 @@ class ServiceFinder:
         retractions: bool = False,
     ) -> None:
         self.services, self.cache, self._retractions = services, cache, retractions
-        self._dois = KeyIndex(library.identities[:, 1])
+        self._dois = KeyIndex(library.mapped.identities[:, 1])
 
     def find(self, row: int, paper: LibraryPaper) -> Outcome:
         outcome = self._replay(row, paper)
@@ -283,7 +270,7 @@ def _consent(
     out = sys.stderr if settings.yes or settings.format == "json" else sys.stdout
     print(f"{name}: at most this is sent, or identifiers found for a title:", file=out)
     print(*lines, sep="\n", file=out)
-    print(f"  in {count_noun(requests, 'request')}, {_duration(seconds)} or more", file=out)
+    print(f"  in {count_noun(requests, 'request')}, {duration(seconds)} or more", file=out)
     if settings.yes:
         return True
     if sys.stdin.isatty() and sys.stderr.isatty():
@@ -295,16 +282,6 @@ def _consent(
         asked = {service: kinds for service, kinds in plan.items() if kinds}
         print(json.dumps({"library": name, "sent": False, "plan": asked}, indent=1))
     return False
-
-
-def _duration(seconds: float) -> str:
-    """
-    >>> _duration(40), _duration(600), _duration(36000)
-    ('40 s', '10 minutes', '10 hours')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.0f} hours"
 
 
 def _batches(

@@ -17,9 +17,9 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from citerec.base.errors import InputError
+from citerec.formats.articles.xml_documents import parse_xml
 from citerec.formats.bibliography.paper import RETRACTED, LibraryPaper, make_paper, retraction
-from citerec.formats.bibliography.reading.dumps import parse_openalex
-from citerec.formats.bibliography.reading.fields import Fields
+from citerec.formats.bibliography.reading.records import Fields, parse_openalex
 from citerec.formats.identifiers import clean_doi, find_year
 from citerec.formats.letters import normalise_title
 
@@ -301,9 +301,7 @@ class Arxiv(Service):
         return Request("/query", {"id_list": ids, "max_results": str(BATCH)})
 
     def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
-        if "<!DOCTYPE" in content:  # so no entity is ever defined
-            raise ValueError("a document type")
-        feed = ET.fromstring(content)
+        feed = parse_xml(content, self.label)
         atom, own = "{http://www.w3.org/2005/Atom}", "{http://arxiv.org/schemas/atom}"
         if feed.tag != f"{atom}feed":
             raise ValueError("not a feed")

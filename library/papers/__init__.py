@@ -1,7 +1,7 @@
 """The papers of a library.
 
-library   one library: open, create, change, describe   storage   its files, opened: papers, what ranks them
-writer    writes a generation of these files            folder    library.json, lock, generations, damage
+library   one library: open, create, change, describe   storage   its files: papers, what ranks them
+folder    library.json, lock, generations, damage
 building  from its sources, and again                   watch     again whenever they change
 merging   which records are one paper; merging them
 models    the ranking model                             encoding  lets its networks read the papers

@@ -20,8 +20,7 @@ from citerec.library.papers.folder import GENERATIONS, Manifest, ReadFile, check
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import model_files
 from citerec.library.settings import BuildSettings
-from citerec.library.sources.finding import absolute_names, find_sources
-from citerec.library.sources.zotero_places import is_zotero
+from citerec.library.sources.finding import absolute_names, find_sources, is_zotero
 
 if TYPE_CHECKING:
     from citerec.library.papers.merging import Deduplicator

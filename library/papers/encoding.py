@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ from citerec.base.progress import count_progress
 from citerec.library.papers.folder import read_manifest
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import MOST_ENCODED
+from citerec.library.papers.storage import Storage
+from citerec.rerank.ranker.model import encoder_of
 from citerec.retrieval.networks.encoder import PART, NetworkRetriever
 
 log = logging.getLogger(__name__)
 
 IN_LANGUAGES = "papers for other languages"
 LOCK, WORK = "encoding.lock", "lets the networks read this library"
-LONG = 60.0
-"""Seconds from which it is said beforehand how long reading will take."""
 MOST_READ = 256
 """Papers that are read before a question is answered: two seconds; the next question goes on."""
 NICE = 10
@@ -62,8 +62,11 @@ def in_words(readings: Sequence[Reading]) -> str:
 
 def _encoders(library: Library) -> list[tuple[str, NetworkRetriever]]:
     """Return what reads the papers of a library: none for a model without networks, and past MOST_ENCODED."""
-    both = (("papers", library.networks), (IN_LANGUAGES, library.languages))
-    return [(what, networks) for what, networks in both if networks is not None]
+    if not isinstance(library.storage, Storage) or len(library) > MOST_ENCODED:
+        return []
+    rankers = (("papers", library.retriever), (IN_LANGUAGES, library.storage.languages))
+    encoders = ((what, encoder_of(ranker)) for what, ranker in rankers if ranker is not None)
+    return [(what, encoder) for what, encoder in encoders if encoder is not None]
 
 
 def state(library: Library) -> list[Reading]:
@@ -76,17 +79,12 @@ def state(library: Library) -> list[Reading]:
 
 
 def encode(
-    library: Library,
-    wait: bool = True,
-    most: int = MOST_ENCODED,
-    pool: Executor | None = None,
-    tell: Callable[[str], None] = lambda line: None,
+    library: Library, wait: bool = True, most: int = MOST_ENCODED, pool: Executor | None = None
 ) -> list[Reading]:
     """Let each encoder read the papers that it has not read.
 
     What is done is kept if this is stopped at any time. wait: for another process that does the same. most:
-    papers to read. pool: threads, by default those of answers. tell: is told how long it will take, if that
-    is long.
+    papers to read. pool: threads, by default those of answers.
     Raises InputError if another process does it and `wait` is false, OSError if the folder cannot be written.
     """
     readings, encoders = list[Reading](), _encoders(library)
@@ -98,12 +96,6 @@ def encode(
             with count_progress(f"reading {what}", len(missing)) as advance:
                 for start in range(0, len(missing), PART):
                     networks.encode(missing[start : start + PART], advance, pool)
-                    left = (time.perf_counter() - started) * (len(missing) / PART - 1)
-                    if start == 0 and left > LONG:
-                        tell(
-                            f"reading {len(missing):,} {what} takes about {left / 60:.0f} minutes; questions "
-                            "are answered meanwhile, and Ctrl-C only puts the rest off"
-                        )
             seconds, read = time.perf_counter() - started, len(library) - len(before) + len(missing)
             if read_manifest(library.path).generation == library.manifest.generation:
                 networks.store.keep(networks.keys.tolist())
@@ -116,7 +108,7 @@ def encode_and_tell(library: Library) -> None:
     """Do the same for a command: print what was done, also if the user stops it."""
     try:
         with disk_errors(library.path, "what the networks make of its papers", "library"):
-            done = encode(library, tell=lambda line: print(line, flush=True))
+            done = encode(library)
     except KeyboardInterrupt:
         print(f"{in_words(state(library))}; {library.encodes} goes on")
         raise

@@ -25,7 +25,7 @@ import xxhash
 from citerec.base.errors import DamagedFile, InputError, error_text, quoted
 from citerec.base.files import digest_file, disk_errors, file_lock, write_text
 from citerec.library import MANIFEST
-from citerec.library.sources.zotero_places import is_zotero
+from citerec.library.sources.finding import is_zotero
 
 VERSION = 6
 """Version of the folder layout: increment it when the files change."""
@@ -199,11 +199,6 @@ def lock_target(path: Path, overwrite: bool) -> Iterator[None]:
         if is_new and not os.path.exists(path / MANIFEST):
             shutil.rmtree(path, ignore_errors=True)
         raise
-
-
-def generation_folder(path: Path, manifest: Manifest) -> Path:
-    """Return the folder of the current generation."""
-    return path / GENERATIONS / str(manifest.generation)
 
 
 @contextmanager

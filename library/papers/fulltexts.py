@@ -24,8 +24,8 @@ from citerec.library.papers.folder import (
     write_manifest,
 )
 from citerec.library.papers.library import CITED, Library
+from citerec.library.sources.finding import is_zotero
 from citerec.library.sources.zotero_database import read_annotations, zotero_database
-from citerec.library.sources.zotero_places import is_zotero
 
 log = logging.getLogger(__name__)
 

@@ -44,8 +44,7 @@ from citerec.library.papers.folder import damaged
 from citerec.library.papers.merging import Identities
 from citerec.library.papers.models import ENCODED, PLAIN, install_model, model_files, open_model
 from citerec.library.papers.search import IN_PART, SearchIndex, query_words, spellings
-from citerec.library.papers.storage import MODEL, Papers, Storage
-from citerec.library.papers.writer import record_of
+from citerec.library.papers.storage import MODEL, Papers, Storage, record_of
 from citerec.rerank.ranker.author_names import AUTHOR, hash_authors, longest_part, names_beside
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.features import first_dense
@@ -138,9 +137,13 @@ def shared_names(paper: LibraryPaper) -> list[str]:
     return [_name(kind, value) for kind, value in zip(SAME, identity(paper), strict=False) if value]
 
 
+def _own_names(paper: LibraryPaper) -> tuple[str, ...]:
+    return paper.id, paper.key, *paper.aliases
+
+
 def names_of(paper: LibraryPaper) -> str:
     """Return all names of a paper, with spaces between."""
-    names = [*called((paper.id, paper.key, *paper.aliases)), *shared_names(paper)]
+    names = [*called(_own_names(paper)), *shared_names(paper)]
     if paper.authors:
         names.append(_folded("first", longest_part(surname(paper.authors[0]))))
     names += [_folded("initials", letters) for letters in initials(paper.title)]
@@ -456,15 +459,11 @@ class LanceStorage(Papers):
                 yield from ((row, self._decoded(row, record)) for row, record in pairs)
 
     def row(self, name: str) -> int | None:
-        papers = self._named(called([name]), BY_NAME)
-        for names in (
-            lambda paper: (paper.id,),
-            lambda paper: (paper.key,),
-            lambda paper: paper.aliases,
-        ):
-            if rows := [row for row, paper in papers.items() if name in names(paper)]:
-                return min(rows)
-        return None
+        papers = self._named(called([name]), BY_NAME).items()
+        named = [
+            ((paper.id != name, paper.key != name), row) for row, paper in papers if name in _own_names(paper)
+        ]
+        return min(named)[1] if named else None
 
     @cached_property
     def collections(self) -> list[str]:

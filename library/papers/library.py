@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from citerec.base.errors import DamagedFile, InputError
 from citerec.base.files import expand_user
@@ -21,10 +20,10 @@ from citerec.datasets.corpus import Corpus
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library import MANIFEST
 from citerec.library.papers.folder import (
+    GENERATIONS,
     Manifest,
     ReadFile,
     damaged,
-    generation_folder,
     lock_folder,
     lock_target,
     new_generation,
@@ -33,12 +32,10 @@ from citerec.library.papers.folder import (
     rebuild_command,
     write_manifest,
 )
-from citerec.library.papers.models import ENCODED, ENCODED_LANGUAGES, MOST_ENCODED
-from citerec.library.papers.storage import Storage
-from citerec.rerank.ranker.model import encoder_of
+from citerec.library.papers.models import ENCODED, ENCODED_LANGUAGES
+from citerec.library.papers.storage import Storage, write_generation
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Retriever, folder_bytes
-from citerec.retrieval.networks.encoder import NetworkRetriever
 
 if TYPE_CHECKING:
     from citerec.library.evidence.evidence import FullTexts
@@ -66,7 +63,7 @@ class Library:
     def __init__(self, path: Path, manifest: Manifest, stamp: Stamp = None) -> None:
         """stamp: of library.json, before it was read."""
         self.path, self.manifest, self._stamp = path, manifest, stamp
-        folder = generation_folder(path, manifest)
+        folder = path / GENERATIONS / str(manifest.generation)
         if manifest.lance:
             from citerec.library.papers.lance import LanceStorage  # not needed by libraries in memory
 
@@ -164,20 +161,10 @@ class Library:
         """The papers [P] of a library in memory as a ranking model reads them."""
         return self.mapped.corpus
 
-    @property
-    def identities(self) -> NDArray[np.uint64]:
-        """formats.same_work.Identity of each paper [P, F] of a library in memory."""
-        return self.mapped.identities
-
     def related(self, records: Iterable[LibraryPaper]) -> Storage:
         """Return papers in memory, among them all that the records may describe. Their rows may be other ones
         than those of the library (`places`)."""
         return self.storage.related([*records])
-
-    @property
-    def collections(self) -> list[str]:
-        """Names of all collections, sorted."""
-        return self.storage.collections
 
     def paper(self, row: int) -> LibraryPaper:
         """Return the paper of a row. Raises IndexError if the row does not exist."""
@@ -199,10 +186,6 @@ class Library:
         """Return the paper of an id. Raises InputError if there is none."""
         return self.paper(self.storage.known_row(id))
 
-    def id_of(self, name: str) -> str | None:
-        """Return the id of the paper with this id, citation key or alias; None if there is none."""
-        return self.storage.id_of(name)
-
     # Asking.
 
     def load(self) -> None:
@@ -213,20 +196,6 @@ class Library:
     def retriever(self) -> Retriever:
         """The ranking model."""
         return self.storage.retriever
-
-    @property
-    def networks(self) -> NetworkRetriever | None:
-        """Networks that can read all papers; None if the model has none, or there are more than
-        MOST_ENCODED."""
-        few = isinstance(self.storage, Storage) and len(self) <= MOST_ENCODED
-        return encoder_of(self.retriever) if few else None
-
-    @property
-    def languages(self) -> NetworkRetriever | None:
-        """The same for passages that are not in English; None unless it is installed."""
-        few = isinstance(self.storage, Storage) and len(self) <= MOST_ENCODED
-        ranker = self.mapped.languages if few else None
-        return None if ranker is None else ranker.encoder
 
     @property
     def full_texts(self) -> FullTexts | None:
@@ -312,8 +281,6 @@ class Library:
         cited: int = 0,
     ) -> Library:
         """Write a generation in memory, of rows `kept` and papers, and make it the current one."""
-        from citerec.library.papers.writer import write_generation  # as all that writes, not to ask
-
         with new_generation(path) as (number, folder):
             counts = write_generation(folder, old, kept, papers, manifest.model)
             counts[CITED] = cited
@@ -354,7 +321,7 @@ class Library:
         """Return what the library contains, for people; texts may be empty."""
         manifest, texts, lines = self.manifest, self.full_texts, {"papers": f"{len(self):,}, in LanceDB"}
         if isinstance(self.storage, Storage):
-            corpus, collections = self.corpus, self.collections
+            corpus, collections = self.corpus, self.storage.collections
             years, contexts = corpus.years[corpus.years > 0], len(corpus.context_ids)
             abstracts = len(self) - self.storage.without_abstract
             lines = {

@@ -6,30 +6,40 @@ records.*.npy   the other fields of each paper, in the order of the store, in Me
 identities.npy  hashed identifiers for deduplication (formats.same_work)
 model/  index/  the ranking model and its index
 search.sqlite   the index of library.papers.search
+
+Every change writes all files anew, but for the model, from the papers that stay in the old generation and
+from new records. Papers are cited by the sentences of the library's full texts.
 """
 
 from __future__ import annotations
 
 import threading
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from citerec.base.checksums import CHECKSUMS, check_checksums
+from citerec.base.checksums import CHECKSUMS, check_checksums, write_checksums
 from citerec.base.errors import InputError, quoted
-from citerec.base.files import real_path
-from citerec.datasets.columns import Column, load_array
+from citerec.base.files import link_or_copy, real_path
+from citerec.base.progress import spinner
+from citerec.datasets.columns import Column, ColumnWriter, load_array, save_arrays
 from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import IN_TEXTS, ContextRecord, PaperRecord, QueryRecord, Source
+from citerec.datasets.tokenize import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.letters import normalise_title, title_key
+from citerec.formats.names import surname
 from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.explanation import Explainer
 from citerec.library.papers.folder import damaged, outdated
-from citerec.library.papers.models import ENCODED, open_languages, open_model
+from citerec.library.papers.models import ENCODED, install_model, open_languages, open_model
 from citerec.library.papers.search import SearchIndex
 from citerec.rerank.ranker.model import Ranker
 from citerec.retrieval.arrays import Rows
@@ -275,3 +285,94 @@ class Storage(Papers):
         bm25 = BM25(query=("context",))
         bm25.index(self.corpus)
         return bm25
+
+
+# Writing.
+
+MAX_AUTHORS = 10
+"""Maximum authors of a paper whose surnames are in the corpus; contexts name at most the first three."""
+
+
+def record_of(paper: LibraryPaper) -> PaperRecord:
+    """Return a paper as a corpus reads it, with surnames as fields."""
+    names = filter(None, map(surname, paper.authors[:MAX_AUTHORS]))
+    return PaperRecord(paper.id, paper.title, paper.abstract, paper.year, tuple(names))
+
+
+def write_generation(
+    folder: Path,
+    old: Storage | None,
+    kept: Rows,
+    papers: Iterable[LibraryPaper],
+    model: str = "",
+) -> dict[str, int]:
+    """Write the old generation's rows `kept`, ascending, then papers, to a new folder. Returns counts for the
+    manifest.
+
+    old: the generation that it replaces, whose model it gets; None for a new library, of `model`
+    (library.papers.models).
+    """
+    folder.mkdir()
+    _write_papers(folder, old, kept, papers)
+    corpus = Corpus(folder / CORPUS, folder.parents[1].resolve().name)
+    if old is None:
+        install_model(model, folder / MODEL)
+    else:
+        link_or_copy(old.folder / MODEL, folder / MODEL)
+    with spinner("indexing"):
+        try:
+            open_model(folder / MODEL).index(corpus).save(folder / RANKING)
+        except OtherIndex:
+            raise outdated(folder.parents[1]) from None
+    stored = open_records(folder)
+    SearchIndex.write(folder, (paper_at(row, stored, corpus) for row in range(len(stored))))
+    write_checksums(folder)
+    return {"papers": len(corpus.paper_ids)}
+
+
+def _write_papers(folder: Path, old: Storage | None, kept: Rows, papers: Iterable[LibraryPaper]) -> None:
+    """Write the corpus, records and identities."""
+    from citerec.datasets.prepare import prepare_store  # as all that writes, not to ask
+    from citerec.formats.same_work import Identity, identity
+    from citerec.library.evidence.citations import text_contexts
+
+    library, stored, numbers = folder.parents[1], ColumnWriter(folder, RECORDS), array("Q")
+    contexts, queries = list[ContextRecord](), list[QueryRecord]()
+    if old and (library / FOLDER / DATABASE).is_file():
+        papers = list(papers)
+        titles = {old.corpus.paper_ids[row]: old.corpus.titles[row] for row in kept.tolist()}
+        contexts, queries = text_contexts(library, titles | {paper.id: paper.title for paper in papers})
+    digest, content = blake2b(digest_size=16), dict[str, str]()
+
+    def records() -> Iterator[PaperRecord]:
+        if old:
+            digest.update(old.corpus.fingerprint.encode() + kept.tobytes())
+            before = open_records(old.folder)
+            for row in kept.tolist():
+                stored.append(before.encoded(row))
+            yield from _kept_papers(old.corpus, kept)
+        for paper in papers:
+            stored.append(msgspec.msgpack.encode(paper._replace(title="", abstract="")))  # in the corpus
+            numbers.extend(identity(paper))
+            record = record_of(paper)
+            digest.update(repr(record).encode())
+            yield record
+        digest.update(repr(contexts).encode())
+        content["papers"] = digest.hexdigest()
+
+    splits = {IN_TEXTS: lambda: queries} if queries else {}
+    source = Source(library.name, content, records, lambda: contexts, splits)
+    settings = {"tokenizer": TOKENIZER, "candidates": "all", "field": "authors"}
+    with closing(stored):
+        prepare_store(source, folder / CORPUS, settings)
+    identities = np.frombuffer(numbers, np.uint64).reshape(-1, len(Identity._fields))
+    kept_ones = [old.identities[kept]] if old else []
+    save_arrays(folder, **{IDENTITIES: np.concatenate([*kept_ones, identities])})
+
+
+def _kept_papers(corpus: Corpus, papers: Rows) -> Iterator[PaperRecord]:
+    """Yield the papers of a corpus that stay."""
+    names = list(corpus.field_names)
+    for row in papers.tolist():
+        texts = corpus.paper_ids[row], corpus.titles[row], corpus.abstracts[row]
+        yield PaperRecord(*texts, int(corpus.years[row]), tuple(names[code] for code in corpus.fields[row]))

@@ -13,16 +13,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
-from citerec.base.errors import InputError, count_noun, error_text
+from citerec.base.errors import InputError, error_text
 from citerec.base.files import expand_user, files_below
 from citerec.formats.bibliography.attachments import SUFFIX
 from citerec.library.evidence.files import stamp_of
-from citerec.library.papers.building import Change, refresh
+from citerec.library.papers.building import refresh
 from citerec.library.papers.encoding import encode
 from citerec.library.papers.folder import read_manifest
 from citerec.library.papers.library import Library
-from citerec.library.sources.finding import find_sources
-from citerec.library.sources.zotero_places import KEYS_FILE, files_of, find_database, is_place
+from citerec.library.sources.finding import KEYS_FILE, files_of, find_database, find_sources, is_place
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +80,7 @@ def _update(path: Path, before: str) -> str:
     try:
         change = refresh(path)
         if change.written:
-            log.info("%s, %.1f s", _describe(change), time.perf_counter() - started)
+            log.info("%s, in %.1f s", change, time.perf_counter() - started)
             with suppress(InputError):  # another process does it
                 encode(change.library, wait=False)
         report = update_full_texts(path)
@@ -94,13 +93,6 @@ def _update(path: Path, before: str) -> str:
         with suppress(InputError):  # another process does it
             encode(Library.open(path), wait=False)
     return ""
-
-
-def _describe(change: Change) -> str:
-    numbers = {"added": change.added, "removed": change.removed, "changed": change.replaced}
-    counts = [(number, what) for what, number in numbers.items() if number]
-    first = [f"{count_noun(number)} {what}" for number, what in counts[:1]]
-    return ", ".join(first + [f"{number:,} {what}" for number, what in counts[1:]])
 
 
 def _state(named: list[str], pdfs: list[str]) -> list[object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -16,6 +16,7 @@ from citerec.library import MARK, limits
 from citerec.library.ask.display import short_authors
 from citerec.library.ask.question import Filters
 from citerec.library.ask.recommendation import Recommendation, note_on
+from citerec.library.ask.relations import Link
 from citerec.library.evidence.passages import TextPlace
 
 if TYPE_CHECKING:
@@ -96,10 +97,6 @@ class PassageText(BaseModel):
         return cls.model_validate({"sentence": sentence, "link": link, **fields})
 
 
-Link = Callable[[str, TextPlace], str]
-"""The id of a paper and a place in its full text to an address that opens the PDF there."""
-
-
 def file_link(id: str, place: TextPlace) -> str:
     """Return an address on this machine."""
     return place.link
@@ -167,9 +164,9 @@ class About(BaseModel):
 
     @classmethod
     def describe(cls, recommender: Recommender, name: str) -> About:
-        library = recommender.library
-        collections = list(library.collections[: limits.MAX_COLLECTIONS_SHOWN])
-        return cls(name=name, papers=len(library), collections=collections, reranks=recommender.reranks)
+        library, reranks = recommender.library, recommender.reranker is not None
+        collections = list(library.storage.collections[: limits.MAX_COLLECTIONS_SHOWN])
+        return cls(name=name, papers=len(library), collections=collections, reranks=reranks)
 
 
 class Problem(BaseModel):

@@ -361,13 +361,9 @@ def serve(settings: ServeSettings) -> None:
     """Run `citerec serve`: open the library and serve it until interrupted."""
     listening = listen(settings.host, settings.port)  # fail before the library is read, which may take long
     from citerec.library.ask.recommender import open_recommender
-
-    _run(open_recommender(settings.library, settings.reranker, serves=True), listening, settings)
-
-
-def _run(recommender: Recommender, listening: socket.socket, settings: ServeSettings) -> None:
     from citerec.library.papers.watch import watching
 
+    recommender = open_recommender(settings.library, settings.reranker, serves=True)
     host = host_names(settings)[0].removeprefix("*.")
     url = f"http://{host}:{listening.getsockname()[1]}"
     print(f"{url}/  {count_noun(len(recommender.library))} of {settings.library}", flush=True)

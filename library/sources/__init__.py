@@ -1,7 +1,6 @@
 """Sources of a library: files of papers, and Zotero.
 
-finding          the files that names of sources stand for
+finding          the files that names of sources stand for; where Zotero's database is
 readers          recognises and reads files of all formats
-zotero_places    names of sources in Zotero, and where its database is
 zotero_database  its items, PDFs, what the user marked
 """

@@ -30,12 +30,17 @@ from citerec.base.progress import read_progress
 from citerec.datasets.files.source_files import stream_json
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper, usable_paper
 from citerec.formats.bibliography.reading.csl import LISTS, is_csl, parse_csl
-from citerec.formats.bibliography.reading.dumps import parse_arxiv, parse_openalex, parse_own
-from citerec.formats.bibliography.reading.fields import Fields, parse_records
 from citerec.formats.bibliography.reading.recognise import recognise
+from citerec.formats.bibliography.reading.records import (
+    Fields,
+    parse_arxiv,
+    parse_openalex,
+    parse_own,
+    parse_records,
+)
 from citerec.formats.drafts.inputs import MAX_FILE_BYTES
 from citerec.formats.json_lines import OnBadRecord, parse_object, read_objects
-from citerec.library.sources.zotero_places import is_zotero
+from citerec.library.sources.finding import is_zotero
 
 
 def read_source(source: str | Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:

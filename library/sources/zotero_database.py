@@ -25,9 +25,9 @@ from citerec.base.errors import InputError, error_text
 from citerec.base.progress import spinner
 from citerec.formats.bibliography.attachments import SUFFIX
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.formats.bibliography.reading.zotero import NO_PAPERS, Collection, ZoteroLibrary, unknown_group
+from citerec.formats.bibliography.reading.zotero import NO_PAPERS, Collection, ZoteroLibrary
 from citerec.formats.json_lines import Object, OnBadRecord
-from citerec.library.sources.zotero_places import (
+from citerec.library.sources.finding import (
     FILE,
     KEYS_FILE,
     attachment_base,
@@ -99,8 +99,9 @@ def read_database(path: Path, group: str = "") -> ZoteroLibrary:
     Raises InputError for a group that the user is not in, and for a file that is damaged or not Zotero's.
     """
     groups, rows, values, creators, tags, names, members = select_rows(path, _TABLES, group)
-    if group and not any(name == group for (name,) in groups):
-        raise unknown_group(group, [name for (name,) in groups])
+    if group and (group,) not in groups:
+        known = ", ".join(sorted(name for (name,) in groups)) or "none"
+        raise InputError(f"zotero://group/{group}: there is no such group; choose from {known}")
     items: dict[int, Object] = {
         id: {"key": key, "itemType": kind, "creators": [], "tags": [], "collections": []}
         for id, key, kind in rows

@@ -53,12 +53,11 @@ class RecommenderSpy(Recommender):
     In place of a cross-encoder, it reverses the list.
     """
 
-    reranks = True
-
     @classmethod
     def create(cls, folder: Path) -> RecommenderSpy:
         """Create a library and its recommender."""
-        recommender = cls(Library.create(folder / "papers", PAPERS, model="bm25"))
+        reranker: Any = object()
+        recommender = cls(Library.create(folder / "papers", PAPERS, model="bm25"), reranker)
         recommender.texts, recommender.resume = [], threading.Event()
         return recommender
 
@@ -74,7 +73,7 @@ class RecommenderSpy(Recommender):
                 raise RuntimeError("a bug, with a secret")
             if "wait" in request.query.context:
                 assert self.resume.wait(120)
-        found = super().recommend_batch(requests, k, **more)
+        found = super().recommend_batch(requests, k, rerank=False, **more)
         return [papers[::-1] for papers in found] if rerank else found
 
 

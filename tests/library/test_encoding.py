@@ -22,7 +22,7 @@ from citerec.library.papers.models import BUILT_IN, ENCODED, ENCODED_LANGUAGES, 
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources.readers import read_source
 from citerec.rerank.ranker.linear import LinearModel
-from citerec.rerank.ranker.model import RankingModel
+from citerec.rerank.ranker.model import RankingModel, encoder_of
 from citerec.retrieval.networks import encoder as module
 from citerec.retrieval.networks.networks import Networks
 from citerec.retrieval.networks.store import SUFFIX
@@ -88,7 +88,7 @@ def test_passages_in_other_languages_are_read_by_an_encoder_of_their_own(
     after = answers(library.path), answers(library.path, german)
     assert after[0] == before[0]
     assert after[1] != before[1]
-    networks = installed.languages
+    networks = encoder_of(installed.mapped.languages or installed.retriever)
     assert networks is not None and networks.complete
     assert networks.store.network == Networks.open(tiny_networks).identity
     [best] = Recommender.open(library.path).recommend(german, k=1)
@@ -147,14 +147,14 @@ def test_build_and_add_read_what_is_new_and_what_is_removed_leaves(
     assert "all 3 papers read by the encoder, 3 now" in capsys.readouterr().out
     add(AddSettings(library=str(path), source=(str(more),)))
     assert "all 4 papers read by the encoder, 1 now" in capsys.readouterr().out
-    networks = Library.open(path).networks
+    networks = encoder_of(Library.open(path).retriever)
     assert networks is not None and len(networks.store) == 4
     found = Recommender.open(path).recommend("Carps [CITE] live in rivers.", explain=True)
     assert found[0].key == "carp" and found[0].evidence.sentence == ""  # it has no abstract
     remove(RemoveSettings(library=str(path), id=("trout",)))
     library = Library.open(path)
     encode(library)
-    networks = library.networks
+    networks = encoder_of(library.retriever)
     assert networks is not None and len(networks.store) == 3 and not len(networks.missing())
 
 

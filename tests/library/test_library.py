@@ -117,7 +117,7 @@ def test_a_change_is_a_new_generation(path: Path) -> None:
     new = change(path)
     assert papers_of(new) == SHELF[:4] + SHELF[5:] + [NEW]
     assert new.manifest.created == old.manifest.created and new.manifest.generation == 2
-    assert new.identities[:8].tolist() == old.identities[[0, 1, 2, 3, 5, 6, 7, 8]].tolist()
+    assert new.mapped.identities[:8].tolist() == old.mapped.identities[[0, 1, 2, 3, 5, 6, 7, 8]].tolist()
     assert [folder.name for folder in (path / "generations").iterdir()] == ["2"]
     assert old.paper(4) == SHELF[4]  # open libraries keep the old generation
 

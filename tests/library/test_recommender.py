@@ -304,7 +304,7 @@ def test_a_cross_encoder_reranks_the_top_papers(
 ) -> None:
     scoring = ScoringSettings("float32")
     plain, mine = Recommender.open(library), Recommender.open(library, tiny_reranker, scoring)
-    assert mine.reranks and not plain.reranks
+    assert mine.reranker and not plain.reranker
     found, reread = plain.recommend(QUESTION, k=6), mine.recommend(QUESTION, k=6)
     assert ids(mine.recommend(QUESTION, k=6, rerank=False)) == ids(found)
     assert [paper.score for paper in reread] == [paper.score for paper in found]

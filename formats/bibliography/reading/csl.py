@@ -13,7 +13,7 @@ from citerec.formats.bibliography.bibtex import entry_paper
 from citerec.formats.bibliography.csl import read_csl, read_name
 from citerec.formats.bibliography.item import CONTAINED, Item, iso_date
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.formats.bibliography.reading.fields import Fields, parse_records
+from citerec.formats.bibliography.reading.records import Fields, parse_records
 from citerec.formats.bibliography.tables import Names
 from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.identifiers import noted

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from citerec.base.errors import InputError
+from citerec.formats.articles.xml_documents import parse_xml
 from citerec.formats.bibliography.attachments import SUFFIX, XML, file_folders, resolve_files
 from citerec.formats.bibliography.bibtex import entry_paper
 from citerec.formats.bibliography.csl import read_name
@@ -179,15 +180,8 @@ _CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f]")
 
 
 def _xml_records(path: Path, _: OnBadRecord) -> Iterator[tuple[str, ET.Element]]:
-    """Yield the records of EndNote's XML. Declarations of a document type are refused, so no entity is ever
-    defined, and no other file is read."""
-    text = _CONTROL.sub(" ", decode_text(path))
-    if "<!DOCTYPE" in text:
-        raise InputError(f"{path}: declares a document type (<!DOCTYPE), which EndNote does not; remove it")
-    try:
-        records = ET.fromstring(text).findall(".//record")
-    except ET.ParseError as error:
-        raise InputError(f"{path}: malformed XML: {error}") from None
+    """Yield the records of EndNote's XML."""
+    records = parse_xml(_CONTROL.sub(" ", decode_text(path)), str(path)).findall(".//record")
     if not records:
         raise InputError(f"{path}: has no records (<xml><records><record> ...), as EndNote exports them")
     yield from ((f"{path}, record {number}", record) for number, record in enumerate(records, start=1))
@@ -243,12 +237,12 @@ def _word_records(path: Path, _: OnBadRecord) -> Iterator[tuple[str, _Read]]:
 
 def word_sources(xml: bytes) -> dict[str, Item]:
     """Return the items of Word's own list of sources by their tags; none of other or damaged XML."""
-    try:
-        root = None if b"<!DOCTYPE" in xml else ET.fromstring(xml)
-    except (ET.ParseError, ValueError):
-        root = None
     items: dict[str, Item] = {}
-    for source in () if root is None else root.iter(f"{_WORD_NAMES}Source"):
+    try:
+        sources = [*parse_xml(xml, "").iter(f"{_WORD_NAMES}Source")]
+    except InputError:
+        return items
+    for source in sources:
         texts = _word_texts(source)
         fields = _WORD.first({name: [text] for name, text in texts.items()})
         fields["issued"] = str(find_year(texts.get("Year", "")) or "")

@@ -6,7 +6,7 @@ Fields and item types: https://api.zotero.org/schema.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from citerec.formats.bibliography.attachments import SUFFIX
 from citerec.formats.bibliography.bibtex import entry_paper
 from citerec.formats.bibliography.item import ROLES, Item, iso_date
 from citerec.formats.bibliography.paper import LibraryPaper, clean_text, usable_paper
-from citerec.formats.bibliography.reading.fields import Fields
+from citerec.formats.bibliography.reading.records import Fields
 from citerec.formats.bibliography.tables import Names
 from citerec.formats.drafts.inputs import MAX_FILE_BYTES
 from citerec.formats.identifiers import clean_doi, find_arxiv_id, noted
@@ -165,9 +165,3 @@ def read_better_bibtex(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper
         for item in content.children("items")
     ]
     yield from ZoteroLibrary(chosen, collections).papers(str(path), on_bad)
-
-
-def unknown_group(name: str, groups: Iterable[str]) -> InputError:
-    """Return the error for a group that the user is not in. groups: the names of the others."""
-    names = ", ".join(sorted(groups)) or "none"
-    return InputError(f"zotero://group/{name}: there is no such group; choose from {names}")

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import re
-import xml.etree.ElementTree as ET
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from citerec.base.errors import InputError
+from citerec.formats.articles.xml_documents import parse_xml
 from citerec.formats.bibliography.csl import write_csl
 from citerec.formats.bibliography.reading.exports import endnote_item
 from citerec.formats.drafts.markdown import MARKDOWN
@@ -86,11 +87,11 @@ def citation_items(
 def _endnote_items(xml: str, data: str) -> list[tuple[str, dict[str, Any]]] | None:
     try:
         xml = xml if xml.startswith("<") else b64decode(data).decode("utf-8", "replace").rstrip("\0")
-        root = None if "<!DOCTYPE" in xml else ET.fromstring(xml)
-    except (ET.ParseError, ValueError):
+        root = parse_xml(xml, "")
+    except (InputError, ValueError):
         return None
     items = []
-    for cite in () if root is None else root.iter("Cite"):
+    for cite in root.iter("Cite"):
         author, year, number = (cite.findtext(name, "").split() for name in ("Author", "Year", "RecNum"))
         record, written = cite.find("record"), "".join(author[:1] + year[:1]) or f"item{''.join(number)}"
         key = _NOT_IN_KEY.sub("-", written).strip("-") or "item"

@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 from citerec.base.errors import InputError
 from citerec.base.files import file_stamp, real_path
 from citerec.formats.documents import Metadata
-from citerec.formats.drafts.bibliographies import References
-from citerec.formats.drafts.entries import csl_entries
+from citerec.formats.drafts.bibliographies import References, csl_entries
 from citerec.formats.drafts.inputs import Inputs
 from citerec.formats.drafts.language import Citation, Key, Language, Note, Source, identified, number_keys
 from citerec.formats.drafts.markdown import MARKDOWN

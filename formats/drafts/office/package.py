@@ -14,6 +14,7 @@ from pathlib import Path
 from citerec.base.archives import damage_reported
 from citerec.base.errors import InputError, UnusableFile
 from citerec.base.files import read_limited
+from citerec.formats.articles.xml_documents import parse_xml
 
 MAX_DOCUMENT = 1 << 28
 """Maximum size of a document, with its pictures."""
@@ -54,14 +55,7 @@ class Package:
 
     def elements(self, name: str) -> Iterator[ET.Element]:
         """Yield the elements of a part, if there is one. Raises InputError if it is damaged."""
-        content = self.part(name)
-        if b"<!DOCTYPE" in content:
-            raise InputError(f"{self.path}, {name}: has a document type; save the document again")
-        try:
-            return ET.fromstring(content or b"<none/>").iter()
-        except (ET.ParseError, ValueError, LookupError) as error:
-            where = f"{self.path}, {name}"
-            raise InputError(f"{where}: is not well-formed XML ({error}); save the document again") from None
+        return parse_xml(self.part(name) or b"<none/>", f"{self.path}, {name}").iter()
 
     def part(self, name: str) -> bytes:
         """Return a part; b"" if there is none. Raises InputError if it is damaged or too large."""

@@ -28,7 +28,7 @@ from citerec.formats.bibliography.reading.bibtex import entry_item, parse_bibtex
 from citerec.formats.bibliography.references import bibtex, csl, paper_item, ris
 from citerec.formats.bibliography.ris import read_record, write_record
 from citerec.formats.bibliography.tables import VARIABLES, Names
-from citerec.formats.drafts.entries import bib_entries
+from citerec.formats.drafts.bibliographies import bib_entries
 from citerec.formats.json_lines import raise_bad
 from citerec.formats.names import Name
 from citerec.library.sources.readers import read_source

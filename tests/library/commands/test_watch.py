@@ -92,8 +92,9 @@ def test_files_folders_and_patterns(folder: Path, caplog: pytest.LogCaptureFixtu
     generation = Library.open("mine").manifest.generation
     write("a.bib", "One", "Nobody watches")
     assert Library.open("mine").manifest.generation == generation
-    lines = [record.getMessage().rpartition(", ")[0] for record in caplog.records]
-    assert lines[:3] == ["1 paper added", "1 paper added, 1 removed", "1 paper added"]
+    lines = [record.getMessage().partition(": ")[2].partition(";")[0] for record in caplog.records]
+    one, another = "1 added, 0 removed, 0 replaced", "1 added, 1 removed, 0 replaced"
+    assert lines[:3] == [one, another, one]
 
 
 def test_a_file_that_is_half_written_or_gone_is_waited_for(
@@ -182,7 +183,7 @@ def test_the_command_ends_with_an_interrupt(folder: Path) -> None:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == f"watching {folder / 'a.bib'}; Ctrl-C ends\n"
         write("a.bib", "One", "Two")
-        assert process.stderr.readline().startswith("1 paper added, ")
+        assert ": 1 added, 0 removed" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         assert (process.stdout.read(), process.stderr.read(), process.wait(120)) == ("", "", 0)
     assert titles() == ["One", "Two"]
@@ -202,4 +203,4 @@ def test_a_server_of_a_file_follows_it(folder: Path) -> None:
         wait_for(lambda: len(requests.get(search, timeout=120).json()["papers"]) == 1)
         process.send_signal(signal.SIGINT)
         assert process.wait(120) == 0
-        assert "1 paper added, " in process.stderr.read()
+        assert ": 1 added, 0 removed" in process.stderr.read()

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper, retraction
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
-from citerec.library.commands.references import references
-from citerec.library.commands.report import could_go, report
+from citerec.library.commands.references import could_go, references, report
 from citerec.library.drafts.check import check
 from citerec.library.enrich.client import Client
+from citerec.library.enrich.services import SERVICES
 from citerec.library.references.answers import Answer, Record, judge
 from citerec.library.references.table import Table, build
 from citerec.library.settings import CheckSettings, ReferencesSettings, ReportSettings
@@ -348,11 +348,9 @@ def test_services_are_asked_after_consent_and_once(
     Thread(target=server.serve_forever, daemon=True).start()
     _Answers.asked.clear()
     address = f"http://127.0.0.1:{server.server_port}"
-    settings: dict[str, Any] = {
-        "file": str(bib),
-        "services": ("crossref", "datacite"),
-        "addresses": (f"crossref={address}", f"datacite={address}"),
-    }
+    for name in (services := ("crossref", "datacite")):
+        monkeypatch.setitem(SERVICES, name, (SERVICES[name][0], address))
+    settings: dict[str, Any] = {"file": str(bib), "services": services}
     try:
         references(ReferencesSettings(**settings))
         assert not _Answers.asked and "nothing was sent" in capsys.readouterr().out

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
-from citerec.formats.bibliography.reading.dumps import parse_openalex
-from citerec.formats.bibliography.reading.fields import Fields
+from citerec.formats.bibliography.reading.records import Fields, parse_openalex
 from citerec.library.sources.finding import find_sources
 from citerec.library.sources.readers import read_source
 

@@ -330,7 +330,7 @@ def test_a_library_follows_zotero(home: Path, monkeypatch: pytest.MonkeyPatch) -
     place = zotero.write(home / "Zotero" / "zotero.sqlite")
     add(AddSettings(library="mine", source=("zotero",)))
     library = Library.open("mine")
-    assert library.collections == ["Others & more", "Thesis", "Thesis/Methods"]
+    assert library.storage.collections == ["Others & more", "Thesis", "Thesis/Methods"]
     assert (found := library.paper(library.row("lee2003") or 0)).tags == ("alpha", "to read")
     assert found.title == "A study of things" and not refresh("mine").written
     zotero.trashed.add("BBBB2222")
