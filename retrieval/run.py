@@ -50,10 +50,14 @@ def unescape_id(text: str) -> str:
     return unquote(text) if "%" in text else text
 
 
+_ARROW = re.compile(r"In CSV column #(\d+): Row #(\d+): CSV conversion error to \w+: ")
+"""How Arrow tells a place."""
+
+
 def read_fields(path: str | Path, names: tuple[str, ...], wanted: dict[str, pa.DataType]) -> pa.Table:
     """Read the `wanted` columns of a file with fields `names`, separated by white space.
 
-    Raises InputError naming file, row (without blank lines) and column.
+    Raises InputError naming file, row (without blank lines) and field.
     """
     path = Path(path)
     parsing = pyarrow.csv.ParseOptions(delimiter=" ", quote_char=False, ignore_empty_lines=True)
@@ -72,7 +76,9 @@ def read_fields(path: str | Path, names: tuple[str, ...], wanted: dict[str, pa.D
         lines = [b" ".join(line.split()) for line in path.read_bytes().splitlines()]
         return read(io.BytesIO(b"\n".join(filter(None, lines))), threads=False)  # then errors tell the row
     except (OSError, pa.ArrowInvalid) as error:
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error_text(error)}") from None
+        text = getattr(error, "strerror", None) or error_text(error)
+        said = _ARROW.sub(lambda place: f"row {place[2]}, field {names[int(place[1])]!r}: ", text)
+        raise InputError(f"{path}: {said}") from None
 
 
 @dataclass(frozen=True)

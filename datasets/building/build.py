@@ -69,6 +69,7 @@ def build(settings: BuildSettings) -> BuildReport:
 
     Raises InputError for invalid input, and if no context is left.
     """
+    splitting = settings.splitting
     files, folder = find_files(settings.source), expand_user(settings.output)
     if inside := [file.path for file in files if file.path.resolve().is_relative_to(folder.resolve())]:
         raise InputError(
@@ -78,11 +79,11 @@ def build(settings: BuildSettings) -> BuildReport:
     given = ("source", "output", "identifier", *(rule.name for rule in fields(ContextRules)))
     report = BuildReport(
         {name: getattr(settings, name) for name in given}
-        | {"files": len(files), "splitting": settings.splitting.settings},
+        | {"files": len(files), "splitting": splitting.settings},
         skipped=SkippedRecords(settings.max_bad_share if settings.on_error == "skip" else None),
     )
     with disk_errors(folder, "the corpus", "output"), atomic_folder(folder) as building:
-        write_corpus(building, files, settings.splitting, settings, report, settings.identifier)
+        write_corpus(building, files, splitting, settings, report, settings.identifier)
     return report
 
 

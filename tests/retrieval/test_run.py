@@ -89,7 +89,7 @@ def test_runs_of_other_tools_are_read(tmp_path: Path) -> None:
         ("", "Empty CSV file"),
         ("\n\n", "Empty CSV file"),
         ("q Q0 a 1 1.0 x\nq Q0 b 2 x\n", "Row #2: Expected 6 columns, got 5: q Q0 b 2 x"),
-        ("q Q0 a 1 1.0 x\nq Q0 b 2 high x\n", "Row #2: CSV conversion error to float: invalid value 'high'"),
+        ("q Q0 a 1 1.0 x\nq Q0 b 2 high x\n", "row 2, field 'score': invalid value 'high'"),
         ("q Q0 a 1 1.0 x\nq Q0 b 2 nan x\n", "line 2, field 'score'"),
         ("q Q0 a 1 1.0 x\nq Q0 b 2 inf x\n", "line 2, field 'score': is not a finite number"),
         ("q Q0 a 1 1.0 x\nq Q0 a 2 0.5 x\n", "query 'q' has the paper 'a' twice"),
