@@ -45,13 +45,13 @@ def evaluate(
     Raises InputError for an unknown measure, a cutoff beyond k, and a ranking of other queries.
     """
     measured = measure(ranking, measures)
-    found = means(measured.values)
+    averages = means(measured.values)
     if not intervals:
-        return found
+        return averages
     ends = significance.intervals(
         np.stack(list(measured.values.values()), axis=1), measured.papers, seed=seed
     )
-    columns = zip(found.items(), *(end.tolist() for end in ends), strict=True)
+    columns = zip(averages.items(), *(end.tolist() for end in ends), strict=True)
     return {name: (mean, low, high) for (name, mean), low, high in columns}
 
 

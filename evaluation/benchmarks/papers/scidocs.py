@@ -197,8 +197,8 @@ class SciDocs(PoolBenchmark):
         if settings.embeddings_file is not None:
             named = {paper for pools in tasks.values() for query in pools for paper in (query, *pools[query])}
             vectors = read_embeddings(Path(settings.embeddings_file), named)
-            found = {task: negative_distances(pools, vectors) for task, pools in tasks.items()}
-            return settings.embeddings_file, found
+            distances = {task: negative_distances(pools, vectors) for task, pools in tasks.items()}
+            return settings.embeddings_file, distances
         corpus, merged = open_pools(tasks, self._file(METADATA), settings.cache_dir)
         retriever = make()
         retriever.open(corpus, settings.index_dir)
