@@ -177,7 +177,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     [
         ("test.qrel", "q 0 a 1\nq 0 a 0\n", r"query 'q' has the paper 'a' twice"),
         ("test.qrel", "q 0 a 1\nq a 1\n", r"Row #2: Expected 4 columns, got 3: q a 1"),
-        ("test.qrel", "q 0 a yes\n", r"Row #1: CSV conversion error to int64: invalid value 'yes'"),
+        ("test.qrel", "q 0 a yes\n", r"row 1, field 'relevance': invalid value 'yes'"),
         ("test.qrel", "", r"Empty CSV file"),
         ("v.jsonl", '{"paper_id": "a", "embedding": [1, NaN]}', r"line 1: "),
         ("v.jsonl", '{"paper_id": "a", "embedding": [1, null]}', r"field 'embedding\[1\]': must be a number"),
