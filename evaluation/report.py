@@ -110,6 +110,10 @@ class Table:
         return markdown_table(self.head, self.rows)
 
 
+class Headline(str):
+    """A sentence that is shown on the terminal, too."""
+
+
 Part = str | Table | Curves
 """A Markdown paragraph or heading, a table, or a plot."""
 
@@ -169,10 +173,12 @@ def to_markdown(parts: Iterable[Part], folder: Path) -> list[str]:
 
 
 def print_parts(parts: Iterable[Part], title: str) -> None:
-    """Print brief tables to the terminal; a heading is the title of the table below it."""
+    """Print brief tables and headlines to the terminal; a heading is the title of the table below it."""
     for part in parts:
         if isinstance(part, Table) and part.brief:
             print_table([part.head, *part.rows], title)
+        elif isinstance(part, Headline):
+            print_line(part)
         elif isinstance(part, str) and part.startswith("#"):
             title = part.lstrip("# ")
 

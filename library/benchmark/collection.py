@@ -162,18 +162,26 @@ def questions(draft: Draft, ids: Mapping[str, str]) -> list[Question]:
     return asked
 
 
+def draft_as_asked(
+    draft: Draft, question: Question, ids: Mapping[str, str], written: bool
+) -> tuple[Draft, dict[str, str]]:
+    """Return a draft as a question knows it, and the papers that it then cites, by key. written: only what
+    stands before the mark is."""
+    keys = question.written if written else question.known
+    known = {key: ids[key] for key in keys if key in ids}
+    return replace(draft, passages=draft.passages[: question.place.passage]) if written else draft, known
+
+
 def asked_request(
     draft: Draft, question: Question, ids: Mapping[str, str], passages: CitingPassages, written: bool
 ) -> Request:
-    """Return the request of `citerec draft` for a citation. written: only what stands before the mark is.
+    """Return the request of `citerec draft` for a citation; written: as of `draft_as_asked`.
 
     A mark with no words before it is then asked with the title, as editors do, or with what follows.
     """
-    place, keys = question.place, question.written if written else question.known
-    papers = {key: ids[key] for key in keys if key in ids}
+    place, (before, papers) = question.place, draft_as_asked(draft, question, ids, written)
     if not written:
         return place_request(draft, place, papers, passages)
-    before = replace(draft, passages=draft.passages[: place.passage])
     context = place.context[: place.context.rindex(TARGET_MARKER) + len(TARGET_MARKER)]
     if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
         context = f"{draft.title} {TARGET_MARKER}" if re.search(r"\w", draft.title) else place.context

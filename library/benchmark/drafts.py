@@ -12,7 +12,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar
@@ -33,6 +33,7 @@ from citerec.library.benchmark.collection import (
     MaskedDraft,
     Question,
     asked_request,
+    draft_as_asked,
     find_cited,
     find_drafts,
     questions,
@@ -224,11 +225,8 @@ def _answer(
         if command == ASK:
             request = Request(Query(place.context, draft.title, draft.abstract))
         else:
-            keys = question.written if command == WRITTEN else question.known
-            known = {key: ids[key] for key in keys if key in ids}
             request = asked_request(draft, question, ids, passages, command == WRITTEN)
-            if command == WRITTEN:
-                text = replace(draft, passages=draft.passages[: place.passage])
+            text, known = draft_as_asked(draft, question, ids, command == WRITTEN)
         ranked = recommender.ranked(request, depth + len(question.targets) - 1)
         best, ranking = ranked.best(1)[:1], ranked.ranking
         is_filled = bool(best) and are_sure(text, place, known, best, DraftSettings.sure)

@@ -118,8 +118,8 @@ def drafts_metrics(settings: DraftsSettings, results: Sequence[DraftResult]) -> 
                 if rows.any():
                     other = means[BASELINE][name][rows]
                     papers = np.arange(len(other))
-                    found = paired_difference(values[rows], other, papers, seed=settings.seed)
-                    ends = {"": found.difference, "/low": found.low, "/high": found.high, "/p": found.p}
+                    test = paired_difference(values[rows], other, papers, seed=settings.seed)
+                    ends = {"": test.difference, "/low": test.low, "/high": test.high, "/p": test.p}
                     metrics[group] |= {f"difference/{name}{end}": value for end, value in ends.items()}
     return metrics
 

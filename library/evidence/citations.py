@@ -151,8 +151,11 @@ class Citations:
     def sentences(self, paper: str, row: int) -> Iterator[CitingSentence]:
         """Yield the sentences of a paper that cite an entry of its list, each once."""
         passages, _, marked = self._text(paper)
-        shown = {text: mark for mark, text in reversed(marked) if row in mark.entries and is_sentence(text)}
-        for text, mark in reversed(shown.items()):
+        shown = dict[str, Mark]()
+        for mark, text in marked:
+            if row in mark.entries and is_sentence(text):
+                shown.setdefault(text, mark)
+        for text, mark in shown.items():
             passage = passages[mark.text]
             place = TextPlace(self.files[paper], passage.page(mark.start), passage.section, passage.text)
             yield CitingSentence(paper, text, place)

@@ -25,6 +25,7 @@ from citerec.evaluation.benchmarks.contexts.stages import (
     DEPTH,
     ScoredCandidates,
     Stages,
+    cautions,
     depth_metrics,
     depth_table,
     pipeline_name,
@@ -156,7 +157,11 @@ class Pipeline(CorpusBenchmark):
         parts: list[Part] = []
         for protocol in evaluated_protocols(metrics):
             parts += [f"## Results, {protocol}", pool_line(metrics, protocol), stage_table(metrics, protocol)]
-            parts += ["### By number of reranked candidates", depth_table(metrics, protocol)]
+            parts += [
+                *cautions(metrics, protocol),
+                "### By number of reranked candidates",
+                depth_table(metrics, protocol),
+            ]
         results = {self.describe(metrics): {**metrics, "stages": pipeline_name(metrics)}}
         return [
             *parts,

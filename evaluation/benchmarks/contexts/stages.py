@@ -17,7 +17,7 @@ from citerec.evaluation.benchmarks.contexts.shared import (
     measure_columns,
 )
 from citerec.evaluation.protocol import Protocol, metric_key
-from citerec.evaluation.report import Column, Metrics, Table, under
+from citerec.evaluation.report import Column, Headline, Metrics, Table, under
 from citerec.evaluation.settings import TRANSDUCTIVE, PipelineSettings
 from citerec.evaluation.significance import format_p, paired_difference
 from citerec.rerank.cross_encoder.scores import ScoredPairs, first_k, reorder
@@ -35,6 +35,10 @@ DEPTH_MEASURES = {
     "seconds_per_query": "s/query",
 }
 """{measure: label} of what is reported for each number of candidates."""
+
+
+FEW_QUERIES = 50
+"""With fewer queries, the report warns."""
 
 
 def depth_metrics(metrics: Metrics, protocol: str = TRANSDUCTIVE) -> dict[int, dict[str, float]]:
@@ -155,6 +159,16 @@ def stage_table(metrics: Metrics, protocol: str) -> Table:
         "p": {name.removesuffix("/p"): format_p(p) for name, p in gains.items() if name.endswith("/p")},
     }
     return Table.of(rows, measure_columns(metrics, protocol), "measure").transposed()
+
+
+def cautions(metrics: Metrics, protocol: str) -> list[Headline]:
+    """Return what to know before a gain is trusted: too few queries, or none gained."""
+    lines, recall = [], metric_key("recall@10", protocol)
+    if metrics[recall] < metrics[BASE + recall]:
+        lines.append(Headline("The reranker is worse than what it reranks."))
+    if (queries := metrics[metric_key("queries", protocol)]) < FEW_QUERIES:
+        lines.append(Headline(f"{queries:,} queries are too few to compare two rankings."))
+    return lines
 
 
 def depth_table(metrics: Metrics, protocol: str) -> Table:

@@ -19,9 +19,9 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.evaluation.benchmarks.contexts.pipeline import Pipeline, Reranking
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
-from citerec.evaluation.benchmarks.contexts.stages import depth_metrics
+from citerec.evaluation.benchmarks.contexts.stages import cautions, depth_metrics
 from citerec.evaluation.comparison import compare_outputs
-from citerec.evaluation.report import Provenance
+from citerec.evaluation.report import Provenance, print_parts
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.filters import Filters
@@ -149,9 +149,19 @@ def test_filters_and_protocols_apply_to_both_stages(
     assert list(depth_metrics(metrics, "inductive")) == [metrics["inductive/candidates"]]
     report = (tmp_path / "report.md").read_text()
     assert "- Filters: year: 2005." in report and "## Results, inductive" in report
+    assert "queries are too few to compare two rankings." in report
     # The next evaluation removes the files of other protocols.
     pipeline(tiny_reranker, tmp_path)(BM25(), tiny_corpus, "val", tmp_path)
     assert not (tmp_path / "base-run-inductive.trec").exists()
+
+
+@pytest.mark.parametrize(
+    ("recall", "said"), [(0.1, "The reranker is worse than what it reranks.\n"), (0.2, "")]
+)
+def test_a_reranker_that_loses_is_told(recall: float, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = {"recall@10": recall, "base/recall@10": 0.2, "queries": 50}
+    print_parts(cautions(metrics, "transductive"), "title")
+    assert capsys.readouterr().out == said
 
 
 def test_fusion_weights_of_zero_and_one_give_the_single_stages(
