@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from citerec.base.errors import InputError
 from citerec.training.processes import WHOLE, Share
 from citerec.training.settings import FineTuningSettings, OptimizerSettings, RateSettings
 
@@ -17,11 +18,20 @@ Net = TypeVar("Net", bound=nn.Module)
 
 
 def prepare_transformer(encoder: Any, config: FineTuningSettings) -> None:
-    """Set dropout of an encoder with a pretrained transformer."""
+    """Set dropout of an encoder with a pretrained transformer, and freeze what is not trained; InputError if
+    it has fewer layers."""
     encoder.train()  # pretrained encoders are loaded in evaluation mode
     for part in encoder.modules():
         if isinstance(part, nn.Dropout):
             part.p = config.dropout
+    if config.trained_layers:
+        layers = next(part for part in encoder.model.modules() if isinstance(part, nn.ModuleList))
+        if config.trained_layers > len(layers):
+            raise InputError(
+                f"model.trained_layers={config.trained_layers}: the transformer has {len(layers)} layers"
+            )
+        encoder.model.requires_grad_(False)
+        layers[-config.trained_layers :].requires_grad_(True)
 
 
 class AveragedModule(pl.LightningModule, Generic[Net]):

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.biencoder.model import BiEncoderRetriever
 from citerec.retrieval.encoders.article_text import ArticleReader
@@ -90,6 +91,18 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     whole, resumed = train_twice(train, 5, tmp_path, small, more)
     for name in ("model.safetensors", "encoder.json", "about.json"):
         assert (whole / name).read_bytes() == (resumed / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_the_last_layers_are_trained_alone(small: dict[str, Any], tiny_bert: Path, tmp_path: Path) -> None:
+    few = {**small, "model.rounds": 1, "model.trained_layers": 1, "output_dir": tmp_path / "out"}
+    before, after = (
+        load_file(folder / "model.safetensors") for folder in (tiny_bert, train(train_config(few)))
+    )
+    changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
+    assert changed == {name for name in before if name.startswith("encoder.layer.1.")}
+    with pytest.raises(InputError, match="trained_layers=3: the transformer has 2 layers"):
+        train(train_config({**few, "model.trained_layers": 3, "output_dir": tmp_path / "more"}))
 
 
 def test_cached_gradients_are_those_of_the_whole_batch(tiny_bert: Path, tiny_corpus: Corpus) -> None:
