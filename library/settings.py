@@ -283,7 +283,8 @@ class CheckSettings(TexSettings):
     """Check a draft's citations: unknown keys, papers under two keys, published preprints, unused entries."""
 
     library: str = ""
-    """folder of a library that knows keys and published versions, too; empty: only the draft's .bib files"""
+    """library, file of papers or zotero that knows keys and published versions, too; empty: only the draft's
+    bibliography"""
     format: str = setting("text", choices=("text", "json"))
     strict: bool = False
     """exit with 1 if there are findings, entries that are never cited aside"""
@@ -296,7 +297,7 @@ class DraftReferences(DraftFiles):
     """Shared by the commands that say whether the references of a draft are right."""
 
     library: str = ""
-    """folder of a library whose records are compared; what services have filled in confirms"""
+    """library, file of papers or zotero whose records are compared; what services have filled in confirms"""
     table: tuple[str, ...] = ()
     """works to compare with: dumps of Crossref, OpenAlex or arXiv, files of papers, Retraction Watch's CSV;
     turned once into an index in the cache (e.g. works.jsonl.gz)"""

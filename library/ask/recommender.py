@@ -90,12 +90,7 @@ class Recommender:
         settings.
         Raises InputError if a folder does not contain a library or a cross-encoder.
         """
-        if is_temporary(str(path)):
-            from citerec.library.ask.temporary import temporary_library  # which builds libraries
-
-            library = temporary_library(str(path))
-        else:
-            library = Library.open(path)
+        library = open_library(path)
         if reranker is None:
             return cls(library)
         # These import torch, which nothing else here needs.
@@ -276,6 +271,15 @@ class Recommender:
         # Scores of the two models are not comparable, so the retriever's scores stay, in descending order.
         papers = np.take_along_axis(head.papers, order, axis=1)
         return Ranking(np.concatenate([papers, ranking.papers[:, RERANK_DEPTH:]], axis=1), ranking.scores)
+
+
+def open_library(place: str | Path) -> Library:
+    """Return the library in a folder, or the temporary one of a file of papers or a place in Zotero."""
+    if not is_temporary(str(place)):
+        return Library.open(place)
+    from citerec.library.ask.temporary import temporary_library  # which builds libraries
+
+    return temporary_library(str(place))
 
 
 def open_recommender(place: str, reranker: str | None = None, serves: bool = False) -> Recommender:

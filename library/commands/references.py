@@ -20,9 +20,9 @@ from citerec.base.errors import InputError, count_noun
 from citerec.base.files import cache_folder, expand_user
 from citerec.base.progress import count_progress
 from citerec.formats.bibliography.paper import LibraryPaper, is_preprint, terminal_text
-from citerec.formats.bibliography.reading.recognise import recognise
 from citerec.formats.drafts.languages import PLAIN, language_of
 from citerec.formats.names import surname
+from citerec.library.ask.recommender import open_library
 from citerec.library.drafts.check import (
     CheckedDraft,
     Entry,
@@ -39,13 +39,12 @@ from citerec.library.papers.library import Library
 from citerec.library.references.answers import ANSWERS, Answer, LibrarySource, Record, Source, Status, judge
 from citerec.library.references.table import Table
 from citerec.library.settings import DraftReferences, ReferencesSettings, ReportSettings
-from citerec.library.sources.readers import read_source
 
 
 def references(settings: ReferencesSettings) -> None:
     """Print what is known of each reference; exit with 1 if `strict` and one is contradicted or retracted."""
     notes: list[str] = []
-    library = Library.open(settings.library) if settings.library else None
+    library = open_library(settings.library) if settings.library else None
     name = settings.file or settings.library
     entries = _entries(settings, library, notes)
     sources: list[Source] = []
@@ -67,8 +66,7 @@ def references(settings: ReferencesSettings) -> None:
         print(json.dumps({"entries": listed, "notes": notes}, ensure_ascii=False, indent=1))
     else:
         for entry, answer in answers:
-            place = f"{entry.file.name}:{entry.line}" if entry.line else entry.file.name
-            print(f"{place}: {terminal_text(f'{entry.key} {answer.text}')}")
+            print(f"{entry.place}: {terminal_text(f'{entry.key} {answer.text}')}")
         for note in notes:
             print(f"note: {terminal_text(note)}")
         counts = Counter(answer.answer for _, answer in answers)
@@ -82,16 +80,15 @@ def references(settings: ReferencesSettings) -> None:
 def _entries(settings: ReferencesSettings, library: Library | None, notes: list[str]) -> list[Entry]:
     """Return the entries of a bibliography, a draft or a library."""
     if library is not None and not settings.file:
-        return [Entry(paper.key or paper.id, library.path, 0, paper) for paper in library.papers()]
+        return [Entry(paper.key or paper.id, Path(settings.library), 0, paper) for paper in library.papers()]
     path = expand_user(settings.file)
     if path.suffix != PLAIN and language_of(path.suffix) is not None:
         draft = read_checked(path, *settings.draft_files)
         notes += draft.notes
+        if not draft.entries:
+            raise InputError(f"{path}: has no bibliography that can be compared; give bib=FILE")
         return [*draft.entries]
-    if recognise(path) != "bibtex":
-        papers = read_source(path, lambda error: notes.append(str(error)))
-        return [Entry(paper.key or paper.id, path, 0, paper) for paper in papers]
-    if not (entries := [*read_entries([path])]):
+    if not (entries := [*read_entries(path, lambda error: notes.append(str(error)))]):
         raise InputError(f"{path}: has no entries (@article{{key, ...}})")
     notes += [f"{path.name}: {entry.key} cannot be read" for entry in entries if entry.paper is None]
     return entries
@@ -170,7 +167,7 @@ _LISTS = {
 def report(settings: ReportSettings) -> None:
     """Print the report."""
     draft = read_checked(expand_user(settings.tex), *settings.draft_files)
-    library = Library.open(settings.library) if settings.library else None
+    library = open_library(settings.library) if settings.library else None
     numbers, lists = describe(settings, draft, library)
     page = {f"References of {draft.path.name}": [*_lines(numbers)]}
     page |= {f"{title} ({len(lists[name])})": lists[name] for name, title in _LISTS.items() if lists[name]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -25,8 +25,11 @@ from citerec.formats.bibliography.paper import (
     terminal_text,
 )
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
+from citerec.formats.bibliography.reading.recognise import recognise
 from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.drafts.language import MISSING, Source
+from citerec.formats.drafts.languages import draft_language
+from citerec.formats.json_lines import OnBadRecord
 from citerec.formats.same_work import first_records, identity
 from citerec.library.drafts.reader import PlaceholderReader, read_source
 from citerec.library.evidence import DATABASE, FOLDER
@@ -60,7 +63,8 @@ class Citation(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """An entry of a .bib file; no paper if it cannot be read. aliases: its other keys. text: its BibTeX."""
+    """An entry of a bibliography; no paper if it cannot be read. line: 0 if unknown. aliases: its other keys.
+    text: its BibTeX."""
 
     key: str
     file: Path
@@ -68,6 +72,10 @@ class Entry(NamedTuple):
     paper: LibraryPaper | None
     aliases: Sequence[str] = ()
     text: str = ""
+
+    @property
+    def place(self) -> str:
+        return f"{self.file.name}:{self.line}" if self.line else self.file.name
 
 
 @dataclass(frozen=True)
@@ -139,9 +147,9 @@ def check(settings: CheckSettings) -> None:
     draft = read_checked(expand_user(settings.tex), *settings.draft_files)
     library = None
     if settings.library:
-        from citerec.library.papers.library import Library  # NumPy and Arrow, which drafts do not need
+        from citerec.library.ask.recommender import open_library  # NumPy and Arrow, which drafts do not need
 
-        library = Library.open(settings.library)
+        library = open_library(settings.library)
     if library is None and not draft.bibs and not draft.printed:
         raise InputError(
             f"{settings.tex}: names no .bib file that is in its folder, and none is beside it; give bib=FILE,"
@@ -167,7 +175,10 @@ def read_checked(path: Path, root: Path | None = None, bibs: Sequence[Path] = ()
     citations, listed = [*_citations(source, reader, path)], [*_listed(reader)]
     references = source.references
     read, others = list(dict.fromkeys(references.bibs().values())), references.other_files()
-    entries, printed = [*read_entries(read)], references.other_keys()
+    printed = references.other_keys()
+    entries = [entry for file in (*read, *others) for entry in read_entries(file)]
+    if reader.language.holds_items:
+        entries += _held_entries(path, citations)
     empty = [file for file in read if file not in {entry.file for entry in entries}]
     notes = [*source.notes, *(f"{file.name} has no entries" for file in empty)]
     return CheckedDraft(path, citations, listed, source.uncited, entries, printed, read, others, notes)
@@ -206,19 +217,40 @@ def _listed(reader: PlaceholderReader) -> Iterator[Citation]:
                 yield Citation(key, file, text.count("\n", 0, start) + 1, start, end)
 
 
-def read_entries(bibs: Sequence[Path]) -> Iterator[Entry]:
-    """Yield the entries of .bib files with a key, in order."""
-    for file in bibs:
-        text = decode_text(file)
-        bibliography = BibtexText(text)
-        papers: dict[str, LibraryPaper] = {}
-        if bibliography.entries:
-            for paper in parse_bibtex(text, str(file), lambda _: None, file_folders(file, text)):
-                papers.setdefault(paper.key, paper)
-        for entry in bibliography.entries:
-            if entry.key:
-                aliases = bibliography.keys(entry)[1:]
-                yield Entry(entry.key, file, entry.line, papers.get(entry.key), aliases)
+def read_entries(file: Path, on_bad: OnBadRecord = lambda _: None) -> Iterator[Entry]:
+    """Yield the entries of a bibliography, in order: of a .bib file those with a key. on_bad: for records of
+    other files."""
+    if file.suffix.lower() != ".bib" and recognise(file) != "bibtex":
+        from citerec.library.sources.readers import read_source
+
+        for paper in read_source(file, on_bad):
+            yield Entry(paper.key or paper.id, file, 0, paper, (paper.id, *paper.aliases))
+        return
+    text = decode_text(file)
+    bibliography = BibtexText(text)
+    papers: dict[str, LibraryPaper] = {}
+    if bibliography.entries:
+        for paper in parse_bibtex(text, str(file), lambda _: None, file_folders(file, text)):
+            papers.setdefault(paper.key, paper)
+    for entry in bibliography.entries:
+        if entry.key:
+            aliases = bibliography.keys(entry)[1:]
+            yield Entry(entry.key, file, entry.line, papers.get(entry.key), aliases)
+
+
+def _held_entries(path: Path, citations: Iterable[Citation]) -> Iterator[Entry]:
+    """Yield what the fields of a word processor's document cite, where it is cited first."""
+    from citerec.formats.bibliography.reading.csl import parse_csl
+    from citerec.formats.bibliography.reading.records import Fields
+    from citerec.formats.drafts.office.language import Office
+
+    lines = {citation.key: citation.line for citation in reversed([*citations])}
+    language = draft_language(path)
+    assert isinstance(language, Office)
+    for key, item in language.open(path).items.items():
+        with suppress(InputError):  # an item without any field that can be compared
+            record = {**item["itemData"], "id": key, "citation-key": key}
+            yield Entry(key, path, lines.get(key, 0), parse_csl(Fields(record, path.name)))
 
 
 def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[Finding]:
@@ -237,7 +269,7 @@ def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[F
         findings += _in_texts(draft, library)
     if "*" not in draft.uncited:
         used = {*draft.cited, *map(draft.key, draft.uncited)}
-        for file in {entry.file: None for entry in draft.entries}:
+        for file in draft.bibs:
             used |= {key.strip() for keys in _PARENT.findall(decode_text(file)) for key in keys.split(",")}
         unused = (entry for key, entry in draft.by_key.items() if key not in used)
         findings += [_at(entry, "uncited", "is never cited") for entry in unused]
@@ -273,7 +305,7 @@ def find_contradictions(draft: CheckedDraft, library: Library | None = None) -> 
 def _defined_twice(draft: CheckedDraft) -> Iterator[Finding]:
     for entry in draft.entries:
         if entry is not (first := draft.by_key[entry.key]):
-            message = f"is defined twice; the first is in {first.file.name}:{first.line}"
+            message = f"is defined twice; the first is in {first.place}"
             yield _at(entry, "duplicate", message)
 
 
@@ -315,7 +347,7 @@ def _wrong_ids(read: Iterable[tuple[Entry, LibraryPaper]]) -> Iterator[Finding]:
 
 
 def _place(entry: Entry) -> str:
-    return f"{entry.key} ({entry.file.name}{f':{entry.line}' if entry.line else ''})"
+    return f"{entry.key} ({entry.place})"
 
 
 def _published_in_library(entries: Sequence[Entry], library: Library) -> Iterator[Finding]:
@@ -386,7 +418,8 @@ def _report(draft: CheckedDraft, findings: Sequence[Finding]) -> None:
             if uncited[finding.file] > SHOWN:
                 continue
         file = finding.file.relative_to(folder) if finding.file.is_relative_to(folder) else finding.file
-        print(f"{file}:{finding.line}: {terminal_text(f'{finding.key} {finding.message}')}")
+        place = f"{file}:{finding.line}" if finding.line else file
+        print(f"{place}: {terminal_text(f'{finding.key} {finding.message}')}")
     for bib, count in uncited.items():
         if count > SHOWN:
             print(f"{bib.name}: {count - SHOWN:,} more are never cited (format=json lists all)")

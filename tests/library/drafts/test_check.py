@@ -133,6 +133,51 @@ def test_markdown(run: Run, ends: str) -> None:
     assert "never cited" not in run("draft.md")[1]
 
 
+LISTED = json.dumps(
+    [
+        {"id": "beans", "type": "book", "title": "RETRACTED: On beans", "DOI": "10.1000/beans"},
+        {"id": "moss", "type": "book", "title": "Moss of the northern moorland", "DOI": "10.1000/moss"},
+        {"id": "moss2", "type": "book", "title": "Moss of the northern moorland", "ISBN": "9783518276025"},
+    ]
+)
+WORKS = """
+beans: {type: book, title: "RETRACTED: On beans"}
+moss: {type: book, title: Moss of the northern moorland}
+moss2: {type: book, title: Moss of the northern moorland, serial-number: {isbn: "9783518276025"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("draft", "text", "name", "listed"),
+    [
+        ("d.md", "---\nbibliography: l.json\n---\nWe [@beans; @moss; @moss2] do.\n", "l.json", LISTED),
+        ("d.typ", 'We @beans @moss @moss2 do. #bibliography("l.yaml")\n', "l.yaml", WORKS),
+    ],
+)
+def test_entries_that_are_not_in_a_bib_file_are_checked(
+    draft: str, text: str, name: str, listed: str, run: Run, command: Run
+) -> None:
+    Path(draft).write_text(text, encoding="utf-8")
+    Path(name).write_text(listed, encoding="utf-8")
+    doubled = f"is the same paper as moss ({name})"
+    assert run(draft)[1].splitlines() == [
+        f"{name}: moss2 {doubled}; both are cited",
+        f"{name}: beans was retracted (its title)",
+        f"{draft}: cites 3 keys; 2 findings",
+    ]
+    wrong = "contradicted: isbn 9783518276025 (its check digit is wrong)"
+    lines = command("references", draft)[1].splitlines()
+    assert lines[0] == f"{name}: beans unknown; retracted (its title)"
+    assert lines[2] == f"{name}: moss2 {wrong}; {doubled}"
+
+
+def test_a_file_of_papers_stands_for_a_library(run: Run, command: Run) -> None:
+    Path("own.bib").write_text("@misc{inLibrary, title = {Only the library has it}}\n", encoding="utf-8")
+    lines = run("draft.tex", "library=own.bib", "bib=refs.bib")[1].splitlines()
+    assert "part.tex:1: inLibrary is not in refs.bib, but in the library: Only the library has it" in lines
+    assert command("references", "library=own.bib")[1].startswith("own.bib: inLibrary unknown\n")
+
+
 def test_many_uncited_entries_are_counted(run: Run) -> None:
     entries = [f"@article{{x{n}, title = {{Title number {n} of many}}, year = 2000}}" for n in range(30)]
     Path("refs.bib").write_text("\n".join(entries), encoding="utf-8")

@@ -12,13 +12,14 @@ from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.drafts.languages import language_of
 from citerec.formats.drafts.office.language import Office
 from citerec.library.ask.recommender import Recommender
+from citerec.library.commands.references import references
 from citerec.library.drafts.check import check
 from citerec.library.drafts.copies import plan_copies, write_copies
 from citerec.library.drafts.reader import read_draft
 from citerec.library.drafts.suggest import draft, suggest
 from citerec.library.papers.library import Library
-from citerec.library.settings import CheckSettings, DraftSettings
-from citerec.tests.formats.drafts.documents import field, members, paragraph, write, zotero_code
+from citerec.library.settings import CheckSettings, DraftSettings, ReferencesSettings
+from citerec.tests.formats.drafts.documents import ITEM, field, members, paragraph, write, zotero_code
 
 SHELF = [
     LibraryPaper("bert", "devlin2019", "BERT", "Language models such as BERT.", ("Ann Devlin",), 2019),
@@ -106,6 +107,19 @@ def test_what_is_not_sure_is_named_beside_the_mark(library: str, tmp_path: Path)
     assert text_of(tmp_path / "b.docx").startswith(
         "Models such as BERT [CITE] [citerec: not sure: devlin2019"
     )
+
+
+def test_what_fields_hold_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = zotero_code({**ITEM, "title": "RETRACTED: Trees"})
+    path = write(tmp_path / "a.docx", paragraph(".docx", "Trees ", field(".docx", f" {code} ", "(Lee)"), "."))
+    check(CheckSettings(tex=str(path)))
+    references(ReferencesSettings(library="", file=str(path)))
+    assert capsys.readouterr().out.splitlines() == [
+        "a.docx:1: ABCD2345 was retracted (its title)",
+        "a.docx: cites 1 key; 1 finding",
+        "a.docx:1: ABCD2345 unknown; retracted (its title)",
+        f"{path}: 1 reference: 0 confirmed, 0 contradicted, 1 unknown",
+    ]
 
 
 def test_checks(library: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
