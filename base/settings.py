@@ -30,7 +30,7 @@ from os import PathLike, fspath
 from types import NoneType, UnionType
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, is_utf8
 from citerec.base.files import cache_folder
 
 
@@ -104,6 +104,8 @@ def check_texts(**options: object) -> None:
     for option, value in options.items():
         if not isinstance(value, str):
             raise InputError(f"{option}={value!r}: must be a text")
+        if not is_utf8(value):
+            raise InputError(f"{option}={value!r}: has half of a pair of surrogates; decode it as UTF-8")
 
 
 def suggestion(word: str, names: Sequence[str], before: str = "", after: str = "") -> str:

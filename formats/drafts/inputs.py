@@ -25,20 +25,23 @@ _PRIVATE = re.compile("[\ue000-\uf8ff]")
 
 
 def decode_text(path: Path) -> str:
-    """Read a file as UTF-8, or UTF-16 if it begins with a byte order mark. Lines that are no UTF-8 are read
-    in the encoding that the file names or that their letters speak for (`encoding_of`); people and programs
-    join files of both.
+    """Read a file (`decode`). Raises InputError if it cannot be read or is too large."""
+    return decode(read_limited(path, MAX_FILE_BYTES))
 
-    Raises InputError if it cannot be read or is too large.
-    """
-    content = read_limited(path, MAX_FILE_BYTES)
-    marked = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+
+def decode(content: bytes) -> str:
+    """Read a text as UTF-8, or UTF-16 if it begins with a byte order mark. Lines that are no UTF-8 are read
+    in the encoding that the text names or that their letters speak for (`encoding_of`); people and programs
+    join files of both."""
     with suppress(UnicodeDecodeError):
-        return clean_text(content.decode("utf-16" if marked else "utf-8-sig"))
+        return clean_text(content.decode("utf-16" if content.startswith((*_UTF_16,)) else "utf-8-sig"))
     lines = content.removeprefix(codecs.BOM_UTF8).split(b"\n")
     name = encoding_of(b"\n".join(line for line in lines if not _is_utf8(line)), content)
     texts = (line.decode() if _is_utf8(line) else line.decode(name, "replace") for line in lines)
     return clean_text("\n".join(texts))
+
+
+_UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
 def _is_utf8(line: bytes) -> bool:
@@ -69,15 +72,17 @@ _ODD = re.compile(
 
 
 def encoding_of(content: bytes, whole: bytes = b"") -> str:
-    """Return the name of the encoding of a text that is not UTF-8: as `whole`, or else the content, says;
-    else Chinese (GB 18030) or Korean (EUC-KR) if its bytes come in such pairs; else Windows-1252, Latin-2,
-    Windows-1250, Windows-1251, KOI8-R or ISO 8859-7, the first of those that make the fewest odd words.
+    """Return the name of the encoding of a text that is not UTF-8: UTF-16 by its byte order mark; as
+    `whole`, or else the content, says; Chinese (GB 18030) or Korean (EUC-KR) if its bytes come in such
+    pairs; else the first of `_SIMPLE` that make the fewest odd words.
 
     >>> encoding_of("Štěpán Dvořák".encode("latin2")), encoding_of("naïve".encode("latin1"))
     ('iso8859-2', 'cp1252')
     >>> encoding_of("在线教学".encode("gbk")), encoding_of("материал".encode("cp1251"))
     ('gb18030', 'cp1251')
     """
+    if name := _UTF_16.get(content[:2]):
+        return name
     if declared := _DECLARED.search(whole or content):
         written = next(filter(None, declared.groups())).decode().lower()
         with suppress(LookupError, UnicodeDecodeError):
@@ -104,13 +109,14 @@ def exact_text(path: Path) -> str:
     content = read_limited(path, MAX_FILE_BYTES)
     if content.startswith(b"%PDF"):
         raise InputError(f"{path}: is a PDF; give its source")
-    if b"\0" in content:
+    if b"\0" in content and content[:2] not in _UTF_16:
         raise InputError(f"{path}: is not text; give a draft in LaTeX, Markdown, Typst or Org, in UTF-8")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         name, line = encoding_of(content), content.count(b"\n", 0, error.start) + 1
-        mixed = any(_is_utf8(line) and not line.isascii() for line in content.split(b"\n"))
+        lines = [] if content[:2] in _UTF_16 else content.split(b"\n")
+        mixed = any(_is_utf8(line) and not line.isascii() for line in lines)
         text = content.decode(name, "replace")
         if mixed or text.encode(name, "replace") != content:
             raise InputError(

@@ -9,10 +9,11 @@ from rich.console import Console
 
 from citerec.base.progress import spinner
 from citerec.formats.bibliography.paper import LibraryPaper, retraction_note, terminal_text
+from citerec.formats.drafts.inputs import decode
 from citerec.library.ask.display import as_json, citation, paper_list, table
 from citerec.library.ask.question import Filters
 from citerec.library.ask.recommendation import note_on
-from citerec.library.ask.recommender import open_recommender
+from citerec.library.ask.recommender import Recommender, open_library, open_recommender
 from citerec.library.settings import AskSettings, SearchSettings
 
 
@@ -20,7 +21,7 @@ def ask(settings: AskSettings) -> None:
     """Print papers to cite. Nothing else goes to stdout."""
     recommender = open_recommender(settings.library, settings.reranker)
     recommender.library.rows(settings.exclude, "exclude")  # a misspelt key would exclude nothing
-    text = sys.stdin.read() if settings.text == "-" else settings.text
+    text = decode(sys.stdin.buffer.read()) if settings.text == "-" else settings.text
     filters = Filters(settings.exclude, settings.only, settings.years, settings.collection, settings.venue)
     with spinner("asking"):
         recommended = recommender.recommend(
@@ -47,7 +48,7 @@ def ask(settings: AskSettings) -> None:
 
 def search(settings: SearchSettings) -> None:
     """Print papers with these words. Nothing else goes to stdout."""
-    recommender = open_recommender(settings.library)
+    recommender = Recommender(open_library(settings.library))  # words need no network
     query = " ".join(settings.words)
     papers = recommender.search(query, settings.k)
     lacking = recommender.lacking(query, papers)
