@@ -86,7 +86,8 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
     plain = [option for option in options if "=" not in option and not option.startswith("-")]
     drafts = [option for option in plain if name in OF_DRAFTS and is_draft(option)]
     if name == "ask" and drafts:
-        raise InputError(f"{drafts[0]} is a draft; its missing citations: citerec draft LIBRARY {drafts[0]}")
+        command = f"citerec draft LIBRARY {shlex.quote(drafts[0])}"
+        raise InputError(f"{drafts[0]} is a draft; its missing citations: {command}")
     places = [option for option in plain if option not in drafts]
     if any(_LIBRARY.match(option) for option in options) or (name in ALONE and len(plain) < 2):
         return list(options)
@@ -104,7 +105,7 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
         advice = "file" if is_file else "library; build it with citerec build, or correct its name"
         raise InputError(f"{places[0]}: no such {advice}")
     if there := nearby(kind.asks):
-        command = f"citerec {name} {shlex.quote(there[0])} {drafts[0] if drafts else '...'}"
+        command = f"citerec {name} {shlex.quote(there[0])} {shlex.quote(drafts[0]) if drafts else '...'}"
         raise InputError(f"library is required; found {', '.join(there)}; go on with: {command}")
     example = "papers.bib: a file of papers, zotero or a" if kind.asks else "my-library: a"
     raise InputError(f"library is required, as in citerec {name} {example} folder from citerec build")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 from threading import Event
 
 from citerec.base.errors import InputError, count_noun
@@ -27,7 +29,7 @@ from citerec.library.settings import (
     UpdateSettings,
     VerifySettings,
 )
-from citerec.library.sources.finding import absolute_names, find_sources
+from citerec.library.sources.finding import absolute_names, find_sources, left_out
 
 
 def build(settings: BuildSettings) -> None:
@@ -37,17 +39,20 @@ def build(settings: BuildSettings) -> None:
     duration = time.perf_counter() - started
     papers = f"{count_noun(len(library))}, {count_noun(merged.number, 'duplicate')} merged"
     print(f"{path}: {papers}, in {duration:.1f} s")
+    for line in left_out(settings.source):
+        print(line)
+    named = quote(str(path))
     for line in merged.shown:
         print(f"  {line}")
     if merged.number:
-        print(f"  citerec info library={path} merged=true lists all; separate=KEY keeps a record apart")
+        print(f"  citerec info library={named} merged=true lists all; separate=KEY keeps a record apart")
     if tell_texts(path):
         library = Library.open(path)
     lacking = library.storage.without_abstract if isinstance(library.storage, Storage) else 0
     if lacking:
         print(
             f"without an abstract, and so found less often: {lacking:,} of {count_noun(len(library))}; "
-            f"citerec enrich library={path} looks them up"
+            f"citerec enrich library={named} looks them up"
         )
     if settings.encode:
         encode_and_tell(library)
@@ -76,6 +81,8 @@ def add(settings: AddSettings) -> None:
             done = library.add(records, files, named, settings.separate)
         happened = f"{done.added:,} added, {done.completed:,} completed" if any(done[:2]) else "nothing new"
         print(f"{path}: {happened}; {count_noun(done.papers)}")
+        for line in left_out(settings.source):
+            print(line)
     if settings.fulltext is not None:
         from citerec.library.papers.fulltexts import set_full_texts
 
@@ -115,9 +122,12 @@ def info(settings: InfoSettings) -> None:
     """Show what a library contains."""
     library = Library.open(settings.library)
     if settings.merged:
-        for paper in library.papers():
-            if others := ", ".join(paper.merged_names):
-                print(terminal_text(f"{short_name(paper)}: {paper.title}: also {others}"))
+        merged = [paper for paper in library.papers() if paper.merged_names]
+        for paper in merged:
+            others = ", ".join(paper.merged_names)
+            print(terminal_text(f"{short_name(paper)}: {paper.title}: also {others}"))
+        if not merged:
+            print(f"{library.path}: no record had another key or id", file=sys.stderr)
         return
     lines = library.describe()
     lines["encoder"] = in_words(state(library))

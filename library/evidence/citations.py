@@ -13,6 +13,7 @@ from contextlib import closing
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from citerec.base.errors import InputError
@@ -113,7 +114,7 @@ class Citations:
 
     def __init__(self, library: Path) -> None:
         """Raises InputError if the library has no full texts, or what they cite was not read."""
-        again = f"read its PDFs: citerec add library={library} fulltext=true"
+        again = f"read its PDFs: citerec add library={quote(str(library))} fulltext=true"
         if not (library / FOLDER / DATABASE).is_file():
             raise InputError(f"{library}: has no full texts; {again}")
         self._store = TextStore(library / FOLDER)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -73,9 +74,8 @@ class FullTexts:
             index = open_index(folder, store)
         except (InputError, OSError) as error:
             reason = error_text(error).replace(f"{folder}/", "")
-            raise InputError(
-                f"{folder}: damaged full texts ({reason}); write them anew: citerec update library={library}"
-            ) from None
+            again = f"citerec update library={quote(str(library))}"
+            raise InputError(f"{folder}: damaged full texts ({reason}); write them anew: {again}") from None
         if index is None:
             return None
         none = np.empty(0, np.int64)

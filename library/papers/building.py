@@ -9,6 +9,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from itertools import compress, islice
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -44,7 +45,11 @@ class MergedRecords(NamedTuple):
     @classmethod
     def of(cls, records: Deduplicator) -> MergedRecords:
         some = islice(records.merged(), SHOWN)
-        shown = [f"{short_name(record)} is {short_name(paper)}: {paper.title}" for record, paper in some]
+        named = ((short_name(record), short_name(paper), paper.title) for record, paper in some)
+        shown = [
+            f"{record} is {name if name != record else 'there already'}: {title}"
+            for record, name, title in named
+        ]
         return cls(records.duplicates, [*map(terminal_text, shown)])
 
 
@@ -188,7 +193,7 @@ def _find_again(named: Sequence[str]) -> list[str]:
         except InputError as error:
             raise InputError(
                 f"{error}, but the library was built from it; restore it, or remove its papers with citerec "
-                f"remove source={name}"
+                f"remove source={quote(name)}"
             ) from None
     return list(files)
 

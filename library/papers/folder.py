@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 
 import msgspec
 import xxhash
@@ -102,9 +103,10 @@ def read_manifest(path: Path) -> Manifest:
                 raise msgspec.DecodeError("its content has changed")
             return manifest
     except (FileNotFoundError, NotADirectoryError):
-        command = f"citerec build library={path}"
+        command = f"citerec build library={quote(str(path))}"
         if os.path.isfile(path):
-            what, command = "is a file, not a library", f"citerec build library=my-library source={path}"
+            what = "is a file, not a library"
+            command = f"citerec build library=my-library source={quote(str(path))}"
         else:
             what = f"is not a library (it has no {MANIFEST})" if os.path.exists(path) else "no such folder"
         raise InputError(f"{path}: {what}; create one with {command}") from None
@@ -126,7 +128,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 def rebuild_command(path: Path, source: str = "") -> str:
     """Return the command that builds a library again, from its known sources or others."""
-    return f"citerec build library={path} {source}overwrite=true"
+    return f"citerec build library={quote(str(path))} {source}overwrite=true"
 
 
 def damaged(path: Path, error: Exception) -> InputError:

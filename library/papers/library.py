@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -297,7 +298,7 @@ class Library:
     @property
     def encodes(self) -> str:
         """The command that lets networks read what they have not read."""
-        return f"citerec update library={self.path}"
+        return f"citerec update library={quote(str(self.path))}"
 
     def verify(self) -> None:
         """Read every file, and raise InputError if one is damaged."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
@@ -17,6 +17,8 @@ from citerec.library import MANIFEST
 
 FOLDER_SUFFIXES = (".bib", ".ris", ".nbib", ".enw", ".ciw", ".json", ".jsonl", ".ndjson")
 """Suffixes of the files to read when a source is a folder, also with .gz."""
+_NAMED_ONLY = (".xml", ".csv", ".txt", ".yaml", ".yml")
+"""Those of files that may be of papers, but in a folder are mostly others."""
 
 _GLOB = re.compile(r"[*?\[]")
 
@@ -39,11 +41,12 @@ def find_sources(names: Sequence[str], option: str = "source") -> list[str]:
         if os.path.isdir(path):
             own = [path / file for file in ("papers.json", "papers.json.gz") if os.path.isfile(path / file)]
             inside = _outside_libraries(files_below(path))
-            files = own[:1] or [file for file in inside if _is_file_of_papers(file.name)]
+            files = own[:1] or [file for file in inside if _ends_with(file, FOLDER_SUFFIXES)]
             if not files:
-                from citerec.formats.bibliography.reading.recognise import FORMATS
-
-                raise InputError(f"{option}={name}: has no files of papers ({FORMATS}, also .gz)")
+                suffixes = f"{', '.join(FOLDER_SUFFIXES)}, also .gz"
+                raise InputError(
+                    f"{option}={name}: has no files of papers ({suffixes}); name others themselves"
+                )
         elif os.path.isfile(path):
             files = [path]
         elif _GLOB.search(name):
@@ -54,9 +57,19 @@ def find_sources(names: Sequence[str], option: str = "source") -> list[str]:
     return list(sources)
 
 
-def _is_file_of_papers(name: str) -> bool:
-    """True if a file's name, also with .gz, has one of FOLDER_SUFFIXES."""
-    return name.removesuffix(".gz").endswith(FOLDER_SUFFIXES)
+def left_out(names: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each file of papers in folders of sources that is read only if it is named."""
+    from citerec.formats.bibliography.reading.recognise import recognise
+
+    for folder in filter(os.path.isdir, map(expand_user, names)):
+        for file in _outside_libraries(files_below(folder)):
+            with suppress(InputError):
+                if _ends_with(file, _NAMED_ONLY) and recognise(file):
+                    yield f"{file}: is not read with its folder, only if source= names it"
+
+
+def _ends_with(file: Path, suffixes: tuple[str, ...]) -> bool:
+    return file.name.lower().removesuffix(".gz").endswith(suffixes)
 
 
 def _outside_libraries(paths: Sequence[Path]) -> list[Path]:

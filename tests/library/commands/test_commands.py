@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -234,6 +235,32 @@ def test_folders_and_patterns_are_searched_again(run: Run, tmp_path: Path) -> No
     assert "source=refs/b.bib: is not a source of mine; choose from" in run("remove", "source=refs/b.bib")[2]
     assert run("remove", "source=refs")[1] == "mine: 0 added, 3 removed, 0 replaced; 1 paper\n"
     assert Library.open("mine").manifest.named == [str(tmp_path / "x*.bib")]
+
+
+def test_files_in_a_folder_that_are_not_read_are_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "refs").mkdir()
+    (tmp_path / "refs" / "A.BIB").write_text(entry("one", "Parsing trees"))
+    (tmp_path / "refs" / "savedrecs.txt").write_text("PT J\nTI Speech\nER\n")
+    (tmp_path / "refs" / "notes.txt").write_text("Buy bread.\n")
+    out = run("build", "source=refs", "model=bm25")[1]
+    assert out.startswith("mine: 1 paper,") and out.count(": is not read with its folder") == 1
+    assert "refs/savedrecs.txt: is not read with its folder, only if source= names it\n" in out
+
+
+def test_records_without_keys_are_merged_in_words(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.ris").write_text("TY  - JOUR\nTI  - Speech\nDO  - 10.1000/a\nER  - \n" * 2)
+    assert "  doi:10.1000/a is there already: Speech\n" in run("build", "source=a.ris", "model=bm25")[1]
+    assert run("info", "merged=true")[1:] == ("", "mine: no record had another key or id\n")
+
+
+def test_a_question_on_stdin_is_read_like_a_draft(
+    bib: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = io.BytesIO("Bäume sind trees that are parsed [CITE].".encode("cp1252"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(content, "utf-8"))
+    assert run("ask", "-", "k=1", "format=cite")[1] == "\\cite{one}\n"
+    with pytest.raises(InputError, match="has half of a pair of surrogates"):
+        Recommender.open("mine").recommend("B\udce4ume [CITE]")
 
 
 def test_broken_entries_are_skipped_and_reported(
