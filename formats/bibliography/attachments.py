@@ -9,11 +9,14 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from citerec.base.files import expand_user
+from citerec.formats.latex_text import plain_text
 
 SUFFIX, XML = ".pdf", ".xml"
 _SEPARATOR = re.compile(r"(?<!\\);")
 _PART = re.compile(r"(?<!\\):")
-_ESCAPED = re.compile(r"\\([:;\\_&%#$ {}])|\{\\(_)\}")
+_ESCAPED = re.compile(r"\\([:;\\_&%#$ {}])")
+_LATEX = re.compile(r"\{\\[^{}:;]*(?:\{[^{}:;]*\})?\}")
+"""A letter as Mendeley writes it."""
 _WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 _ENDNOTE = "internal-pdf://"
 _JABREF = re.compile(r"@comment\s*\{\s*jabref-meta:\s*fileDirectory[\w.-]*:(.*?);\s*\}", re.I | re.S)
@@ -29,12 +32,14 @@ def parse_file_field(value: str) -> list[str]:
     ['files/12/a.pdf']
     >>> parse_file_field(r":C\:/papers/b\;c.pdf:PDF"), parse_file_field("/home/me/d.pdf")
     (['C:/papers/b;c.pdf'], ['/home/me/d.pdf'])
+    >>> parse_file_field(r":home/me/Dub{\'{e}}{\_}{\&}.pdf:pdf")
+    ['home/me/Dubé_&.pdf']
     """
     paths = []
     for part in _SEPARATOR.split(value.replace(r"$\backslash$", "\\")):
         parts = [] if _WINDOWS.match(part.strip()) else _PART.split(part)
         path = parts[1] if len(parts) >= 3 else part
-        path = _ESCAPED.sub(lambda match: match[1] or match[2], path).strip()
+        path = _ESCAPED.sub(r"\1", _LATEX.sub(lambda letter: plain_text(letter[0]), path)).strip()
         if path.lower().endswith((SUFFIX, XML)) and not re.match("(https?|ftp):", path.lower()):
             paths.append(path)
     return paths
