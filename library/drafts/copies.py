@@ -52,6 +52,8 @@ _SHOWN = re.compile(
 _BRACED = re.compile(r"\{([^{}]*)\}")
 _FIGURES = (".pdf", ".png", ".jpg", ".jpeg", ".eps", ".svg")
 _SUFFIXES = ("", ".tex", ".bib", ".sty", ".cls", ".bst", *_FIGURES, *map(str.upper, _FIGURES))
+_SETTINGS = ("_quarto.yml", "_metadata.yml", "_bookdown.yml", "_output.yml", "latexmkrc", ".latexmkrc")
+"""What programs read beside a document, which does not name it."""
 _DASHES = re.compile("-{2,}")
 """Not allowed in HTML comments."""
 SHOWN = 3
@@ -143,13 +145,16 @@ def plan_copies(draft: Draft, fill: Path, root: Path | None, plain: bool = False
 
 
 def named_files(draft: Draft, base: Path) -> tuple[list[Path], list[str]]:
-    """Return the files below `base` that a draft names: inputs, bibliographies, figures, styles and data; and
-    the names of figures and the like that are not there.
+    """Return the files below `base` that a draft names: inputs, bibliographies, figures, styles and data; its
+    _SETTINGS; and the names of figures and the like that are not there.
 
     Files that these name are included, if they are LaTeX.
     """
-    files: dict[Path, None] = dict.fromkeys((*draft.files, *draft.bibs))
-    left, folders, lacking = list(draft.files.values()), [draft.path.parent], dict[str, None]()
+    beside = (file.parent / name for file in draft.files for name in _SETTINGS)
+    settings = dict.fromkeys(file for file in beside if os.path.isfile(file))
+    files: dict[Path, None] = dict.fromkeys((*draft.files, *draft.bibs, *settings))
+    left, folders = [*draft.files.values(), *map(decode_text, settings)], [draft.path.parent]
+    lacking = dict[str, None]()
     while left:
         text = left.pop()
         for names in _GRAPHICS_PATH.findall(text):

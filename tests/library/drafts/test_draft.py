@@ -706,6 +706,26 @@ def test_copies_are_complete(project: Path, recommender: Recommender, fill: str,
     assert (folder / draft).with_suffix(".bbl").read_text().count("bibitem{") == 3
 
 
+def test_a_copy_of_a_book_has_its_settings(tmp_path: Path, recommender: Recommender) -> None:
+    folder, encoding = tmp_path / "book", "utf-16"
+    folder.mkdir()
+    settings = (
+        "project: {type: book}\nbook: {chapters: [index.qmd, a.qmd]}\nbibliography: refs.bib\ncsl: my.csl\n"
+    )
+    (folder / "refs.bib").write_text(BIB, encoding=encoding)
+    texts = {
+        "_quarto.yml": settings,
+        "my.csl": "",
+        "index.qmd": "# A\n",
+        "a.qmd": "Models such as BERT [@?].\n",
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    run(recommender, tex=str(folder / "index.qmd"), fill=str(tmp_path / "filled"), sure=0)
+    assert {file.name for file in (tmp_path / "filled").iterdir()} == {*texts, "refs.bib"}
+    assert (tmp_path / "filled" / "refs.bib").read_text(encoding=encoding).startswith(BIB)
+
+
 @pytest.mark.parametrize("fill", ["filled", "elsewhere/copy.tex"])
 @pytest.mark.parametrize(
     ("named", "copied"),
