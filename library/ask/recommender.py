@@ -294,20 +294,22 @@ def open_recommender(place: str, reranker: str | None = None, serves: bool = Fal
     if serves:
         recommender.encode_in_background()
     else:
-        _read_missing(recommender.library, 0 if is_temporary(place) else MOST_READ)
+        _read_missing(recommender.library, place)
     return recommender
 
 
-def _read_missing(library: Library, most: int) -> None:
-    """Let the networks of a library read at most so many papers that they lack, and tell what they have read
-    if they lack some: they rank better when they have read all."""
-    readings = state(library)
+def _read_missing(library: Library, place: str) -> None:
+    """Let the networks of a library read some papers that they lack, and tell what they have read: they rank
+    better when they have read all. A temporary one has just been read in part."""
+    readings, next_step = state(library), "the next question"
     if all(reading.complete for reading in readings):
         return
-    with suppress(InputError, OSError):  # another process does it, or nothing may be written
-        readings = encode(library, wait=False, most=most)
-    more = "" if all(reading.complete for reading in readings) else f"; {library.encodes} goes on"
-    log.warning("%s: %s%s", library.path, in_words(readings), more)
+    if not is_temporary(place):
+        next_step = library.encodes
+        with suppress(InputError, OSError):  # another process does it, or nothing may be written
+            readings = encode(library, wait=False, most=MOST_READ)
+    more = "" if all(reading.complete for reading in readings) else f"; {next_step} goes on"
+    log.warning("%s: %s%s", place, in_words(readings), more)
 
 
 @dataclass(frozen=True)

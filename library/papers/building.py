@@ -44,12 +44,8 @@ class MergedRecords(NamedTuple):
 
     @classmethod
     def of(cls, records: Deduplicator) -> MergedRecords:
-        some = islice(records.merged(), SHOWN)
-        named = ((short_name(record), short_name(paper), paper.title) for record, paper in some)
-        shown = [
-            f"{record} is {name if name != record else 'there already'}: {title}"
-            for record, name, title in named
-        ]
+        some = ((*map(short_name, pair), pair[1].title) for pair in islice(records.merged(), SHOWN))
+        shown = [f"{name} is {to if to != name else 'there already'}: {title}" for name, to, title in some]
         return cls(records.duplicates, [*map(terminal_text, shown)])
 
 

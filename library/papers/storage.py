@@ -90,7 +90,7 @@ class Papers:
         """Return the same. Raises InputError for an unknown paper, UnknownPaper for an unknown id or key."""
         if (row := self.row(name)) is None:
             kind = UnknownPaper if option in ("id", "key") else InputError
-            raise kind(f"{option}={quoted(name)[1:-1]}: no paper of {self.library} has this id or key")
+            raise kind(f"{option}={quoted(name)[1:-1]}: no paper of the library has this id or key")
         return row
 
     def rows(self, names: Iterable[str], option: str = "id") -> Rows:

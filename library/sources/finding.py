@@ -43,10 +43,8 @@ def find_sources(names: Sequence[str], option: str = "source") -> list[str]:
             inside = _outside_libraries(files_below(path))
             files = own[:1] or [file for file in inside if _ends_with(file, FOLDER_SUFFIXES)]
             if not files:
-                suffixes = f"{', '.join(FOLDER_SUFFIXES)}, also .gz"
-                raise InputError(
-                    f"{option}={name}: has no files of papers ({suffixes}); name others themselves"
-                )
+                known = f"{', '.join(FOLDER_SUFFIXES)}, also .gz; name others themselves"
+                raise InputError(f"{option}={name}: has no files of papers ({known})")
         elif os.path.isfile(path):
             files = [path]
         elif _GLOB.search(name):

@@ -86,7 +86,7 @@ def test_info(bib: Path, run: Run) -> None:
 
 
 def test_unknown_papers_cannot_be_excluded(bib: Path, run: Run) -> None:
-    line = "error: exclude=nokey: no paper of mine has this id or key\n"
+    line = "error: exclude=nokey: no paper of the library has this id or key\n"
     assert run("ask", "text=trees", "exclude=[one,nokey]")[::2] == (2, line)
     assert run("ask", "text=trees", "exclude=[one]", "format=cite", "k=1")[0] == 0
 
