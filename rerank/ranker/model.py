@@ -35,12 +35,13 @@ from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.features import (
     Candidates,
     PassageScores,
-    first_network,
+    first_part,
 )
 from citerec.rerank.ranker.linear import LinearModel, Lists
 from citerec.rerank.ranker.networks import NetworkModel, Rescoring, floats, with_pairs
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import OtherIndex, Ranking, Retriever, top_k
+from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.fusion import fuse, reciprocal_ranks
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.networks.encoder import NetworkRetriever
@@ -113,7 +114,6 @@ those under `parts` below; the dense one's model is in the folder `dense`."""
         the settings, such as queries=3000. The cross-fitted measures are also written to metrics.json.
         """
         # What ranking does not need.
-        from citerec.rerank.ranker.features import first_dense
         from citerec.rerank.ranker.linear import cross_fit, fit_ranker, measure
         from citerec.rerank.ranker.training import calibrate, read_lists, training_split
         from citerec.rerank.settings import RankerSettings
@@ -150,7 +150,7 @@ those under `parts` below; the dense one's model is in the folder `dense`."""
             "seconds": round(time.monotonic() - start, 1),
             "hash": model.parameters_hash,
         }
-        dense = first_dense(retriever.all_parts)
+        dense = first_part(retriever.all_parts, DenseRetriever)
         model = replace(model, about=about, dense=None if dense is None else dense.model)
         model.save(run.path / cls.folder)
         return model
@@ -249,7 +249,7 @@ class Ranker(Retriever):
     @property
     def encoder(self) -> NetworkRetriever | None:
         """The networks among the parts, if any."""
-        return first_network(self.parts or self.all_parts)
+        return first_part(self.parts or self.all_parts, NetworkRetriever)
 
     def without_networks(self) -> Self:
         """Return this ranker without its networks: quick, also while another thread asks this one."""
