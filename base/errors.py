@@ -112,7 +112,11 @@ def not_utf8(name: str | Path) -> str:
 
 
 def error_text(error: Exception) -> str:
-    """Return the message of another library's error as one line."""
+    """Return the message of another library's error as one line, cut if it is long.
+
+    >>> error_text(ValueError("no  such file")), error_text(ValueError("no" * 200))[-5:]
+    ('no such file', 'no...')
+    """
     text = " ".join(str(error).split())
     return f"{text[:200].rstrip()}..." if len(text) > 200 else text or type(error).__name__
 
