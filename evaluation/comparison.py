@@ -84,7 +84,7 @@ def difference_rows(differences: Mapping[str, Difference]) -> list[list[str]]:
             name,
             f"{difference.a:.4f}",
             f"{difference.b:.4f}",
-            *_test_cells(difference.difference, difference.low, difference.high, difference.p, p, tests),
+            *_test_cells(tests, difference.difference, difference.low, difference.high, difference.p, p),
         ]
         for (name, difference), p in zip(differences.items(), adjusted, strict=True)
     ]
@@ -93,7 +93,7 @@ def difference_rows(differences: Mapping[str, Difference]) -> list[list[str]]:
 HEADER = ["measure", "A", "B", "A - B", "95 %", "p", "p, Holm"]
 
 
-def _test_cells(difference: float, low: float, high: float, p: float, holm: float, tests: int) -> list[str]:
+def _test_cells(tests: int, difference: float, low: float, high: float, p: float, holm: float) -> list[str]:
     """Return the cells of a test, the same on the command line, on pages and in Python."""
     ends = "" if math.isnan(low) else f"{low:+.4f} to {high:+.4f}"  # of one citing paper
     return [f"{difference:+.4f}", ends, format_p(p), format_p(holm, tests)]
@@ -125,7 +125,7 @@ class Comparison:
         for row in self.rows:
             ends = "" if math.isnan(row["low"]) else f" [{row['low']:.4f}, {row['high']:.4f}]"
             tested = [row[name] for name in TESTED]
-            test = [""] * 4 if row["p"] is None else _test_cells(*tested, tests)
+            test = [""] * 4 if row["p"] is None else _test_cells(tests, *tested)
             cells.append([row["system"], row["measure"], f"{row['mean']:.4f}{ends}", *test])
         return markdown_table(["system", "measure", "mean", "difference", *HEADER[-3:]], cells)
 
