@@ -47,7 +47,7 @@ from citerec.library.papers.search import IN_PART, SearchIndex, query_words, spe
 from citerec.library.papers.storage import MODEL, Papers, Storage, record_of
 from citerec.rerank.ranker.author_names import AUTHOR, hash_authors, longest_part, names_beside
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
-from citerec.rerank.ranker.features import first_part
+from citerec.rerank.ranker.features import first_dense
 from citerec.rerank.ranker.model import Ranker, encoder_of
 from citerec.rerank.ranker.paper_names import hash_texts, initials
 from citerec.retrieval.arrays import Floats, Rows
@@ -275,7 +275,7 @@ def _batches(
 
 def dense_part(retriever: Retriever) -> DenseRetriever:
     """Return the part of a model that makes vectors. Raises InputError for one that has none."""
-    dense = first_part(retriever.all_parts, DenseRetriever) if isinstance(retriever, Ranker) else retriever
+    dense = first_dense(retriever.all_parts) if isinstance(retriever, Ranker) else retriever
     if not isinstance(dense, DenseRetriever):
         raise InputError(f"model={retriever.name}: storage=lance needs a model with vectors")
     return dense

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,6 @@ from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.queries import Queries
 
 Function = Callable[["Candidates"], NDArray[np.floating]]
-Kind = TypeVar("Kind", bound=Retriever)
 
 RETRIEVERS, WORDS, CITING, NAMES = "retrievers", "words", "citing", "names"
 PASSAGES, DRAFT = "passages", "draft"
@@ -107,7 +106,7 @@ class Candidates:
     @cached_property
     def dense(self) -> DenseRetriever | None:
         """The retriever that encodes contexts as vectors."""
-        return first_part(self.parts, DenseRetriever)
+        return first_dense(self.parts)
 
     @property
     def unknown(self) -> Floats:
@@ -244,14 +243,19 @@ class Candidates:
         return columns
 
 
-def first_part(parts: Mapping[str, Retriever], kind: type[Kind]) -> Kind | None:
-    """Return the first retriever of a kind, if any."""
-    return next((part for part in parts.values() if isinstance(part, kind)), None)
+def first_dense(parts: Mapping[str, Retriever]) -> DenseRetriever | None:
+    """Return the first dense retriever, if any."""
+    return next((part for part in parts.values() if isinstance(part, DenseRetriever)), None)
+
+
+def first_network(parts: Mapping[str, Retriever]) -> NetworkRetriever | None:
+    """Return the networks among the parts, if any."""
+    return next((part for part in parts.values() if isinstance(part, NetworkRetriever)), None)
 
 
 def complete_encoder(parts: Mapping[str, Retriever]) -> NetworkRetriever | None:
     """Return the network that has read all papers, if there is one."""
-    part = first_part(parts, NetworkRetriever)
+    part = first_network(parts)
     return part if part is not None and part.complete else None
 
 
@@ -420,7 +424,12 @@ def known(x: Candidates) -> NDArray[np.floating]:
     return np.where(x.queries.known.lengths[:, None] > 0, listed, np.nan)
 
 
+def _column_of(table: str, name: str) -> Function:
+    """Return the function of a column of `Candidates.elsewhere` or `Candidates.beside`."""
+    return lambda x: getattr(x, table)[name]
+
+
 for name in ("count", "words", "distance"):
-    FEATURES[f"elsewhere_{name}"] = Feature(DRAFT, lambda x, name=name: x.elsewhere[name])
+    FEATURES[f"elsewhere_{name}"] = Feature(DRAFT, _column_of("elsewhere", name))
 for name in ("words", "cosine", "encoder", "order"):
-    FEATURES[f"beside_{name}"] = Feature(DRAFT, lambda x, name=name: x.beside[name])
+    FEATURES[f"beside_{name}"] = Feature(DRAFT, _column_of("beside", name))

@@ -35,13 +35,13 @@ from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.features import (
     Candidates,
     PassageScores,
-    first_part,
+    first_dense,
+    first_network,
 )
 from citerec.rerank.ranker.linear import LinearModel, Lists
 from citerec.rerank.ranker.networks import NetworkModel, Rescoring, floats, with_pairs
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import OtherIndex, Ranking, Retriever, top_k
-from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.fusion import fuse, reciprocal_ranks
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.networks.encoder import NetworkRetriever
@@ -150,7 +150,7 @@ those under `parts` below; the dense one's model is in the folder `dense`."""
             "seconds": round(time.monotonic() - start, 1),
             "hash": model.parameters_hash,
         }
-        dense = first_part(retriever.all_parts, DenseRetriever)
+        dense = first_dense(retriever.all_parts)
         model = replace(model, about=about, dense=None if dense is None else dense.model)
         model.save(run.path / cls.folder)
         return model
@@ -249,7 +249,7 @@ class Ranker(Retriever):
     @property
     def encoder(self) -> NetworkRetriever | None:
         """The networks among the parts, if any."""
-        return first_part(self.parts or self.all_parts, NetworkRetriever)
+        return first_network(self.parts or self.all_parts)
 
     def without_networks(self) -> Self:
         """Return this ranker without its networks: quick, also while another thread asks this one."""
@@ -355,8 +355,7 @@ class Ranker(Retriever):
     def _eligible(self, rows: Ragged, queries: Queries, allowed: Mask | None) -> Ranking:
         """Rank papers [Q] that may answer a query, in their order."""
         eligible = self.corpus.is_candidate if allowed is None else allowed
-        papers = np.full((len(queries), max(int(rows.lengths.max(initial=0)), 1)), -1, np.int32)
-        papers[np.arange(papers.shape[1]) < rows.lengths[:, None]] = rows.values
+        papers = rows.padded(1)
         drop = queries.is_own(papers) | ~eligible[papers]
         order = np.broadcast_to(-np.arange(papers.shape[1], dtype=np.float32), papers.shape)
         return top_k(papers, order, papers.shape[1], drop)
