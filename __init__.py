@@ -43,22 +43,7 @@ _PLACES = {
     "Reranker": "rerank.cross_encoder.reranker",
     "Recommender": "library.ask.recommender",
 }
-
-__all__ = [
-    "BM25",
-    "BiEncoder",
-    "Corpus",
-    "HAtten",
-    "NNSelect",
-    "Ranker",
-    "RankingModel",
-    "Recommender",
-    "Reranker",
-    "StaticModel",
-    "TrainingRun",
-    "open_corpus",
-    "open_data",
-]
+__all__ = list(_PLACES)
 
 # Threads of OpenMP that spin while they wait make torch several times slower on a busy machine. libgomp reads
 # this when torch loads it.

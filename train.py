@@ -25,25 +25,18 @@ from citerec.rerank import settings as rerank
 from citerec.retrieval.settings import measure_name
 from citerec.training.settings import RunSettings, refuse_absent
 
+WORDS, SEARCH = {"pretrained": "embeddings"}, {name: name for name in ("retriever", "index_dir")}
 MODELS: dict[type, tuple[str, dict[str, str]]] = {
-    hatten.HAttenSettings: ("citerec.hatten.model:HAtten", {"pretrained": "embeddings"}),
-    hatten.FastHAttenSettings: ("citerec.hatten.model:HAtten", {"pretrained": "embeddings"}),
-    hatten.StaticSettings: ("citerec.hatten.static.model:StaticModel", {"pretrained": "embeddings"}),
-    hatten.NNSelectSettings: ("citerec.hatten.nnselect.model:NNSelect", {"pretrained": "embeddings"}),
+    hatten.HAttenSettings: ("citerec.hatten.model:HAtten", WORDS),
+    hatten.FastHAttenSettings: ("citerec.hatten.model:HAtten", WORDS),
+    hatten.StaticSettings: ("citerec.hatten.static.model:StaticModel", WORDS),
+    hatten.NNSelectSettings: ("citerec.hatten.nnselect.model:NNSelect", WORDS),
     hatten.BiEncoderSettings: ("citerec.hatten.biencoder.model:BiEncoder", {"pretrained": "encoder"}),
     rerank.RerankerSettings: (
         "citerec.rerank.cross_encoder.reranker:Reranker",
-        {
-            "pretrained": "encoder",
-            "retriever": "retriever",
-            "index_dir": "index_dir",
-            "candidates_dir": "candidates_dir",
-        },
+        {"pretrained": "encoder", **SEARCH, "candidates_dir": "candidates_dir"},
     ),
-    rerank.RankerSettings: (
-        "citerec.rerank.ranker.model:RankingModel",
-        {"retriever": "retriever", "index_dir": "index_dir"},
-    ),
+    rerank.RankerSettings: ("citerec.rerank.ranker.model:RankingModel", SEARCH),
 }
 """The model of each type of settings, and the arguments of its `train` with the options that give them."""
 

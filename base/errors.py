@@ -112,13 +112,18 @@ def not_utf8(name: str | Path) -> str:
 
 
 def error_text(error: Exception) -> str:
-    """Return the message of another library's error as one line."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    """Return the message of another library's error as one line, cut if it is long.
+
+    >>> error_text(ValueError("no  such file")), error_text(ValueError("no" * 200))[-5:]
+    ('no such file', 'no...')
+    """
+    text = " ".join(str(error).split())
+    return f"{text[:200].rstrip()}..." if len(text) > 200 else text or type(error).__name__
 
 
 _TRAINING = (
     *("scipy", "faiss", "torch", "pytorch_lightning", "lightning_utilities", "transformers", "onnx"),
-    *("gensim", "rank_bm25", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb"),
+    *("gensim", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb"),
     *("matplotlib", "pyarrow"),
 )
 EXTRAS = {**dict.fromkeys(_TRAINING, "train"), "lancedb": "large", "mcp": "mcp"}

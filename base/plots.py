@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,10 @@ Intervals = Mapping[str, Mapping[Any, tuple[float, float]]]
 """{label: {x: (low, high)}}, of some points of some curves."""
 
 
-def panels(title: str, widths: Sequence[float] = (1,), rows: int = 1) -> tuple[Figure, list[Axes]]:
-    """Create a figure with `rows` rows of panels side by side."""
-    size = (8, 4.2) if rows == 1 else (7, 0.6 + 2.5 * rows)
-    figure = Figure(figsize=size, dpi=150, layout="constrained")
-    axes = figure.subplots(rows, len(widths), squeeze=False, width_ratios=widths).ravel().tolist()
+def panels(title: str, count: int = 1) -> tuple[Figure, list[Axes]]:
+    """Create a figure with panels side by side."""
+    figure = Figure(figsize=(8, 4.2), dpi=150, layout="constrained")
+    axes = figure.subplots(1, count, squeeze=False).ravel().tolist()
     figure.suptitle(title, fontsize=11)
     for panel in axes:
         panel.grid(color="0.92")

@@ -79,6 +79,17 @@ class Ragged:
         index, offsets = concat_ranges(self.offsets[rows], self.offsets[rows + 1])
         return Ragged(self.values[index], offsets)
 
+    def padded(self, least: int = 0) -> NDArray[np.int32]:
+        """Return the rows as an array [rows, most], with -1 after each; least: its fewest columns.
+
+        >>> Ragged.from_rows([[1, 2], [], [3]]).padded().tolist()
+        [[1, 2], [-1, -1], [3, -1]]
+        """
+        lengths = self.lengths
+        out = np.full((len(self), max(int(lengths.max(initial=0)), least)), -1, np.int32)
+        out[np.arange(out.shape[1]) < lengths[:, None]] = self.values
+        return out
+
     def rows_containing(self, values: Sequence[int]) -> NDArray[np.bool_]:
         """Return a mask [rows] of the rows that contain any of the values."""
         mask = np.zeros(len(self), np.bool_)

@@ -26,7 +26,6 @@ WORD, BM25_TERM, TERM, BEGINNING = "word", "bm25_term", "term", "beginning"
 (retrieval.lexical.terms) by the papers that have them. The ranker's names (CorpusStatistics.NAMES) are
 further kinds."""
 TOTALS = "statistics.json"
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ randomisation test, both clustered by citing paper (evaluation.significance).
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +25,11 @@ from citerec.evaluation.report import METRICS, PER_QUERY, markdown_table
 from citerec.evaluation.settings import PROTOCOLS, TRANSDUCTIVE
 from citerec.evaluation.significance import Difference, format_p, holm, intervals, paired_difference
 from citerec.retrieval.base import Ranking
+from citerec.retrieval.settings import measure_name
 
 MEASURES = ("mrr", "recall@10", "recall@100")
+TESTED = ("difference", "difference_low", "difference_high", "p", "p_holm")
+"""What `Comparison.rows` tell of a test."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +41,7 @@ class CompareSettings(Settings):
     folders: tuple[str, ...]
     """the two output folders of evaluations, A and B (e.g. [outputs/hatten,outputs/bm25])"""
     measures: tuple[str, ...] = MEASURES
-    """columns of per_query.csv"""
+    """columns of per_query.csv; R@10 is recall@10"""
     protocol: str = setting(TRANSDUCTIVE, choices=PROTOCOLS)
     seed: int = 0
     """random seed of intervals and tests"""
@@ -62,6 +66,7 @@ def compare_outputs(
     Raises InputError if a file or measure is missing, or if queries or pools differ.
     """
     queries_a, queries_b = _read_both(a, b, protocol, group)
+    measures = [*map(measure_name, measures)]
     for folder, values in ((a, queries_a.values), (b, queries_b.values)):
         if missing := [name for name in measures if name not in values]:
             raise InputError(f"{folder}: no measure {missing[0]!r}; choose from {', '.join(values)}")
@@ -73,22 +78,25 @@ def compare_outputs(
 
 def difference_rows(differences: Mapping[str, Difference]) -> list[list[str]]:
     """Return one table row per measure; HEADER names the columns. Holm's p is for all of these tests."""
-    adjusted = holm([difference.p for difference in differences.values()])
+    adjusted, tests = holm([difference.p for difference in differences.values()]), len(differences)
     return [
         [
             name,
             f"{difference.a:.4f}",
             f"{difference.b:.4f}",
-            f"{difference.difference:+.4f}",
-            f"{difference.low:+.4f} to {difference.high:+.4f}" if difference.papers > 1 else "",
-            format_p(difference.p),
-            format_p(p, tests=len(differences)),
+            *_test_cells(tests, difference.difference, difference.low, difference.high, difference.p, p),
         ]
         for (name, difference), p in zip(differences.items(), adjusted, strict=True)
     ]
 
 
 HEADER = ["measure", "A", "B", "A - B", "95 %", "p", "p, Holm"]
+
+
+def _test_cells(tests: int, difference: float, low: float, high: float, p: float, holm: float) -> list[str]:
+    """Return the cells of a test, the same on the command line, on pages and in Python."""
+    ends = "" if math.isnan(low) else f"{low:+.4f} to {high:+.4f}"  # of one citing paper
+    return [f"{difference:+.4f}", ends, format_p(p), format_p(holm, tests)]
 
 
 class System(Protocol):
@@ -113,15 +121,13 @@ class Comparison:
 
     def __str__(self) -> str:
         """The table in Markdown."""
-        cells = []
+        cells, tests = [], sum(row["p"] is not None for row in self.rows)
         for row in self.rows:
-            mean = f"{row['mean']:.4f} [{row['low']:.4f}, {row['high']:.4f}]"
-            test = [""] * 4
-            if row["p"] is not None:
-                ends = f"{row['difference_low']:+.4f} to {row['difference_high']:+.4f}"
-                test = [f"{row['difference']:+.4f}", ends, format_p(row["p"]), f"{row['p_holm']:.4f}"]
-            cells.append([row["system"], row["measure"], mean, *test])
-        return markdown_table(["system", "measure", "mean", "difference", "95 %", "p", "p, Holm"], cells)
+            ends = "" if math.isnan(row["low"]) else f" [{row['low']:.4f}, {row['high']:.4f}]"
+            tested = [row[name] for name in TESTED]
+            test = [""] * 4 if row["p"] is None else _test_cells(tests, *tested)
+            cells.append([row["system"], row["measure"], f"{row['mean']:.4f}{ends}", *test])
+        return markdown_table(["system", "measure", "mean", "difference", *HEADER[-3:]], cells)
 
     _repr_markdown_ = __str__
 
@@ -163,11 +169,10 @@ def compare(
         for column, (label, mean) in enumerate(means(values.values).items()):
             row: dict[str, Any] = {"system": name, "measure": label, "mean": mean}
             row |= {"low": low[column], "high": high[column]}
-            row |= dict.fromkeys(("difference", "difference_low", "difference_high", "p", "p_holm"))
+            row |= dict.fromkeys(TESTED)
             if values is not first:
                 test = paired_difference(values.values[label], first.values[label], values.papers)
-                row |= {"difference": test.difference, "difference_low": test.low}
-                row |= {"difference_high": test.high, "p": test.p}
+                row |= zip(TESTED, (test.difference, test.low, test.high, test.p), strict=False)
             rows.append(row)
     tested = [row for row in rows if row["p"] is not None]
     for row, p in zip(tested, holm([row["p"] for row in tested]), strict=True):

@@ -75,7 +75,7 @@ def draw_intervals(
     figure."""
     from citerec.base.plots import COLOURS, panels, save
 
-    figure, axes = panels(title, [1] * len(values))
+    figure, axes = panels(title, len(values))
     end = 1.1 * max(high for rows in values.values() for *_, high in rows.values())
     labels = list(dict.fromkeys(label for rows in values.values() for label in rows))
     for panel, (name, rows) in zip(axes, values.items(), strict=True):

@@ -234,16 +234,20 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def to_csv(table: Table) -> str:
-    """Return a table as CSV: without bold type, the ends of intervals in columns of their own.
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 
-    >>> print(to_csv(Table(["", "R@10"], [["a", "**0.5** [0.4, 0.6]"]])).strip())
-    name,R@10,R@10 low,R@10 high
-    a,0.5,0.4,0.6
+
+def to_csv(table: Table) -> str:
+    """Return a table as CSV: plain numbers, the ends of intervals in columns of their own.
+
+    >>> print(to_csv(Table(["", "R@10", "papers"], [["a", "**0.5** [0.4, 0.6]", "48,018"]])).strip())
+    name,R@10,R@10 low,R@10 high,papers
+    a,0.5,0.4,0.6,48018
     """
     head, rows = list[str](), [list[str]() for _ in table.rows]
     for label, *cells in zip(table.head, *table.rows, strict=True):
         plain = [cell.replace("**", "") for cell in cells]
+        plain = [cell.replace(",", "") if _THOUSANDS.fullmatch(cell) else cell for cell in plain]
         ends = [re.fullmatch(r"(\S+) \[(\S+), (\S+)\]", cell) for cell in plain]
         label = label or "name"
         head += [label, f"{label} low", f"{label} high"] if any(ends) else [label]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from citerec.datasets.columns import Ragged
+from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings, top_k
@@ -188,12 +188,8 @@ class Citations(Retriever):
             good = eligible[graph.indices] & (graph.data > 0)
             keys.append(rows[good] << 32 | graph.indices[good])
         union = np.unique(np.concatenate(keys))
-        rows = union >> 32
-        counts = np.bincount(rows, minlength=len(listed))
-        papers = np.full((len(listed), int(counts.max(initial=0))), -1, np.int32)
-        columns = np.arange(len(union)) - np.repeat(np.cumsum(counts) - counts, counts)
-        papers[rows, columns] = union & 0xFFFF_FFFF
-        return papers
+        counts = np.bincount(union >> 32, minlength=len(listed))
+        return Ragged((union & 0xFFFF_FFFF).astype(np.int32), offsets_of(counts)).padded()
 
     def _signals(self, group: _Group, papers: NDArray[np.int32]) -> list[Floats]:
         """The SIGNALS of papers [Q, K], in order; papers that the text does not find have text score 0."""

@@ -181,20 +181,12 @@ class CitedElsewhere:
         passages = [self.passages[row] for row in rows.tolist()]
         return CitedElsewhere(self.known.take(rows), passages, self.places[rows])
 
-    def cited(self, corpus: Corpus, query: int, context: str) -> tuple[NDArray[np.int32], Floats, Floats]:
-        """Return the papers that passages elsewhere cite [n], once for each passage, and the cosine of its
-        words with those of the query's context [n] and its distance from that in passages [n]."""
-        return self._cited(corpus, query, context, beside=False)
-
-    def cited_beside(self, corpus: Corpus, query: int, context: str) -> tuple[NDArray[np.int32], Floats]:
-        """Return the papers that passages beside the query's cite [n], which overlap with it, and the cosines
-        of their words [n]."""
-        papers, cosines, _ = self._cited(corpus, query, context, beside=True)
-        return papers, cosines
-
-    def _cited(
-        self, corpus: Corpus, query: int, context: str, beside: bool
+    def cited(
+        self, corpus: Corpus, query: int, context: str, beside: bool = False
     ) -> tuple[NDArray[np.int32], Floats, Floats]:
+        """Return the papers that passages elsewhere cite [n], once for each passage, and the cosine of its
+        words with those of the query's context [n] and its distance from that in passages [n]. beside: of
+        passages beside the query's, which overlap with it."""
         passages, place = self.passages[query], int(self.places[query])
         if passages is None:
             return np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0, np.float32)

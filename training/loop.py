@@ -36,7 +36,7 @@ from citerec.base.files import file_lock
 from citerec.base.progress import show_log
 from citerec.base.settings import Settings, check_count
 from citerec.datasets.corpus import Corpus
-from citerec.retrieval.encoders.nets import find_device
+from citerec.retrieval.encoders.nets import find_device, to_device
 from citerec.retrieval.vectors import LOG_INTERVAL
 from citerec.training.module import AveragedModule
 from citerec.training.processes import WHOLE, Share
@@ -109,6 +109,9 @@ class RoundData(pl.LightningDataModule):
         """Return the batch of the current round to begin with: 0, unless a run is resumed within a round."""
         loop = None if self.trainer is None else self.trainer.fit_loop
         return loop.epoch_loop.batch_progress.current.completed if loop and loop.restarting else 0
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        return to_device(batch, device)
 
 
 @dataclass(frozen=True)

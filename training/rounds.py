@@ -93,7 +93,7 @@ class History:
 
         from citerec.base.plots import draw, highlight_colours, name_curves, panels, save
 
-        figure, axes = panels("Loss and validation by round", (1, 1))
+        figure, axes = panels("Loss and validation by round", 2)
         parts = ("train/", ("loss",), "loss, mean of the round"), ("val/", self.shown, "validation")
         for axis, (prefix, names, title) in zip(axes, parts, strict=True):
             curves = {

@@ -242,7 +242,7 @@ def run_plan(settings: ResultsSettings) -> None:
     print(f"page: {plan.page}")
     if failed:
         reasons = "; ".join(f"{job}: {reason}" for job, reason in failed.items())
-        fail(f"{len(failed)} of {len(plan.jobs)} jobs failed; {reasons}")
+        fail(f"{len(failed)} of {len(jobs)} jobs failed; {reasons}")
 
 
 main = command("results", ResultsSettings, run_plan)

@@ -6,6 +6,7 @@ training of that name, `{results}` for the folder of the data set's outputs.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ import yaml
 
 from citerec.base.errors import InputError
 from citerec.formats.json_lines import validate
+
+PLACEHOLDER = re.compile(r"(?<!\$)\{([\w+.-]+)\}")
 
 
 class DataSet(msgspec.Struct, forbid_unknown_fields=True):
@@ -125,17 +128,18 @@ def read_plan(path: Path, elsewhere: str | None = None) -> Plan:
         for name, training in file.training.items():
             results = outputs if training.shared else outputs / data
             folder = results / "train" / name
-            overrides, needs = _fill_placeholders(training.overrides, results, steps)
+            where = f"{path}, training.{name}"
+            overrides, needs = _fill_placeholders(training.overrides, results, steps, where)
             own = [] if training.shared else data_set.overrides
             overrides = [*own, *overrides, f"output_dir={folder}"]
             steps[name] = Step(name, folder, folder / training.checkpoint, overrides, needs)
         rows = {key: [] for key in file.retrievers} if data_set.retrievers is None else data_set.retrievers
         for name, own in rows.items():
+            where = f"{path}, data.{data}.retrievers"
             if not own and name not in file.retrievers:
-                where = f"{path}, data.{data}.retrievers"
                 raise InputError(f"{where}: unknown retriever {name!r}; list its overrides")
             overrides = [*data_set.overrides, *file.retrievers.get(name, []), *own]
-            overrides, needs = _fill_placeholders(overrides, outputs / data, steps)
+            overrides, needs = _fill_placeholders(overrides, outputs / data, steps, f"{where}.{name}")
             folder = outputs / data / name
             overrides = [*overrides, f"split={data_set.split}", f"output_dir={folder}"]
             jobs[f"{data}/{name}"] = Job(data, name, folder, overrides, needs)
@@ -153,11 +157,15 @@ def read_plan(path: Path, elsewhere: str | None = None) -> Plan:
 
 
 def _fill_placeholders(
-    overrides: list[str], results: Path, steps: Mapping[str, Step]
+    overrides: list[str], results: Path, steps: Mapping[str, Step], where: str
 ) -> tuple[list[str], list[Step]]:
     """Replace `{NAME}` in overrides; return them and the trainings that they need, in order."""
-    named = [step for name, step in steps.items() if any(f"{{{name}}}" in override for override in overrides)]
-    for name, path in [*((step.name, step.output) for step in named), ("results", results)]:
-        overrides = [override.replace(f"{{{name}}}", str(path)) for override in overrides]
-    needed = {step.name: step for last in named for step in (*last.needs, last)}
+    places = {"results": results} | {name: step.output for name, step in steps.items()}
+    named = {name for override in overrides for name in PLACEHOLDER.findall(override)}
+    if unknown := sorted(named - places.keys()):
+        raise InputError(f"{where}: no training {unknown[0]!r} above it; choose from {', '.join(places)}")
+    overrides = [PLACEHOLDER.sub(lambda match: str(places[match[1]]), override) for override in overrides]
+    needed = {
+        step.name: step for last in steps.values() if last.name in named for step in (*last.needs, last)
+    }
     return overrides, list(needed.values())

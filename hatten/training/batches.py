@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
@@ -21,7 +20,6 @@ from citerec.hatten.documents import drop_words
 from citerec.hatten.encoder import Encoder
 from citerec.hatten.settings import EncoderBatchSettings, EncoderTraining
 from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, build_loss
-from citerec.retrieval.encoders.nets import to_device
 from citerec.retrieval.vectors import Reader
 from citerec.training.loop import RoundData, make_loader
 from citerec.training.processes import WHOLE, Share
@@ -284,6 +282,3 @@ class TrainingData(RoundData):
             positives,
             self.settings.batch_word_dropout,
         )
-
-    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
-        return to_device(batch, device)

@@ -46,13 +46,6 @@ class MiningPlan:
     source: str
 
 
-def sample_rows(queries: NDArray[np.int64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Sample at most `size` queries; keeps their order."""
-    if size >= len(queries):
-        return queries
-    return queries[np.sort(rng.choice(len(queries), size, replace=False))]
-
-
 @dataclass(frozen=True)
 class Mining:
     """What a process mines: for its share of some queries, rows of a split.
@@ -78,9 +71,8 @@ class Mining:
     @cached_property
     def excluded(self) -> NDArray[np.int32]:
         """The cited papers of its queries, padded with -1, and the citing paper: [own, most + 1]."""
-        return pad_positives(
-            self.split.positives.take(self.own), self.corpus.citing[self.split.contexts[self.own]]
-        )
+        citing = self.corpus.citing[self.split.contexts[self.own]]
+        return np.column_stack((self.split.positives.take(self.own).padded(), citing))
 
     def by_vectors(
         self, query_vectors: NDArray[np.float32], paper_vectors: NDArray[np.float32], depth: int
@@ -150,12 +142,13 @@ class Miner(MiningSettings):
         if (source := self.source(done)) == "none":
             return None
         rng = np.random.default_rng((seed, 3, done))
-        sampled = sample_rows(queries, self.queries, rng)
+        if self.queries < len(queries):
+            queries = queries[np.sort(rng.choice(len(queries), self.queries, replace=False))]
         candidates = corpus.is_candidate
         if 0 < self.papers < candidates.sum():
             rows = rng.choice(np.flatnonzero(candidates), self.papers, replace=False)
             candidates = np.isin(np.arange(len(candidates)), rows)
-        return MiningPlan(sampled, candidates, source)
+        return MiningPlan(queries, candidates, source)
 
     def mine(self, mining: Mining, vectors: Vectors | None) -> Pool:
         """Mine for the queries of a plan. vectors: of its queries [own, D] and of papers [P, D], unit length;
@@ -167,15 +160,6 @@ def build_mining(settings: Mapping[str, Any]) -> Miner:
     """Build what mines from its `_target_` and options (model.mining); InputError if that fails."""
     mining: Miner = build_object("model.mining", {"_target_": MINER, **settings})
     return mining
-
-
-def pad_positives(cited: Ragged, citing: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the cited papers padded with -1, and the citing paper as the last column: [Q, max cited + 1]."""
-    lengths = cited.lengths
-    out = np.full((len(cited), int(lengths.max(initial=0)) + 1), -1, np.int32)
-    out[:, :-1][np.arange(out.shape[1] - 1) < lengths[:, None]] = cited.values
-    out[:, -1] = citing
-    return out
 
 
 class WordSets:

@@ -28,7 +28,8 @@ class EncoderModule(AveragedModule[Encoder]):
             self.encoder.load_state_dict(self.best_encoder.state_dict())
 
     def training_step(self, batch: Batch, step: int) -> Tensor:
-        loss = self.compute_loss(batch, self.similarity(batch))
+        levels, log_rate = (torch.as_tensor(x, device=self.device) for x in (batch.levels, batch.log_rate))
+        loss = self.loss(self.similarity(batch), levels, log_rate, batch.positives)
         self.log("train/loss", loss.detach(), batch_size=len(batch.levels))
         return loss
 
@@ -42,12 +43,6 @@ class EncoderModule(AveragedModule[Encoder]):
     def encode_others(self, batch: Batch) -> Tensor:
         """Vectors of this process's mined and random papers."""
         return self.encoder.encode(batch.others)
-
-    def compute_loss(self, batch: Batch, similarity: Tensor) -> Tensor:
-        """Return the scalar loss of a batch, given the cosines [Q, N]."""
-        device = similarity.device
-        levels, log_rate = (torch.as_tensor(part, device=device) for part in (batch.levels, batch.log_rate))
-        return self.loss(similarity, levels, log_rate, batch.positives)
 
     def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
         """Return (weights, factor on the learning rate) of the slow and of the fast weights."""

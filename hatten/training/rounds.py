@@ -16,7 +16,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.hatten.encoder import Encoder, encode_documents
 from citerec.hatten.settings import EncoderTraining, EncoderValidationSettings
 from citerec.hatten.training.batches import Pool, TrainingData
-from citerec.hatten.training.mining import Mining, MiningPlan, WordSets, build_mining, pad_positives
+from citerec.hatten.training.mining import Mining, MiningPlan, WordSets, build_mining
 from citerec.hatten.training.module import EncoderModule
 from citerec.retrieval.encoders.nets import as_numpy, eval_mode
 from citerec.retrieval.indexes.index import search_exact
@@ -46,7 +46,7 @@ class Validation:
         rng = np.random.default_rng((seed, VALIDATION_SEED))
         rows = validation_sample(split, config.queries, rng)
         self.contexts, cited = split.contexts[rows], split.positives.take(rows)
-        self._positives = pad_positives(cited, corpus.citing[self.contexts])[:, :-1]
+        self._positives = cited.padded()
         if not 0 < config.papers < np.count_nonzero(corpus.is_candidate):
             self.candidates = corpus.is_candidate
             return

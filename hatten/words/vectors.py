@@ -87,13 +87,6 @@ class WordVectors:
             raise InputError(f"{self.name}: has no vector for any word of {corpus.name}")
         return WordVectors([self.words[row] for row in rows], self.matrix[rows], self.name)
 
-    def vocabulary(self) -> tuple[Vocabulary, NDArray[np.float32]]:
-        """Return a vocabulary [V'] and the matrix [V', D] in its order; an added `<pad>` gets zeros."""
-        vocabulary = Vocabulary(self.words)
-        if PAD_WORD in self.words:
-            return vocabulary, self.matrix
-        return vocabulary, np.concatenate([np.zeros((1, self.dim), np.float32), self.matrix])
-
 
 def log_coverage(vectors: WordVectors, corpus: Corpus) -> WordVectors:
     """Log the name and size of the vectors and their coverage of the corpus; return the vectors."""
@@ -353,14 +346,17 @@ def load_initial_vectors(
 def words_and_vectors(
     vectors: WordVectors, punctuation: bool = False
 ) -> tuple[Vocabulary, NDArray[np.float32]]:
-    """Return vocabulary [V] and vectors [V, D] of a model.
+    """Return vocabulary [V] and vectors [V, D] of a model; an added `<pad>` gets zeros.
 
     punctuation: keep words without a letter or digit.
     """
     if not punctuation:
         rows = [row for row, word in enumerate(vectors.words) if any(map(str.isalnum, word))]
         vectors = WordVectors([vectors.words[row] for row in rows], vectors.matrix[rows], vectors.name)
-    return vectors.vocabulary()
+    vocabulary, table = Vocabulary(vectors.words), vectors.matrix
+    if PAD_WORD not in vectors.words:
+        table = np.concatenate([np.zeros((1, vectors.dim), np.float32), table])
+    return vocabulary, table
 
 
 def subtract_mean(table: NDArray[np.float32], vocabulary: Vocabulary, corpus: Corpus) -> NDArray[np.float32]:

@@ -7,7 +7,6 @@ import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,8 +20,8 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.rerank.cross_encoder.backends import TOKENS, batches
 from citerec.rerank.cross_encoder.pairs import LengthsReader, PairReader, TokenPairs
 from citerec.rerank.settings import NegativesSettings, StepSettings
+from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Retriever
-from citerec.retrieval.encoders.nets import to_device
 from citerec.retrieval.vectors import LoggedProgress
 from citerec.training.loop import RoundData, make_loader
 from citerec.training.processes import WHOLE
@@ -37,6 +36,8 @@ CANDIDATES = "candidates"
 """Folder of the prefetched papers, in the output folder of a run."""
 SHARD = 512
 """Queries that are searched together and saved in one file."""
+OwnPapers = tuple[DataSets, Rows]
+"""The data sets of a split's queries, and the rows [N] of the queries to search for."""
 
 
 class Prefetched:
@@ -73,22 +74,19 @@ class Prefetcher:
             self._open()
         return self.retriever.covers(contexts)
 
-    def key(self, contexts: NDArray[np.int64], depth: int, own: OwnPapers | None = None) -> str:
+    def key(self, contexts: Rows, depth: int, own: OwnPapers | None = None) -> str:
         """Return the cache key: a hash of corpus, retriever, contexts, depth and papers searched."""
         search = {"retriever": self.retriever.name, "corpus": self.corpus.fingerprint, "depth": depth}
         query_settings = self.retriever.query_settings()
         parts = [search, self.retriever.settings(), *([query_settings] if query_settings else [])]
         text = json.dumps(parts, sort_keys=True).encode()
-        if own is not None:
-            text += own.of_queries.tobytes() + own.of_papers.tobytes()
+        if own is not None and own[0].papers is not None:
+            text += own[0].numbers(own[1]).tobytes() + own[0].papers.tobytes()
         return hashlib.blake2b(text + np.ascontiguousarray(contexts).tobytes(), digest_size=10).hexdigest()
 
-    def __call__(
-        self, contexts: NDArray[np.int64], depth: int, what: str, own: OwnPapers | None = None
-    ) -> Prefetched:
-        """Prefetch the top papers of contexts [N], without the citing paper; what: their name in the log;
-        own: the papers to search for each, by default all candidates.
-        Of a corpus with fewer candidates than `depth`, all.
+    def __call__(self, contexts: Rows, depth: int, what: str, own: OwnPapers | None = None) -> Prefetched:
+        """Prefetch the top papers of contexts [N], without the citing paper; what: their name in the log.
+        own: each is searched for in its own data set. Of a corpus with fewer candidates than `depth`, all.
         """
         depth = min(depth, int(np.count_nonzero(self.corpus.is_candidate)))
         folder = self.folder / self.key(contexts, depth, own)
@@ -100,37 +98,25 @@ class Prefetcher:
         cached, verb = len(contexts) - sum(map(len, parts.values())), f"{self.retriever.name}: prefetched"
         progress = LoggedProgress(what, len(contexts), cached, verb=verb)
         for start, part in parts.items():
-            papers = self._search(part, depth, own and own.take(start, SHARD))
+            papers = self._search(part, depth, own and (own[0], own[1][start : start + SHARD]))
             with atomic_write(files[start]) as unfinished, unfinished.open("wb") as stream:
                 np.save(stream, papers)
             progress.advance(len(part))
         return Prefetched(list(files.values()))
 
-    def _search(self, contexts: NDArray[np.int64], depth: int, own: OwnPapers | None) -> NDArray[np.int32]:
-        if own is None:
+    def _search(self, contexts: Rows, depth: int, own: OwnPapers | None) -> NDArray[np.int32]:
+        if own is None or own[0].papers is None:
             return self.retriever.search(contexts, depth).papers
         papers = np.full((len(contexts), depth), -1, np.int32)
-        for number in np.unique(own.of_queries):
-            rows, allowed = own.of_queries == number, own.of_papers == number
-            papers[rows] = self.retriever.search_allowed(
-                contexts[rows], depth, allowed & self.corpus.is_candidate
-            ).papers
+        sets, queries = own
+        for rows, allowed in sets.own(queries, self.corpus.is_candidate):
+            papers[rows] = self.retriever.search_allowed(contexts[rows], depth, allowed).papers
         return papers
 
     def _open(self) -> None:
         if not self._opened:
             self.retriever.open(self.corpus, self._index_dir)
             self._opened = True
-
-
-class OwnPapers(NamedTuple):
-    """The number of the data set of each query [N] and of each paper of the corpus [P]."""
-
-    of_queries: NDArray[np.int64]
-    of_papers: NDArray[np.int64]
-
-    def take(self, start: int, size: int) -> OwnPapers:
-        return OwnPapers(self.of_queries[start : start + size], self.of_papers)
 
 
 def negative_positions(ranked: NDArray[np.int32], excluded: NDArray[np.integer]) -> NDArray[np.int64]:
@@ -335,8 +321,3 @@ class RerankData(RoundData):
         size = self.every * self.lists.batch.accumulate
         items = range(current * size, min((current + 1) * size, len(self.lists)))
         return make_loader(Subset(self.lists, items), self.workers, self.seed, self.first_batch())
-
-    def transfer_batch_to_device(
-        self, batch: ListBatch, device: torch.device, dataloader_idx: int
-    ) -> ListBatch:
-        return to_device(batch, device)

@@ -22,11 +22,9 @@ from torch.utils.checkpoint import checkpoint
 from citerec.base.errors import InputError
 from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus, Split
-from citerec.hatten.training.mining import pad_positives
 from citerec.rerank.cross_encoder.backends import TOKENS, batches
 from citerec.rerank.cross_encoder.data import (
     ListBatch,
-    OwnPapers,
     Prefetcher,
     QueryOrder,
     RerankData,
@@ -200,11 +198,10 @@ def _build_lists(
     queries = QueryOrder.sample(rows, settings.queries_per_epoch, settings.epochs, seed, sets)
     distinct = np.unique(queries.rows)
     contexts = split.contexts[distinct]
-    own = None if sets.papers is None else OwnPapers(sets.numbers(distinct), sets.papers)
-    prefetched = prefetcher(contexts, negatives.depth, "training queries", own)
+    prefetched = prefetcher(contexts, negatives.depth, "training queries", (sets, distinct))
     batch = replace(settings.batch, tokens=tokens)
     lists = TrainingLists(reader, split, queries, prefetched, batch, negatives, seed, settings.lists == "top")
-    return lists, prefetcher.key(contexts, negatives.depth, own)
+    return lists, prefetcher.key(contexts, negatives.depth, (sets, distinct))
 
 
 def _build_validation(
@@ -218,7 +215,7 @@ def _build_validation(
     rows = validation_sample(split, config.queries, np.random.default_rng((seed, VALIDATION_SEED)))
     contexts = split.contexts[rows]
     papers = prefetcher(contexts, config.candidates, "validation queries").to_array()
-    validation = RerankingValidation(corpus, split, rows, papers)
+    validation = RerankingValidation(split, rows, papers)
     base = validation.base
     log.info(
         f"validation: {len(rows):,} queries, the top {config.candidates:,} of {prefetcher.retriever.name}: "
@@ -232,12 +229,10 @@ def _build_validation(
 class RerankingValidation:
     """Fixed queries and candidates to validate on."""
 
-    def __init__(
-        self, corpus: Corpus, split: Split, rows: NDArray[np.int64], papers: NDArray[np.int32]
-    ) -> None:
+    def __init__(self, split: Split, rows: NDArray[np.int64], papers: NDArray[np.int32]) -> None:
         """rows [Q] of the split; papers [Q, k]: their prefetched papers, best first, -1 for none."""
         self.contexts, self.papers = split.contexts[rows], papers
-        self._positives = pad_positives(split.positives.take(rows), corpus.citing[self.contexts])[:, :-1]
+        self._positives = split.positives.take(rows).padded()
         cited = self._positives[:, :, None]
         hit = ((papers[:, None, :] == cited) & (cited >= 0)).any(2)
         self.reachable = np.flatnonzero(hit.any(1))

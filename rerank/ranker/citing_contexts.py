@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics, citing_split
-from citerec.rerank.ranker.texts import B_SHORT, CitingTexts, TermRows, WeightedTexts, best_products, idf
+from citerec.rerank.ranker.texts import B_SHORT, WeightedTexts, best_products, idf
 from citerec.retrieval.arrays import Counts, Floats
 from citerec.retrieval.queries import Queries
 
@@ -54,9 +54,9 @@ class CitingContexts:
         self, queries: Queries, papers: NDArray[np.integer]
     ) -> tuple[Counts, Floats, NDArray[np.int32]]:
         """Return the words of queries, and `best_products` without those of the query's own citing paper."""
-        statistics, cited = self.statistics, self.statistics.citing
+        statistics = self.statistics
+        citing = statistics.citing, statistics.source
         counts = statistics.with_query_words(queries).near_counts(queries.words("context"))
-        terms = TermRows(counts.indptr, counts.indices, counts.data)
-        citing = CitingTexts(cited.offsets, cited.values, statistics.source)
+        terms = WeightedTexts(counts.indptr, counts.indices, counts.data)
         scratch = np.zeros(counts.shape[1], np.float32)
-        return counts, *best_products(terms, self.near.rows, scratch, papers, citing, queries.citing)
+        return counts, *best_products(terms, self.near, scratch, papers, *citing, queries.citing)

@@ -98,8 +98,6 @@ class CorpusStatistics:
         statistics = cls(corpus)
         statistics._read_papers(corpus)
         statistics._read_contexts(corpus)
-        for array in statistics._arrays().values():
-            array.setflags(write=False)  # like mapped arrays, so that loops are compiled once for both
         return statistics
 
     def with_query_words(self, queries: Queries) -> CorpusStatistics:

@@ -21,8 +21,6 @@ from citerec.rerank.ranker.author_names import HALF, capitalised_words, years_ne
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.paper_names import MAX_NAME_WORDS, Names, nearest_names, ngram_hashes, word_hashes
 from citerec.rerank.ranker.texts import (
-    CitingTexts,
-    TermRows,
     WeightedTexts,
     best_products,
     dot_products,
@@ -100,7 +98,7 @@ class Candidates:
         self.statistics, self.parts, self.queries, self.papers = statistics, parts, queries, papers
         self.passages = passages
         self.corpus = statistics.corpus
-        self._query_statistics = statistics.with_query_words(queries)
+        self.query_statistics = statistics.with_query_words(queries)
         size = max(statistics.terms.size, statistics.beginnings.size)
         self.scratch = np.zeros(max(size, 1), np.float32)
         """zeros for the kernels of rerank.ranker.texts"""
@@ -109,11 +107,6 @@ class Candidates:
     def dense(self) -> DenseRetriever | None:
         """The retriever that encodes contexts as vectors."""
         return first_dense(self.parts)
-
-    @property
-    def by_cosine(self) -> bool:
-        """Whether there is a dense retriever, whose vectors are compared by their cosine."""
-        return self.dense is not None and self.dense.similarity == "cosine"
 
     @property
     def unknown(self) -> Floats:
@@ -136,12 +129,12 @@ class Candidates:
     def locate_terms(self, field: str) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
         """Return, for each occurrence of a term in a field, its query, the term, and its distance after the
         mark."""
-        return self._query_statistics.locate_terms(self.queries.words(field))
+        return self.query_statistics.locate_terms(self.queries.words(field))
 
-    def terms(self, field: str) -> TermRows:
+    def terms(self, field: str) -> WeightedTexts:
         """Return the terms of a field of the queries, each occurrence with weight 1."""
         text, term, _ = self.locate_terms(field)
-        return TermRows(self.offsets(text), term, np.ones(len(term), np.float32))
+        return WeightedTexts(self.offsets(text), term, np.ones(len(term), np.float32))
 
     def offsets(self, queries: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the offsets [Q + 1] of entries that are sorted by query."""
@@ -157,19 +150,18 @@ class Candidates:
 
     # Comparisons of queries with candidates.
 
-    def product(self, queries: TermRows, texts: WeightedTexts) -> Floats:
+    def product(self, queries: WeightedTexts, texts: WeightedTexts) -> Floats:
         """Score a text of each candidate for the queries by BM25, [Q, K]; NaN for papers without the text."""
-        scores = dot_products(queries, texts.rows, self.scratch, self.papers)
+        scores = dot_products(queries, texts, self.scratch, self.papers)
         missing = texts.offsets[self.papers] == texts.offsets[self.papers + 1]
         return np.where(missing, np.float32(np.nan), scores)
 
     def title_shares(self, field: str) -> NDArray[np.floating]:
         """Share of the title's idf in terms that are in a field of the query, [Q, K]."""
-        offsets, term, _ = self.terms(field)
-        text = np.repeat(np.arange(len(self.queries)), np.diff(offsets))
+        text, term, _ = self.locate_terms(field)
         size = max(self.statistics.terms.size, 1)
         text, term = np.divmod(np.unique(text * size + term), size)
-        terms = TermRows(self.offsets(text), term.astype(np.int32), np.ones(len(term), np.float32))
+        terms = WeightedTexts(self.offsets(text), term.astype(np.int32), np.ones(len(term), np.float32))
         weights = np.maximum(self.statistics.title_weights[self.papers], 1e-9)
         return np.nan_to_num(self.product(terms, self.statistics.title)) / weights
 
@@ -196,29 +188,13 @@ class Candidates:
         from the mark; 0 without any."""
         return nearest_names(*self._ngrams, names, self.papers, NAME_REACH)
 
-    def author_scores(self, names: Names) -> Floats:
-        """Return weight * HALF / (HALF + d) of the authors whose surname is d words from the mark."""
-        return nearest_names(*self._capitalised, names, self.papers, HALF)
-
-    @cached_property
-    def _capitalised(self) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
-        return capitalised_words(
-            self.queries.texts("context"), self._query_statistics.usual_words(self.queries)
-        )
-
-    @cached_property
-    def year_scores(self) -> Floats:
-        """HALF / (HALF + d) for candidates whose year is d words from the mark, else 0."""
-        scores = np.zeros(self.papers.shape, np.float32)
-        for query, years in enumerate(years_near(self.queries.texts("context"))):
-            for year, distance in years.items():
-                same = (self.corpus.years[self.papers[query]] == year) & (self.papers[query] >= 0)
-                scores[query, same] = HALF / (HALF + distance)
-        return scores
-
     @cached_property
     def elsewhere(self) -> dict[str, Floats]:
-        """How other passages of the drafts cite each candidate [Q, K] (the features elsewhere_...)."""
+        """How other passages of the drafts cite each candidate, [Q, K]; NaN if none is known to.
+
+        count: log of their number. words: their highest cosine with the context's words. distance: log of the
+        least distance to one, in passages.
+        """
         shape, order = self.papers.shape, np.argsort(self.papers, axis=1, kind="stable")
         count, words = np.zeros(shape, np.float32), np.full(shape, -np.inf, np.float32)
         distance = np.full(shape, np.inf, np.float32)
@@ -236,12 +212,18 @@ class Candidates:
 
     @cached_property
     def beside(self) -> dict[str, Floats]:
-        """What passages beside the context cite (the features beside_...), [Q, K]."""
-        shape, networks = self.papers.shape, complete_encoder(self.parts)
-        names = ("words", "cosine", "encoder", "order")
-        columns = {name: np.full(shape, np.nan, np.float32) for name in names}
+        """What passages beside the context cite, [Q, K]; NaN if none is known.
+
+        words: highest cosine of the context's words with those of one that cites it; 0 if none does. cosine:
+        highest cosine in the dense retriever with another paper that one cites, times BESIDE_WEIGHT and the
+        cosine of the words. encoder: the same by the network that has read all papers. order: how near it
+        stands to such a paper in the library's order (Corpus.places), e^(-(d - 1) / NEIGHBOURS): what was
+        added together is often cited together.
+        """
+        networks = complete_encoder(self.parts)
+        columns = {name: self.unknown.copy() for name in ("words", "cosine", "encoder", "order")}
         for query, text in enumerate(self.queries.texts("context")):
-            papers, words = self.queries.elsewhere.cited_beside(self.corpus, query, text)
+            papers, words, _ = self.queries.elsewhere.cited(self.corpus, query, text, beside=True)
             if not len(papers):
                 continue
             own = self.papers[query]
@@ -251,7 +233,7 @@ class Candidates:
                 near = np.exp((1 - np.abs(places[own][:, None] - places[papers])) / NEIGHBOURS)
                 columns["order"][query] = np.where(same, 0, near).max(axis=1)
             cosines = {}
-            if self.by_cosine and self.dense is not None:
+            if self.dense is not None and self.dense.similarity == "cosine":
                 cosines["cosine"] = self.paper_vectors[query] @ self.dense.indexed_vectors(papers).T
             if networks is not None:
                 cosines["encoder"] = networks.paper_vectors(own) @ networks.paper_vectors(papers).T
@@ -359,7 +341,7 @@ def abstract_words(x: Candidates) -> Floats:
 def abstract_near(x: Candidates) -> Floats:
     """The same by nearness to the mark, [Q, K]."""
     text, term, distance = x.locate_terms("context")
-    return x.product(TermRows(x.offsets(text), term, nearness(distance)), x.statistics.abstract)
+    return x.product(WeightedTexts(x.offsets(text), term, nearness(distance)), x.statistics.abstract)
 
 
 @feature(WORDS, relative=True)
@@ -370,7 +352,7 @@ def title_beginnings(x: Candidates) -> Floats:
     """
     beginnings = x.statistics.beginnings.with_words(x.queries.new_words)
     text, term, distance = x.statistics.locate_terms(x.queries.words("context"), beginnings)
-    return x.product(TermRows(x.offsets(text), term, nearness(distance)), x.statistics.title_beginnings)
+    return x.product(WeightedTexts(x.offsets(text), term, nearness(distance)), x.statistics.title_beginnings)
 
 
 # Training contexts that cite the paper, without those of the citing paper; NaN if none does.
@@ -385,10 +367,9 @@ def citing_words(x: Candidates) -> Floats:
     if TRAIN not in x.corpus.splits:  # those of full texts are no input (rerank.ranker.model)
         return x.unknown
     text, term, distance = x.locate_terms("context")
-    terms = TermRows(x.offsets(text), term, nearness_before(distance))
-    citing = CitingTexts(x.statistics.citing.offsets, x.statistics.citing.values, x.statistics.source)
-    texts, own = x.statistics.before.rows, x.queries.citing
-    best = best_products(terms, texts, x.scratch, x.papers, citing, own)[0][..., 0]
+    terms = WeightedTexts(x.offsets(text), term, nearness_before(distance))
+    texts, citing = x.statistics.before, (x.statistics.citing, x.statistics.source)
+    best = best_products(terms, texts, x.scratch, x.papers, *citing, x.queries.citing)[0][..., 0]
     return np.where(np.isneginf(best), np.float32(np.nan), best)
 
 
@@ -410,14 +391,20 @@ def initials_near(x: Candidates) -> Floats:
 
 @feature(NAMES)
 def author_near(x: Candidates) -> Floats:
-    """Surname of the first author, [Q, K]."""
-    return x.author_scores(x.statistics.first_authors)
+    """Surname of the first author, [Q, K]: weight * HALF / (HALF + d)."""
+    words = capitalised_words(x.queries.texts("context"), x.query_statistics.usual_words(x.queries))
+    return nearest_names(*words, x.statistics.first_authors, x.papers, HALF)
 
 
 @feature(NAMES)
 def year_near(x: Candidates) -> Floats:
-    """Year of the paper: 3 / (3 + words between), 0 if it is not there, [Q, K]."""
-    return x.year_scores
+    """Year of the paper: HALF / (HALF + d), 0 if it is not there, [Q, K]."""
+    scores = np.zeros(x.papers.shape, np.float32)
+    for query, years in enumerate(years_near(x.queries.texts("context"))):
+        for year, distance in years.items():
+            same = (x.corpus.years[x.papers[query]] == year) & (x.papers[query] >= 0)
+            scores[query, same] = HALF / (HALF + distance)
+    return scores
 
 
 @feature(PASSAGES)
@@ -437,45 +424,12 @@ def known(x: Candidates) -> NDArray[np.floating]:
     return np.where(x.queries.known.lengths[:, None] > 0, listed, np.nan)
 
 
-@feature(DRAFT)
-def elsewhere_count(x: Candidates) -> Floats:
-    """log of the number of passages that cite it, [Q, K]."""
-    return x.elsewhere["count"]
+def _column_of(table: str, name: str) -> Function:
+    """Return the function of a column of `Candidates.elsewhere` or `Candidates.beside`."""
+    return lambda x: getattr(x, table)[name]
 
 
-@feature(DRAFT)
-def elsewhere_words(x: Candidates) -> Floats:
-    """Highest cosine of the context's words with those of a passage that cites it, [Q, K]."""
-    return x.elsewhere["words"]
-
-
-@feature(DRAFT)
-def elsewhere_distance(x: Candidates) -> Floats:
-    """log of the least distance to a passage that cites it, in passages, [Q, K]."""
-    return x.elsewhere["distance"]
-
-
-@feature(DRAFT)
-def beside_words(x: Candidates) -> Floats:
-    """Highest cosine of the context's words with those of a passage beside it that cites it; 0 if none."""
-    return x.beside["words"]
-
-
-@feature(DRAFT)
-def beside_cosine(x: Candidates) -> Floats:
-    """Highest cosine in the dense retriever with another paper that a passage beside the context cites, times
-    BESIDE_WEIGHT and the cosine of the passages' words, [Q, K]."""
-    return x.beside["cosine"]
-
-
-@feature(DRAFT)
-def beside_encoder(x: Candidates) -> Floats:
-    """The same with cosines of the network that has read all papers, [Q, K]."""
-    return x.beside["encoder"]
-
-
-@feature(DRAFT)
-def beside_order(x: Candidates) -> Floats:
-    """How near the paper stands, in the library's order (Corpus.places), to another one that a passage beside
-    the context cites: e^(-(d - 1) / NEIGHBOURS), [Q, K]. What was added together is often cited together."""
-    return x.beside["order"]
+for name in ("count", "words", "distance"):
+    FEATURES[f"elsewhere_{name}"] = Feature(DRAFT, _column_of("elsewhere", name))
+for name in ("words", "cosine", "encoder", "order"):
+    FEATURES[f"beside_{name}"] = Feature(DRAFT, _column_of("beside", name))

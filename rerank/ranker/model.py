@@ -35,6 +35,7 @@ from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.features import (
     Candidates,
     PassageScores,
+    first_dense,
     first_network,
 )
 from citerec.rerank.ranker.linear import LinearModel, Lists
@@ -113,7 +114,6 @@ those under `parts` below; the dense one's model is in the folder `dense`."""
         the settings, such as queries=3000. The cross-fitted measures are also written to metrics.json.
         """
         # What ranking does not need.
-        from citerec.rerank.ranker.features import first_dense
         from citerec.rerank.ranker.linear import cross_fit, fit_ranker, measure
         from citerec.rerank.ranker.training import calibrate, read_lists, training_split
         from citerec.rerank.settings import RankerSettings
@@ -355,8 +355,7 @@ class Ranker(Retriever):
     def _eligible(self, rows: Ragged, queries: Queries, allowed: Mask | None) -> Ranking:
         """Rank papers [Q] that may answer a query, in their order."""
         eligible = self.corpus.is_candidate if allowed is None else allowed
-        papers = np.full((len(queries), max(int(rows.lengths.max(initial=0)), 1)), -1, np.int32)
-        papers[np.arange(papers.shape[1]) < rows.lengths[:, None]] = rows.values
+        papers = rows.padded(1)
         drop = queries.is_own(papers) | ~eligible[papers]
         order = np.broadcast_to(-np.arange(papers.shape[1], dtype=np.float32), papers.shape)
         return top_k(papers, order, papers.shape[1], drop)

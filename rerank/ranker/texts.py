@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.datasets.columns import concat_ranges, sums_of_ranges
+from citerec.datasets.columns import Ragged, concat_ranges, sums_of_ranges
 from citerec.retrieval.arrays import Counts, Floats
 
 K1, B, B_SHORT = 1.2, 0.75, 0.3
@@ -21,25 +20,9 @@ TOP = 3
 """Number of best citing contexts or papers that means are taken over."""
 
 
-class TermRows(NamedTuple):
-    """Rows of weighted terms, for the kernels below: row i is offsets[i]:offsets[i + 1] of both columns."""
-
-    offsets: NDArray[np.int64]
-    terms: NDArray[np.int32]
-    weights: Floats
-
-
-class CitingTexts(NamedTuple):
-    """The texts that cite each paper, rows[offsets[p]:offsets[p + 1]], and the citing paper of each text."""
-
-    offsets: NDArray[np.int64]
-    rows: NDArray[np.int32]
-    source: NDArray[np.int32]
-
-
 @dataclass(frozen=True)
 class WeightedTexts:
-    """Texts as rows of terms, weighted by their share of a BM25 score (Robertson and Zaragoza 2009).
+    """Texts, or queries, as rows of weighted terms.
 
     Row i is offsets[i]:offsets[i + 1] of both columns.
     """
@@ -50,7 +33,8 @@ class WeightedTexts:
 
     @classmethod
     def from_counts(cls, counts: Counts, rarity: Floats, b: float = B, average: float = 0.0) -> WeightedTexts:
-        """Weight terms by their counts, or sums of nearness, in texts [n, T] and their rarity (idf) [T].
+        """Weight terms by their share of a BM25 score (Robertson and Zaragoza 2009): by their counts, or sums
+        of nearness, in texts [n, T] and their rarity (idf) [T].
 
         average: average length of a text; 0 means that of these texts.
         """
@@ -62,10 +46,6 @@ class WeightedTexts:
         np.divide(counts.data, weights, out=weights)
         weights *= rarity[counts.indices]
         return cls(counts.indptr.astype(np.int64), counts.indices, weights)
-
-    @property
-    def rows(self) -> TermRows:
-        return TermRows(self.offsets, self.terms, self.weights)
 
 
 def idf(frequency: NDArray[np.integer], texts: int) -> Floats:
@@ -83,7 +63,9 @@ def nearness_before(distance: NDArray[np.integer]) -> Floats:
     return np.where(distance < 0, nearness(distance, BEFORE), np.float32(0))
 
 
-def dot_products(queries: TermRows, texts: TermRows, scratch: Floats, rows: NDArray[np.integer]) -> Floats:
+def dot_products(
+    queries: WeightedTexts, texts: WeightedTexts, scratch: Floats, rows: NDArray[np.integer]
+) -> Floats:
     """Dot products [Q, K] of queries and the texts `rows` [Q, K]; 0 for negative rows.
 
     scratch: zeros [T], and zeros again afterwards.
@@ -93,7 +75,7 @@ def dot_products(queries: TermRows, texts: TermRows, scratch: Floats, rows: NDAr
 
 
 def _products(
-    queries: TermRows, query: int, texts: TermRows, scratch: Floats, rows: NDArray[np.integer]
+    queries: WeightedTexts, query: int, texts: WeightedTexts, scratch: Floats, rows: NDArray[np.integer]
 ) -> Floats:
     """Dot products [n] of a query and the texts `rows` [n]; 0 for negative rows."""
     asked = slice(queries.offsets[query], queries.offsets[query + 1])
@@ -105,25 +87,27 @@ def _products(
 
 
 def best_products(
-    queries: TermRows,
-    texts: TermRows,
+    queries: WeightedTexts,
+    texts: WeightedTexts,
     scratch: Floats,
     papers: NDArray[np.integer],
-    citing: CitingTexts,
+    citing: Ragged,
+    source: NDArray[np.int32],
     excluded: NDArray[np.integer],
 ) -> tuple[Floats, NDArray[np.int32]]:
     """Highest dot products [Q, K, TOP] of queries with the texts that cite papers [Q, K], -inf for none; and
     the rows of these texts, -1 for none. Of equal ones the earlier come first.
 
-    citing: of each paper. excluded: citing paper to skip, [Q]. scratch: as for `dot_products`.
+    citing: rows of the texts that cite each paper; source: their citing papers; excluded: the one to skip,
+    [Q]. scratch: as for `dot_products`.
     """
     out = np.full((*papers.shape, TOP), np.float32(-np.inf), np.float32)
     best = np.full(out.shape, -1, np.int32)
     for q, row in enumerate(papers):
         at, offsets = concat_ranges(citing.offsets[row], citing.offsets[np.where(row < 0, row, row + 1)])
-        place, rows = np.repeat(np.arange(len(row)), np.diff(offsets)), citing.rows[at]
+        place, rows = np.repeat(np.arange(len(row)), np.diff(offsets)), citing.values[at]
         if excluded[q] >= 0:
-            kept = citing.source[rows] != excluded[q]
+            kept = source[rows] != excluded[q]
             place, rows = place[kept], rows[kept]
         products = _products(queries, q, texts, scratch, rows)
         order = np.lexsort((-products, place))

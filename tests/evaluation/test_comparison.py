@@ -17,7 +17,7 @@ from citerec.evaluation import compare, evaluate
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.comparison import CompareSettings, compare_outputs
 from citerec.evaluation.measures import PerQuery, measure
-from citerec.evaluation.significance import holm, paired_difference
+from citerec.evaluation.significance import format_p, holm, paired_difference
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
@@ -86,9 +86,8 @@ def test_queries_are_matched_by_their_ids(outputs: Path, tmp_path: Path) -> None
     lines = (outputs / "popularity" / "per_query.csv").read_text().splitlines()
     (tmp_path / "per_query.csv").write_text("\n".join([lines[0], *lines[:0:-1]]))
     (tmp_path / "metrics.json").write_bytes((outputs / "popularity" / "metrics.json").read_bytes())
-    assert compare_outputs(outputs / "bm25", tmp_path) == compare_outputs(
-        outputs / "bm25", outputs / "popularity"
-    )
+    named = compare_outputs(outputs / "bm25", tmp_path, ["MRR", "R@10", "recall@100"])
+    assert named == compare_outputs(outputs / "bm25", outputs / "popularity")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +97,7 @@ def test_queries_are_matched_by_their_ids(outputs: Path, tmp_path: Path) -> None
         ("filtered", ["mrr"], "not comparable: filters is '' and 'year: 2024'"),
         ("sample", ["mrr"], "not comparable: they have different queries"),
         ("nowhere", ["mrr"], "nowhere/per_query.csv: No such file"),
-        ("popularity", ["recall@7"], "no measure 'recall@7'; choose from mrr, recall@1, recall@10,"),
+        ("popularity", ["R@7"], "no measure 'recall@7'; choose from mrr, recall@1, recall@10,"),
     ],
 )
 def test_incomparable_evaluations_are_one_line(
@@ -158,7 +157,12 @@ def test_systems_are_compared_in_python(demo_corpus: Corpus) -> None:
         None,
         *holm([row["p"] for row in result.rows[2:]]),
     ]
-    assert str(result).splitlines()[2].startswith(f"| bm25 | R@10 | {result.rows[0]['mean']:.4f} [")
+    lines, row = str(result).splitlines(), result.rows[2]
+    assert lines[2].startswith(f"| bm25 | R@10 | {result.rows[0]['mean']:.4f} [")
+    assert lines[4].endswith(f" | {format_p(row['p'])} | {format_p(row['p_holm'], tests=2)} |")
+    citing = demo_corpus.citing[split.contexts]
+    one = split.take(np.flatnonzero(citing == citing[0]))
+    assert "nan" not in str(compare([bm25, popularity], one, measures))  # no interval of one citing paper
     with pytest.raises(InputError, match="two or more systems; by name"):
         compare([bm25, bm25], split)
     with pytest.raises(InputError, match="ranking 2 ranks other queries than bm25"):

@@ -194,6 +194,14 @@ def test_trainings_may_need_others_and_be_shared_by_data_sets(tmp_path: Path) ->
             {"data": {"x": {"title": "X", "overrides": [], "retrievers": {"y": []}}}},
             "data.x.retrievers: unknown retriever 'y'; list its overrides",
         ),
+        (
+            {"retrievers": {"bm25": ["checkpoint={idz}", "a=${split}"]}, "highlight": []},
+            "data.tiny.retrievers.bm25: no training 'idz' above it; choose from results, ids",
+        ),
+        (
+            {"training": {"x": {"overrides": ["checkpoint={y}"], "checkpoint": ""}}},
+            "training.x: no training 'y' above it; choose from results",
+        ),
     ],
 )
 def test_an_unusable_plan_is_one_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

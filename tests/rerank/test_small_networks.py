@@ -23,7 +23,6 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpora
 from citerec.hatten.biencoder.model import BiEncoder
 from citerec.rerank.cross_encoder.data import (
-    OwnPapers,
     Prefetched,
     Prefetcher,
     QueryOrder,
@@ -176,12 +175,12 @@ def test_candidates_are_those_of_the_querys_folder(corpus: Corpus, tmp_path: Pat
     split = training_split(corpus, SPLITS[:2])
     sets = DataSets.read(corpus, split, {"tiny": 1, "other": 1})
     assert sets.papers is not None
-    own = OwnPapers(sets.numbers(np.arange(len(split))), sets.papers)
+    own = sets, np.arange(len(split))
     prefetcher = Prefetcher(BM25(), corpus, tmp_path / "candidates")
     found = prefetcher(split.contexts, 8, "queries", own).to_array()
     there = found >= 0
     assert there.any(axis=1).all()
-    assert (sets.papers[found] == own.of_queries[:, None])[there].all()
+    assert (sets.papers[found] == sets.numbers(own[1])[:, None])[there].all()
     assert prefetcher.key(split.contexts, 8, own) != prefetcher.key(split.contexts, 8)
 
 

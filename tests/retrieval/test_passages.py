@@ -81,11 +81,11 @@ def test_papers_of_passages_beside_overlap_and_are_near(tiny_corpus: Corpus) -> 
     texts = ["Graphs TARGETCIT.", asked, asked, "So TARGETCIT, steps adapt to each gradient.", asked]
     passages = CitingPassages(texts, [[ids[0]], [ids[1]], [ids[2]], [ids[0], "unknown"], [ids[1]]])
     result = CitedElsewhere(Ragged.from_rows([[], []]), [passages, None], np.array([2, 0]))
-    papers, cosines = result.cited_beside(tiny_corpus, 0, asked)
+    papers, cosines, _ = result.cited(tiny_corpus, 0, asked, beside=True)
     assert papers.tolist() == [1, 0, 1] and cosines[0] == cosines[2] > cosines[1] > 0
     far = replace(result, places=np.array([4, 0]))
-    assert far.cited_beside(tiny_corpus, 0, asked)[0].tolist() == [2, 0]
-    assert len(result.cited_beside(tiny_corpus, 1, asked)[0]) == 0
+    assert far.cited(tiny_corpus, 0, asked, beside=True)[0].tolist() == [2, 0]
+    assert len(result.cited(tiny_corpus, 1, asked, beside=True)[0]) == 0
 
 
 def test_contexts_of_a_corpus_are_passages_in_its_order(demo_corpus: Corpus) -> None:

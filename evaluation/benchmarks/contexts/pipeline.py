@@ -69,8 +69,8 @@ class Pipeline(CorpusBenchmark):
     candidates_line: ClassVar[str] = "{reranker} reranks {retriever}'s top {reranked}; the others follow."
     section: tuple[str, str] = (
         "### Reranked",
-        "Base: the prefetcher alone; the other measures are after reranking its top candidates. Ceiling: the "
-        "share of the cited papers among these candidates. s/query: prefetching plus reranking at pairs/s.",
+        "Base: the prefetcher alone; the other measures are after reranking its top candidates. Ceiling: "
+        "R@10 of their best order. s/query: prefetching plus reranking at pairs/s.",
     )
 
     def __init__(self, **options: Any) -> None:

@@ -100,7 +100,7 @@ def validation(demo_corpus: Corpus) -> RerankingValidation:
         if cited[row][0] not in papers[row]:
             papers[row, row] = cited[row][0]
     papers[4, 9:] = -1
-    return RerankingValidation(demo_corpus, split, rows, papers)
+    return RerankingValidation(split, rows, papers)
 
 
 def test_validation_measures_match_plain_loops(

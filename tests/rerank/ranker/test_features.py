@@ -31,8 +31,7 @@ from citerec.rerank.ranker.features import (
 from citerec.rerank.ranker.paper_names import title_names
 from citerec.rerank.ranker.texts import (
     TOP,
-    CitingTexts,
-    TermRows,
+    WeightedTexts,
     best_products,
     dot_products,
 )
@@ -76,7 +75,7 @@ def test_kernels_match_matrix_products(seed: int) -> None:
     queries, texts = (random_matrix(n, TERMS, 0.4, "csr", np.float32, rng) for n in (3, TEXTS))
     rows = rng.integers(-1, TEXTS, (3, 4)).astype(np.int32)
     whole = (queries @ texts.T).toarray()
-    asked, held = (TermRows(matrix.indptr, matrix.indices, matrix.data) for matrix in (queries, texts))
+    asked, held = (WeightedTexts(matrix.indptr, matrix.indices, matrix.data) for matrix in (queries, texts))
     scratch = np.zeros(TERMS, np.float32)
     found = dot_products(asked, held, scratch, rows)
     expected = np.where(rows >= 0, np.take_along_axis(whole, np.maximum(rows, 0), 1), 0)
@@ -86,8 +85,7 @@ def test_kernels_match_matrix_products(seed: int) -> None:
     cited = Ragged.from_rows([rng.integers(0, TEXTS, rng.integers(0, 6)) for _ in range(PAPERS)])
     papers = rng.integers(-1, PAPERS, (3, 4)).astype(np.int32)
     source, own = rng.integers(0, 3, TEXTS).astype(np.int32), rng.integers(-1, 3, 3).astype(np.int32)
-    citing = CitingTexts(cited.offsets, cited.values, source)
-    best, rows = best_products(asked, held, scratch, papers, citing, own)
+    best, rows = best_products(asked, held, scratch, papers, cited, source, own)
     for q, k in np.ndindex(papers.shape):
         texts_of = cited[int(papers[q, k])] if papers[q, k] >= 0 else np.empty(0, np.int32)
         there = sorted((whole[q, row] for row in texts_of if source[row] != own[q]), reverse=True)[:TOP]
