@@ -123,7 +123,7 @@ def error_text(error: Exception) -> str:
 
 _TRAINING = (
     *("scipy", "faiss", "torch", "pytorch_lightning", "lightning_utilities", "transformers", "onnx"),
-    *("gensim", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb"),
+    *("gensim", "rank_bm25", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb"),
     *("matplotlib", "pyarrow"),
 )
 EXTRAS = {**dict.fromkeys(_TRAINING, "train"), "lancedb": "large", "mcp": "mcp"}

@@ -21,10 +21,12 @@ from citerec.datasets.records import TRAIN
 from citerec.datasets.word_statistics import BM25_TERM
 from citerec.retrieval.arrays import Counts, Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings
-from citerec.retrieval.lexical.bm25_formula import METHODS, Formula, Postings
+from citerec.retrieval.lexical.bm25_formula import METHODS, Formula, Postings, RankBM25
 from citerec.retrieval.lexical.terms import PAPERS_PER_BATCH, Terms, Tokenizer
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import check_fields
+
+BACKENDS = ("numpy", "rank_bm25")
 
 
 class BM25(Retriever):
@@ -36,6 +38,7 @@ class BM25(Retriever):
     repeatedly.
     contexts: maximum number of training contexts to index with the title and abstract of the paper they cite.
     Other splits are never indexed. (A training query then finds its own context.)
+    backend: `numpy`; or `rank_bm25`, hundreds of times slower.
     threads: number of search threads.
     """
 
@@ -52,15 +55,17 @@ class BM25(Retriever):
         stopwords: str | None = "en",
         query: Sequence[str] = ("context", "title"),
         contexts: int = 0,
+        backend: str = "numpy",
         threads: int = 1,
     ) -> None:
         """Raises InputError for an invalid value."""
         super().__init__()
-        if method not in METHODS:
-            raise InputError(f"retriever.method: {method!r} is not one of {', '.join(METHODS)}")
+        for key, value, choices in (("method", method, METHODS), ("backend", backend, BACKENDS)):
+            if value not in choices:
+                raise InputError(f"retriever.{key}: {value!r} is not one of {', '.join(choices)}")
         check_count("retriever.contexts", contexts, 0)
         check_count("retriever.threads", threads)
-        self._contexts, self.threads = contexts, threads
+        self._backend, self._contexts, self.threads = backend, contexts, threads
         self._formula = Formula(method, k1, b)
         self.set_parameters()
         self.query = check_fields(query)
@@ -76,9 +81,12 @@ class BM25(Retriever):
             value = getattr(self._formula, key)
             if not isinstance(value, int | float) or not 0 <= value <= most or math.isinf(value):
                 raise InputError(f"retriever.{key}: {value!r} is not a number from 0 to {most}")
+        if self._backend == "rank_bm25" and self._formula.k1 == 0:
+            raise InputError("retriever.k1: backend=rank_bm25 divides by 0 with a k1 of 0")
 
     def settings(self) -> dict[str, Any]:
-        return {"library": "bm25s", **asdict(self._formula), **self.tokenisation, "contexts": self._contexts}
+        library = "rank_bm25" if self._backend == "rank_bm25" else "bm25s"
+        return {"library": library, **asdict(self._formula), **self.tokenisation, "contexts": self._contexts}
 
     def query_settings(self) -> dict[str, Any]:
         return {"query": list(self.query)}
@@ -110,10 +118,17 @@ class BM25(Retriever):
         counts = self._counts(corpus)
         if corpus.whole is None and not any(len(part.data) for part in counts):
             raise InputError(f"corpus {corpus.name}: no candidate has a word that BM25 can index")
-        collection = None  # document frequencies [T], papers and average length
-        if (whole := corpus.whole) is not None:
-            collection = whole.count(BM25_TERM, self._terms.names), whole.papers, whole.averages[BM25_TERM]
-        self._engine = Postings.from_counts(counts, self._formula, collection)
+        if self._backend == "rank_bm25":
+            self._engine: RankBM25 | Postings = RankBM25(counts, self._formula)
+        else:
+            self._engine = Postings.from_counts(counts, self._formula, self._whole(corpus))
+
+    def _whole(self, corpus: Corpus) -> tuple[NDArray[np.int64], int, float] | None:
+        """Document frequencies [T], papers and average length of the collection that the papers are from."""
+        if corpus.whole is None:
+            return None
+        whole = corpus.whole
+        return whole.count(BM25_TERM, self._terms.names), whole.papers, whole.averages[BM25_TERM]
 
     def _counts(self, corpus: Corpus) -> list[Counts]:
         """Term counts of all candidates, in batches."""
@@ -165,8 +180,7 @@ class BM25(Retriever):
         self, queries: Queries, keep: Callable[[int, Floats], None], rows: NDArray[np.integer] | None = None
     ) -> None:
         """Call keep(query, scores) for each query with a term: of all candidates [n], or of rows [Q, K]."""
-        known = self._terms.with_words(queries.new_words) if queries.new_words else self._terms
-        terms = known.query_counts(queries, self.query)
+        terms = self._query_terms(queries)
 
         def score(query: int) -> None:
             part = slice(terms.indptr[query], terms.indptr[query + 1])
@@ -181,14 +195,25 @@ class BM25(Retriever):
             with ThreadPoolExecutor(self.threads) as pool:
                 list(pool.map(score, range(len(queries))))
 
+    def _query_terms(self, queries: Queries) -> Counts:
+        """Term counts of queries, float32 [Q, T]."""
+        terms = self._terms
+        if queries.new_words:
+            terms = terms.with_words(queries.new_words)
+        return terms.query_counts(queries, self.query)
+
     def _save(self, folder: Path) -> None:
         self._terms.save(folder)
-        self._engine.save(folder)
+        if isinstance(self._engine, Postings):
+            self._engine.save(folder)
 
     def _load(self, folder: Path, corpus: Corpus) -> None:
         self._prepare(corpus)
         self._terms = Terms.load(folder, **self.tokenisation)
-        self._engine = Postings.load(folder, len(self._rows))
+        if self._backend == "rank_bm25":  # which has no file format
+            self._engine = RankBM25(self._counts(corpus), self._formula)
+        else:
+            self._engine = Postings.load(folder, len(self._rows))
 
 
 def citing_contexts(split: Split, papers: int, most: int) -> Ragged:

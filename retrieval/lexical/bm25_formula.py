@@ -1,8 +1,10 @@
-"""BM25's formulas and its index of postings."""
+"""BM25's formulas and its index of postings, and rank_bm25 as a slow reference for both."""
 
 from __future__ import annotations
 
 import math
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from citerec.datasets.columns import offsets_of, save_arrays
+from citerec.datasets.columns import Ragged, offsets_of, save_arrays
 from citerec.retrieval.arrays import Counts, Floats, load_arrays
 
 METHODS = ("lucene", "okapi")
@@ -29,8 +31,7 @@ class Formula:
     def idf(self, document_frequency: NDArray[np.integer], texts: int) -> Floats:
         """Inverse document frequencies of terms [T]; 0 for terms in no text."""
         unique, inverse = np.unique(document_frequency, return_inverse=True)
-        values = [math.log(1 + (texts - n + 0.5) / (n + 0.5)) if n else 0 for n in unique.tolist()]
-        return np.array(values, np.float32)[inverse]
+        return np.array([_idf(n, texts) if n else 0 for n in unique.tolist()], np.float32)[inverse]
 
     def tf_weights(self, counts: Counts, lengths: Floats, average: float) -> Floats:
         """The term frequency component of each count, before IDF; lengths: of the texts."""
@@ -38,6 +39,11 @@ class Formula:
         if self.method == "okapi":
             return np.asarray((tf * (self.k1 + 1)) / (tf + self.k1 * (1 - self.b + length)))
         return np.asarray(tf / (self.k1 * ((1 - self.b) + length) + tf))
+
+
+def _idf(frequency: int, texts: int) -> float:
+    """Inverse document frequency of a term in `frequency` of `texts`."""
+    return math.log(1 + (texts - frequency + 0.5) / (frequency + 0.5))
 
 
 ADDS_PER_LOOKUP = 16
@@ -152,3 +158,38 @@ def _rounded(contributions: Floats, dtype: np.dtype[Any]) -> Floats | NDArray[np
     if dtype == np.float32:
         return contributions
     return np.rint(contributions / UNIT).clip(max=np.iinfo(np.uint16).max).astype(np.uint16)
+
+
+class RankBM25:
+    """rank_bm25's BM25Okapi, which scores every paper in Python: slow, a reference for the formulas.
+
+    IDFs are those of the other back end; rank_bm25's own have a floor for terms in more than half of all
+    texts.
+    """
+
+    def __init__(self, counts: list[Counts], formula: Formula) -> None:
+        """counts: batches of term counts [texts, T]."""
+        import rank_bm25  # of the extra `train`
+
+        matrix = Counts.concat(counts)
+        repeats = matrix.data.astype(np.int64)
+        documents = Ragged(np.repeat(matrix.indices, repeats), offsets_of(repeats)[matrix.indptr])
+        self._index = rank_bm25.BM25Okapi((row.tolist() for row in documents), k1=formula.k1, b=formula.b)
+        scale = 1.0 if formula.method == "okapi" else 1 / (formula.k1 + 1)  # it multiplies by k1 + 1
+        frequency = Counter(term for counts in self._index.doc_freqs for term in counts)
+        total = len(documents)
+        self._index.idf = {term: scale * _idf(n, total) for term, n in frequency.items()}
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the frequency tables, without the integers that they share."""
+        return sum(map(sys.getsizeof, self._index.doc_freqs))
+
+    def scores(
+        self, terms: NDArray[np.int32], weights: Floats, texts: NDArray[np.integer] | None = None
+    ) -> Floats:
+        """Return scores as `Postings.scores` does."""
+        query = np.repeat(terms, weights.astype(np.int64)).tolist()
+        with np.errstate(invalid="ignore"):  # rank_bm25 computes 0 / 0 for an empty text if b = 1
+            scores = np.nan_to_num(self._index.get_scores(query), nan=0.0).astype(np.float32)
+        return scores if texts is None else scores[texts]

@@ -1,4 +1,4 @@
-"""BM25 against its formula written out, against bm25s, and as a retriever."""
+"""BM25 against its formula written out, against bm25s and rank_bm25, and as a retriever."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.arrays import Counts
 from citerec.retrieval.lexical import bm25_formula
 from citerec.retrieval.lexical.bm25 import BM25, top_scores
-from citerec.retrieval.lexical.bm25_formula import METHODS, Formula, Postings
+from citerec.retrieval.lexical.bm25_formula import METHODS, Formula, Postings, RankBM25
 from citerec.tests.retrieval.made import counts_of, plain_bm25
 
 CONTEXTS = np.arange(12)
@@ -88,6 +88,9 @@ def test_scores_are_those_of_bm25s(
             patch.setattr(bm25_formula, "ADDS_PER_LOOKUP", adds)
             np.testing.assert_array_equal(ours.scores(terms, weights, texts), scores[texts])
     assert scores.dtype == np.float32 and (scores[counts[:, terms].sum(axis=1) == 0] == 0).all()
+    if k1 > 0:
+        scores = RankBM25(in_parts(counts), Formula(method, k1, b)).scores(terms, weights)
+        np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=2e-6)
 
 
 def test_loaded_postings_are_mapped(tmp_path: Path) -> None:

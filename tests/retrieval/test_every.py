@@ -67,6 +67,7 @@ def ranker(*_: Any) -> Retriever:
 MAKERS: dict[str, Maker] = {
     "bm25": lambda *_: BM25(query=FIELDS, threads=2),
     "bm25_contexts": lambda *_: BM25(contexts=2),
+    "rank_bm25": lambda *_: BM25(backend="rank_bm25", contexts=2),
     "popularity": lambda *_: Popularity(),
     "hatten": hatten,
     "article": article(),
