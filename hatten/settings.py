@@ -364,9 +364,6 @@ class NNSelectSettings(WordsSettings, EncoderTraining):
 class BiEncoderBatchSettings(EncoderBatchSettings, QuerySettings):
     """Composition of a batch of texts."""
 
-    siblings: int = field(default=0, kw_only=True)
-    """papers per query, drawn from those that its citing paper cites in other passages"""
-
 
 @dataclass(frozen=True)
 class BiEncoderSettings(FineTuningSettings, EncoderTraining):

@@ -1,5 +1,4 @@
-"""Batches of texts for the small networks: several data sets with a share each, negatives that the same paper
-cites in other passages, texts that are left out."""
+"""Batches of texts for the small networks: several data sets with a share each, texts that are left out."""
 
 from __future__ import annotations
 
@@ -10,33 +9,17 @@ from numpy.typing import NDArray
 
 from citerec.hatten.settings import BiEncoderBatchSettings
 from citerec.hatten.training.batches import Batches, TrainingData
-from citerec.hatten.training.losses import OTHER
 from citerec.retrieval.encoders.article_text import ArticleReader
-from citerec.training.queries import DataSets, Siblings
+from citerec.training.queries import DataSets
 
 TEXTS = 6
 """Seed of the draws of texts to leave out."""
 
 
 class TextBatches(Batches):
-    """Batches with siblings as further negatives, in which abstracts and citing titles may be left out."""
+    """Batches in which abstracts and citing titles may be left out."""
 
     config: BiEncoderBatchSettings
-    siblings: Siblings | None = None
-    """of the split; needed to draw any"""
-
-    def _draw(
-        self, queries: NDArray[np.int64], rng: np.random.Generator
-    ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        drawn, levels = super()._draw(queries, rng)
-        if not self.config.siblings:
-            return drawn, levels
-        assert self.siblings is not None
-        papers = np.full((len(queries), self.config.siblings), -1, np.int32)
-        for row, query in zip(papers, queries.tolist(), strict=True):
-            own = self.siblings.draw(query, len(row), rng)
-            row[: len(own)] = own
-        return np.concatenate([drawn, papers], 1), np.concatenate([levels, np.full(papers.shape, OTHER)], 1)
 
     def _read(
         self, contexts: NDArray[np.int64], cited: NDArray[np.int64], others: NDArray[np.int64], step: int
@@ -66,10 +49,3 @@ class TextData(TrainingData):
         super().__init__(*arguments)
         if self.batch.shares:
             self.sets = DataSets.read(self.corpus, self.split, self.batch.shares)
-        self.siblings = Siblings(self.corpus, self.split) if self.batch.siblings else None
-
-    def batches(self, round: int, pool: Any, layout: Any = None) -> TextBatches:
-        batches = super().batches(round, pool, layout)
-        assert isinstance(batches, TextBatches)
-        batches.siblings = self.siblings
-        return batches

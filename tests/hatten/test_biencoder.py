@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from citerec.hatten.biencoder.model import BiEncoderRetriever
 from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.encoder import ArticleEncoder
 from citerec.retrieval.settings import ArticleConfig
+from citerec.tests.conftest import Done
 from citerec.tests.runs import (
     history,
     train_config,
@@ -94,13 +96,30 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
 
 
 @pytest.mark.slow
-def test_the_last_layers_are_trained_alone(small: dict[str, Any], tiny_bert: Path, tmp_path: Path) -> None:
+def test_the_last_layers_are_trained_alone_and_kept(
+    small: dict[str, Any],
+    tiny_bert: Path,
+    tmp_path: Path,
+    script: Callable[..., Done],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     few = {**small, "model.rounds": 1, "model.trained_layers": 1, "output_dir": tmp_path / "out"}
     before, after = (
         load_file(folder / "model.safetensors") for folder in (tiny_bert, train(train_config(few)))
     )
     changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
     assert changed == {name for name in before if name.startswith("encoder.layer.1.")}
+    kept, restored = tmp_path / "kept.safetensors", tmp_path / "restored"
+    (tmp_path / "home/models").mkdir(parents=True)
+    (tmp_path / "home/models/minilm").symlink_to(tiny_bert)
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "home"))
+    for source, target in ((tmp_path / "out/biencoder", kept), (kept, restored)):
+        assert script("reproduce/trained_layers.py", str(source), str(target)).code == 0
+    assert load_file(kept).keys() == changed
+    again = load_file(restored / "model.safetensors")
+    assert all(torch.allclose(again[name], value, atol=1e-3) for name, value in after.items())
+    opened, saved = (ArticleEncoder.load(folder) for folder in (restored, tmp_path / "out/biencoder"))
+    assert opened.config.encoding_settings() == saved.config.encoding_settings()
     with pytest.raises(InputError, match="trained_layers=3: the transformer has 2 layers"):
         train(train_config({**few, "model.trained_layers": 3, "output_dir": tmp_path / "more"}))
 

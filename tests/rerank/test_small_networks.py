@@ -222,10 +222,8 @@ def test_both_networks_are_trained_resumed_exported_and_used(
         "encoder.max_tokens": 32,
         "model.rounds": 3,
         "model.batch.steps_per_round": 2,
-        "model.mining.skip": 1,
-        "model.mining.depth": 4,
-        "model.batch.siblings": 1,
-        "model.batch.mined": 1,
+        "model.batch.contexts_per_paper": 2,
+        "model.trained_layers": 1,
         "model.optimizer.lr": 0.003,
     }
     (tmp_path / "bi").mkdir()
@@ -276,7 +274,7 @@ def test_both_networks_are_trained_resumed_exported_and_used(
         logits = cross(*pair_reader(corpus, cross.tokenizer, cross.config).pairs(*rows.T).padded())
     texts = networks.reader.queries(queries), [one.subwords for one in networks.reader.papers(corpus, papers)]
     scores = networks.scores([networks.reader.pair(texts[0][c], texts[1][p]) for c, p in rows.tolist()])
-    assert np.corrcoef(scores, logits.numpy())[0, 1] > 0.98
+    assert np.corrcoef(scores, logits.numpy())[0, 1] > 0.97
 
 
 def test_only_networks_of_the_recipe_are_exported(
