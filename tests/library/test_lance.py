@@ -65,7 +65,7 @@ def test_it_answers_like_a_library_in_memory(run: Command) -> None:
     years = Filters(years=f"{paper.year}-{paper.year}")
     found = lance.recommend(QUESTIONS[1], filters=years)
     assert found and {one.year for one in found} == {paper.year}
-    with pytest.raises(InputError, match="only=nobody: no paper of mine"):
+    with pytest.raises(InputError, match="only=nobody: no paper of the library has this id or key"):
         ids(lance, QUESTIONS[0], filters=Filters(only=["nobody"]))
 
 
