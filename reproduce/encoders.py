@@ -8,7 +8,6 @@ papers: 20 citations of each, asked with the passage alone. `minilm` is all-Mini
 """
 
 import logging
-import random
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,16 +18,7 @@ from torch.nn.functional import normalize
 
 from citerec.base.errors import InputError
 from citerec.datasets.published.drafts import LIST, read_list
-from citerec.library.ask.question import mark_query
-from citerec.library.benchmark.collection import (
-    MaskedDraft,
-    asked_request,
-    find_drafts,
-    questions,
-    quiet,
-    read_papers,
-)
-from citerec.library.drafts.suggest import citing_passages, known_papers
+from citerec.library.benchmark.collection import MaskedDraft, find_drafts, quiet, read_papers, sample_queries
 from citerec.library.papers.library import Library
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.encoders.article_text import ArticleReader
@@ -42,21 +32,14 @@ PLAIN = ArticleConfig("minilm", hub=MINILM.hub, max_tokens=184, layout="lengths"
 
 def measure(masked: MaskedDraft, encoders: list[ArticleEncoder]) -> list[Floats] | None:
     """R@10 and MRR of encoders for a draft, [4] each; None if its bibliography is too large."""
-    draft = masked.draft
     with TemporaryDirectory() as place:
         read_papers(masked.bibs, Path(place) / "library")
         library = Library.open(Path(place) / "library")
-        corpus, known = library.corpus, known_papers(draft, library)
-        rows = np.flatnonzero(corpus.is_candidate)
+        corpus, rows = library.corpus, np.flatnonzero(library.corpus.is_candidate)
         if len(rows) > MOST:
             return None
-        asked, passages = questions(draft, known), citing_passages(draft, known)
-        asked = random.Random(masked.name).sample(asked, min(len(asked), CITATIONS))
-        requests = [asked_request(draft, question, known, passages, False) for question in asked]
-        queries = Queries.from_list(corpus, [mark_query(request.query) for request in requests])
-        cited = [{corpus.paper_row(known[key]) for key in question.targets.values()} for question in asked]
-        beside = [{corpus.paper_row(paper) for paper in request.filters.exclude} for request in requests]
-        measures = []
+        asked, cited, beside = sample_queries(masked, library, CITATIONS)
+        queries, measures = Queries.from_list(corpus, asked), []
         for encoder in encoders:
             reader = ArticleReader(corpus, encoder.tokenizer, encoder.config)
             untitled = np.zeros(len(queries), bool)
@@ -66,8 +49,8 @@ def measure(masked: MaskedDraft, encoders: list[ArticleEncoder]) -> list[Floats]
                 for abstracts in (None, np.zeros(len(rows), bool)):
                     papers = normalize(encoder.encode(reader.papers(rows, abstracts)), dim=1)
                     for scores, own, others in zip((vectors @ papers.T).numpy(), cited, beside, strict=True):
-                        scores[np.isin(rows, [*(others - own)])] = -np.inf
-                        best = scores[np.isin(rows, [*own])].max()
+                        scores[np.isin(rows, [*(others - {*own})])] = -np.inf
+                        best = scores[np.isin(rows, own)].max()
                         ranks.append(1 + np.count_nonzero(scores > best))
             halves = np.array(ranks).reshape(2, -1)
             measures.append(np.stack([np.mean(halves <= 10, axis=1), np.mean(1 / halves, axis=1)], 1).ravel())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,13 +22,14 @@ from citerec.formats.documents import Reference
 from citerec.formats.drafts.languages import PLAIN
 from citerec.formats.drafts.latex import LATEX
 from citerec.formats.drafts.markdown import MARKDOWN
-from citerec.library.ask.question import Request
+from citerec.library.ask.question import Request, mark_query
 from citerec.library.drafts.reader import Draft, Place, read_draft
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
 from citerec.library.papers.building import create
 from citerec.library.papers.library import Library
 from citerec.library.settings import BuildSettings
 from citerec.retrieval.passages import CitingPassages
+from citerec.retrieval.queries import Query
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,21 @@ def asked_request(
         context = f"{draft.title} {TARGET_MARKER}" if re.search(r"\w", draft.title) else place.context
     place = replace(place, context=context, beside=tuple(key for key in place.beside if key in papers))
     return place_request(before, place, papers, citing_passages(before, ids))
+
+
+def sample_queries(
+    masked: MaskedDraft, library: Library, size: int, written: bool = False
+) -> tuple[list[Query], list[list[int]], list[set[int]]]:
+    """Return at most `size` masked citations of a draft, drawn by its name, over its author's library: the
+    queries of `asked_request`, the rows of the papers that they cite, and of those that the same sentence
+    cites, which are not offered."""
+    draft, ids = masked.draft, known_papers(masked.draft, library)
+    asked, passages, row_of = questions(draft, ids), citing_passages(draft, ids), library.corpus.paper_row
+    asked = random.Random(masked.name).sample(asked, min(len(asked), size))
+    requests = [asked_request(draft, question, ids, passages, written) for question in asked]
+    cited = [[row_of(ids[key]) for key in question.targets.values()] for question in asked]
+    beside = [{row_of(paper) for paper in request.filters.exclude} for request in requests]
+    return [mark_query(request.query) for request in requests], cited, beside
 
 
 def find_cited(draft: Draft, library: Library) -> tuple[Draft, dict[str, str]]:

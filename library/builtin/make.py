@@ -39,16 +39,13 @@ from citerec.datasets.records import TRAIN, ContextRecord, PaperRecord, QueryRec
 from citerec.formats.articles.pdf_layout import PdfParagraph
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.static.model import StaticModel, StaticRetriever
-from citerec.library.ask.question import mark_query
 from citerec.library.benchmark.collection import (
     MaskedDraft,
-    asked_request,
     find_drafts,
-    questions,
     quiet,
     read_papers,
+    sample_queries,
 )
-from citerec.library.drafts.suggest import citing_passages, known_papers
 from citerec.library.evidence import FOLDER
 from citerec.library.evidence.evidence import FullTexts
 from citerec.library.evidence.index import update_index
@@ -224,24 +221,16 @@ class ListReader:
         with TemporaryDirectory() as place:
             read_papers(draft.bibs, Path(place) / "library")
             library = Library.open(Path(place) / "library")
-            known_by_key, storage = known_papers(draft.draft, library), library.mapped
-            own = next((library.corpus.paper_ids[row] for row in storage.titled(draft.draft.title)), None)
-            asked = questions(draft.draft, known_by_key)
-            asked = random.Random(draft.name).sample(asked, min(len(asked), DRAFT_QUERIES))
-            passages, row_of = citing_passages(draft.draft, known_by_key), library.corpus.paper_row
-            requests, positives, beside = [], [], []
-            for question in asked:
-                request = asked_request(draft.draft, question, known_by_key, passages, is_written)
-                requests.append(replace(mark_query(request.query), own=own))
-                positives.append([row_of(known_by_key[key]) for key in question.targets.values()])
-                beside.append({row_of(paper) for paper in request.filters.exclude})
-            parts = []
+            titled = library.mapped.titled(draft.draft.title)
+            own = next((library.corpus.paper_ids[row] for row in titled), None)
+            asked, positives, beside = sample_queries(draft, library, DRAFT_QUERIES, is_written)
+            asked, parts = [replace(query, own=own) for query in asked], []
             without = without_abstracts(library.corpus)
             over = (
                 [(library.corpus, WRITTEN)] if is_written else [(library.corpus, DRAFTS), (without, TITLES)]
             )
             for corpus, source in over:
-                queries = Queries.from_list(corpus, requests)
+                queries = Queries.from_list(corpus, asked)
                 queries = replace(queries, positives=Ragged.from_rows(positives))
                 lists = self._read(self._over(corpus), queries, source)
                 rows = zip(lists.query.tolist(), lists.papers.tolist(), strict=True)
