@@ -9,6 +9,7 @@ papers: 20 citations of each, asked with the passage alone. `minilm` is all-Mini
 
 import logging
 import sys
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -41,10 +42,10 @@ def measure(masked: MaskedDraft, encoders: list[ArticleEncoder]) -> list[Floats]
         asked, cited, beside = sample_queries(masked, library, CITATIONS)
         queries, measures = Queries.from_list(corpus, asked), []
         for encoder in encoders:
-            reader = ArticleReader(corpus, encoder.tokenizer, encoder.config)
-            untitled = np.zeros(len(queries), bool)
+            lengths = replace(encoder.config.lengths, citing_title=0)
+            reader = ArticleReader(corpus, encoder.tokenizer, replace(encoder.config, lengths=lengths))
             with torch.inference_mode():
-                vectors = normalize(encoder.encode(reader.queries(queries, untitled)), dim=1)
+                vectors = normalize(encoder.encode(reader.queries(queries)), dim=1)
                 ranks = []
                 for abstracts in (None, np.zeros(len(rows), bool)):
                     papers = normalize(encoder.encode(reader.papers(rows, abstracts)), dim=1)

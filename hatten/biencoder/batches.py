@@ -17,7 +17,7 @@ TEXTS = 6
 
 
 class TextBatches(Batches):
-    """Batches in which abstracts and citing titles may be left out."""
+    """Batches in which abstracts may be left out."""
 
     config: BiEncoderBatchSettings
 
@@ -29,14 +29,12 @@ class TextBatches(Batches):
         reader = self.reader
         assert isinstance(reader, ArticleReader)
         rng = np.random.default_rng((self.seed, TEXTS, self.round, step))
-        titles = rng.random(len(contexts)) < self.config.titles
         share = rng.choice(self.config.abstracts)
-        kept = [titles, rng.random(len(cited)) < share, rng.random(len(others)) < share]
-        own = [self.share.part(len(mask)) for mask in kept]
-        rows = [rows[part] for rows, part in zip((contexts, cited, others), own, strict=True)]
-        kept = [mask[part] for mask, part in zip(kept, own, strict=True)]
-        read = reader.queries, reader.papers, reader.papers
-        return [function(*parts) for function, *parts in zip(read, rows, kept, strict=True)]
+        read = [reader.queries(contexts[self.share.part(len(contexts))])]
+        for rows in (cited, others):
+            own, kept = self.share.part(len(rows)), rng.random(len(rows)) < share
+            read.append(reader.papers(rows[own], kept[own]))
+        return read
 
 
 class TextData(TrainingData):
