@@ -1,9 +1,10 @@
 """Citations of Zotero's add-ins: a field's code is a word, the citation in JSON, and in LibreOffice a name.
 
-EndNote's have records in XML, in the code or, in base64, in the data of the field.
+EndNote's have records in XML, in the code or, in base64, in the data of the field. Mendeley Cite's are
+content controls with the citation in base64; Citavi's fields have records of its own.
 
 The form: github.com/zotero/zotero, chrome/content/zotero/xpcom/integration.js, and csl-citation.json of
-github.com/citation-style-language/schema. Mendeley's fields are of the same form.
+github.com/citation-style-language/schema. Mendeley's are of the same form.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -19,11 +21,20 @@ from typing import Any, NamedTuple
 from citerec.base.errors import InputError
 from citerec.formats.articles.xml_documents import parse_xml
 from citerec.formats.bibliography.csl import write_csl
+from citerec.formats.bibliography.item import ROLES, Item
+from citerec.formats.bibliography.reading.csl import csl_item
 from citerec.formats.bibliography.reading.exports import endnote_item
+from citerec.formats.bibliography.reading.records import Fields
 from citerec.formats.drafts.markdown import MARKDOWN
-from citerec.formats.identifiers import find_year
+from citerec.formats.identifiers import date_year
+from citerec.formats.names import OTHERS
 
 _CODE = re.compile(r"\s*(?:ADDIN\s+)?(?:ZOTERO_ITEM\s+)?CSL_CITATION\s*(?=\{)")
+_ENCODED = re.compile(r"\s*(?:MENDELEY_CITATION_v\d_|ADDIN\s+CitaviPlaceholder\{?)(?=e)([\w+/=]+)")
+_NOT_READ = re.compile(
+    r"\s*ADDIN\s+(?:CITAVI\.PLACE|CitaviPlace|PAPERS2_CIT|paperpile_cit|RW\.CITE|REFMGR\.CITE)"
+)
+"""Citations of other programs."""
 _ENDNOTE = re.compile(r"\s*ADDIN\s+EN\.CITE(?!\.)\s*")
 _WORD = re.compile(r"\s*CITATION\s+(?:\"([^\"]+)\"|([^\s\\]+))")
 _MORE_WORD = re.compile(r"\\m\s+([^\s\\]+)")
@@ -63,13 +74,15 @@ def citation_items(
         return items
     if match := _ENDNOTE.match(code):
         return _endnote_items(code[match.end() :], stored)
-    if (match := _CODE.match(code)) is None:
-        return []
+    match, encoded = _CODE.match(code), _ENCODED.match(code)
+    if match is None and encoded is None:
+        return None if _NOT_READ.match(code) else []
     try:
-        citation, _ = _DECODER.raw_decode(code, match.end())
-    except (ValueError, RecursionError):
+        code = b64decode(encoded[1] + "==").decode() if encoded else code
+        citation, _ = _DECODER.raw_decode(code, match.end() if match else 0)
+        listed = citation.get("citationItems") or [*map(_citavi_item, citation.get("Entries", ()))]
+    except (ValueError, RecursionError, AttributeError, TypeError):
         return None
-    listed = citation.get("citationItems")
     for item in listed if isinstance(listed, list) else ():
         data = item.get("itemData", {}) if isinstance(item, dict) else None
         if not isinstance(data, dict):
@@ -77,11 +90,29 @@ def citation_items(
         uris = item.get("uris", item.get("uri"))
         uris = [uri for uri in (uris if isinstance(uris, list) else [uris]) if isinstance(uri, str)]
         ends = (uri.rpartition("/")[2] for uri in uris if "zotero.org/" in uri)
-        names = data.get("citation-key"), *ends, data.get("id"), item.get("id")
+        names = data.get("citation-key"), _author_and_year(data), *ends, data.get("id"), item.get("id")
         key = next(filter(None, (_NOT_IN_KEY.sub("-", str(name or "")).strip("-") for name in names)), "item")
         data = data and {**data, "id": key}
         items.append((key, {"id": item.get("id", key), "uris": uris, "itemData": data}))
     return items
+
+
+def _citavi_item(entry: dict[str, Any]) -> dict[str, Any]:
+    work = entry.get("Reference", {})
+    data: dict[str, Any] = {"type": "document", "title": work.get("Title"), "DOI": work.get("Doi")}
+    data["issued"] = {"raw": str(work.get("Year") or "")}
+    for role, name in (("author", "Authors"), ("editor", "Editors")):
+        listed = (
+            person for person in work.get(name, ()) if person.get("LastName")
+        )  # not what refers to another
+        data[role] = [
+            {"family": person["LastName"], "given": person.get("FirstName") or ""} for person in listed
+        ]
+    uris = [f"citavi:{entry.get('ReferenceId') or work.get('Id')}"]
+    return {
+        "uris": uris,
+        "itemData": {name: value for name, value in data.items() if value} if data["title"] else {},
+    }
 
 
 def _endnote_items(xml: str, data: str) -> list[tuple[str, dict[str, Any]]] | None:
@@ -119,17 +150,26 @@ def shown_text(cited: Sequence[Cited]) -> str:
     return _SPACES.sub(" ", f"({'; '.join(_shown(item) for item in cited)})")
 
 
+def _work(data: Mapping[str, Any]) -> Item:
+    with suppress(InputError):
+        return csl_item(Fields({**data}, ""))
+    return Item.of("document", {}, {})
+
+
+def _author_and_year(data: Mapping[str, Any]) -> str:
+    """Return the key of an item without one, since nobody knows those of Zotero's database."""
+    work = _work(data)
+    who = work.authors[0].short if work.authors else " ".join(work.fields.get("title", "").split()[:3])
+    return f"{who} {date_year(work.fields.get('issued', '')) or ''}"
+
+
 def _shown(item: Cited) -> str:
-    data = item.item["itemData"]
-    listed = next(filter(None, (data.get(role) for role in ("author", "editor"))), None)
-    people = [name for name in listed if isinstance(name, dict)] if isinstance(listed, list) else []
-    names = [
-        " ".join(filter(None, (name.get("non-dropping-particle"), name.get("family") or name.get("literal"))))
-        for name in people
-    ]
-    who = " and ".join(names) if len(names) < 3 else f"{names[0]} et al."
-    year = find_year(json.dumps(data.get("issued") or "")) or "n.d."
-    text = str(year) if item.no_author else f"{who or data.get('title', '')}, {year}"
+    work = _work(item.item["itemData"])
+    listed = next(filter(None, map(work.names.get, ROLES)), ())
+    names = [name.short for name in listed if name != OTHERS]
+    who = f"{names[0]} et al." if names and len(listed) > 2 - (OTHERS in listed) else " and ".join(names)
+    year = date_year(work.fields.get("issued", "")) or "n.d."
+    text = str(year) if item.no_author else f"{who or work.fields.get('title', '')}, {year}"
     return f"{item.prefix} {text}".strip() + (f", {item.suffix}" if item.suffix else "")
 
 

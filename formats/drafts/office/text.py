@@ -92,7 +92,7 @@ class OfficeReader(ABC):
     skipped: ClassVar[frozenset[str]] = frozenset()
     """Elements whose content is not text."""
     hidden: ClassVar[re.Pattern[str]] = re.compile(
-        r"\s*(?:ADDIN\s+)?(?:ZOTERO_BIBL|CSL_BIBLIOGRAPHY|Mendeley Bib|EN\.REFLIST|TOC\b)"
+        r"\s*(?:ADDIN\s+)?(?:ZOTERO_BIBL|CSL_BIBLIOG|Mendeley Bib|MENDELEY_BIB|CitaviBib|EN\.REFLIST|TOC\b)"
     )
     """Codes of fields whose text is that of other parts of the document, or of its bibliography."""
 
@@ -321,7 +321,8 @@ class OfficeText:
         )
         pieces = [piece for paragraph in paragraphs for piece in (*paragraph, Piece("\n"))]
         notes = [
-            f"the citation after “{text}” has damaged data and is read as text" for text in reader.damaged
+            f"the citation after “{text}” has damaged or unknown data and is read as text"
+            for text in reader.damaged
         ]
         starts = [*accumulate((len(piece.text) for piece in pieces), initial=0)]
         text = "".join(piece.text for piece in pieces)

@@ -98,6 +98,8 @@ class WordReader(OfficeReader):
                 self.close_field()
         elif name == "fldSimple":
             self.open_field(code=attributes.get("instr", ""))
+        elif name == "tag" and value.startswith("MENDELEY_"):  # of a content control, in its properties
+            self.open_field(f"control {self._depth - 2}", value)
         elif name == "bookmarkStart" and (code := self.bookmarks.get(attributes.get("name", ""))):
             self.open_field(f"bookmark {attributes.get('id')}", code)
         elif name == "bookmarkEnd":
@@ -132,6 +134,8 @@ class WordReader(OfficeReader):
             self._in_data = False
         elif name == "fldSimple":
             self.close_field()
+        elif name == "sdt":
+            self.close_field(f"control {self._depth}")
 
 
 class Word(Office):
