@@ -92,9 +92,8 @@ class Summary(Callback):
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         self._started, self._folders = time.time(), []
         signal.signal(signal.SIGTERM, _interrupt)
-        atexit.register(
-            self._write, Path(config.hydra.sweep.dir), ", then interrupted"
-        )  # Hydra calls nothing
+        # Hydra calls nothing after an interrupt.
+        atexit.register(self._write, Path(config.hydra.sweep.dir), ", then interrupted")
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """Record the job's folder and any failure, which Hydra would otherwise raise before the table."""

@@ -146,9 +146,8 @@ class References:
         for file in self.other_files():
             others = read_other(file)
             entries |= {key: others[key] for key in wanted if key in others}
-        return {wanted[key]: entry for key, entry in entries.items()} | {
-            key: entry for key, entry in entries.items() if wanted[key] == key
-        }
+        exact_last = sorted(entries.items(), key=lambda found: wanted[found[0]] == found[0])
+        return {wanted[key]: entry for key, entry in exact_last}
 
 
 # Entries.

@@ -331,12 +331,12 @@ def find_citations(text: str, begin: int, end: int, links: bool = True) -> Itera
         start, stop = match.span()
         if links and text[start - 1 : start] == "[" and _is_link(text, stop):
             continue  # [@ann](https://social.example/@ann)
-        inside, is_note = match[0][1:], text[start - 1 : start + 1] == "^["
-        has_mark = CITE_MARK.search(inside) or not _KEY.search(_NESTED.sub("", inside))
-        if text[start] == "[" and (is_note or ("[" in inside and has_mark)):
-            yield from find_citations(
-                text, start + 1, stop, links
-            )  # [as in [@lee2020]], ^[@lee2020, but [CITE]]
+        inside = match[0][1:]
+        has_mark = "[" in inside and (CITE_MARK.search(inside) or not _KEY.search(_NESTED.sub("", inside)))
+        if text[start] == "[" and (
+            has_mark or text[start - 1 : start] == "^"
+        ):  # ^[@lee2020], [as in [@lee2020]]
+            yield from find_citations(text, start + 1, stop, links)
             continue
         keys = tuple(_keys(text, start, stop))
         if not keys and CITE_MARK.fullmatch(match[0]):

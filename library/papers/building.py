@@ -272,10 +272,11 @@ def read_papers(file: str, needed: bool) -> Iterator[LibraryPaper]:
         if is_empty:
             raise InputError(f"{file}: has no usable paper" + (f": {bad[0]}" if bad else ""))
     except InputError as error:
-        if needed or not is_empty:
+        if needed or not (is_empty and os.path.getsize(file)):
             raise
         log.warning("%s; the file is left out", error)
-    if bad and not is_empty:
+        return
+    if bad:
         more = [f"... and {len(bad) - SHOWN:,} more"] if len(bad) > SHOWN else []
         lines = [*map(str, bad[:SHOWN]), *more]
         count = count_noun(len(bad), "record")

@@ -1,7 +1,7 @@
 """Citations of Zotero's add-ins: a field's code is a word, the citation in JSON, and in LibreOffice a name.
 
-EndNote's have records in XML, in the code or, in base64, in the data of the field. Mendeley Cite's are
-content controls with the citation in base64; Citavi's fields have records of its own.
+EndNote's have records in XML, in the code or, in base64, in the data of the field. Those of Mendeley Cite are
+content controls with the citation in base64.
 
 The form: github.com/zotero/zotero, chrome/content/zotero/xpcom/integration.js, and csl-citation.json of
 github.com/citation-style-language/schema. Mendeley's are of the same form.
@@ -27,13 +27,11 @@ from citerec.formats.bibliography.reading.exports import endnote_item
 from citerec.formats.bibliography.reading.records import Fields
 from citerec.formats.drafts.markdown import MARKDOWN
 from citerec.formats.identifiers import date_year
-from citerec.formats.names import OTHERS
+from citerec.formats.names import OTHERS, Name
 
 _CODE = re.compile(r"\s*(?:ADDIN\s+)?(?:ZOTERO_ITEM\s+)?CSL_CITATION\s*(?=\{)")
-_ENCODED = re.compile(r"\s*(?:MENDELEY_CITATION_v\d_|ADDIN\s+CitaviPlaceholder\{?)(?=e)([\w+/=]+)")
-_NOT_READ = re.compile(
-    r"\s*ADDIN\s+(?:CITAVI\.PLACE|CitaviPlace|PAPERS2_CIT|paperpile_cit|RW\.CITE|REFMGR\.CITE)"
-)
+_MENDELEY = re.compile(r"MENDELEY_CITATION_v\d_")
+_NOT_READ = re.compile(r"\s*ADDIN\s+(?:CITAVI\.P|CitaviP|PAPERS2_C|paperpile_c|RW\.CITE|REFMGR\.CITE)")
 """Citations of other programs."""
 _ENDNOTE = re.compile(r"\s*ADDIN\s+EN\.CITE(?!\.)\s*")
 _WORD = re.compile(r"\s*CITATION\s+(?:\"([^\"]+)\"|([^\s\\]+))")
@@ -74,14 +72,15 @@ def citation_items(
         return items
     if match := _ENDNOTE.match(code):
         return _endnote_items(code[match.end() :], stored)
-    match, encoded = _CODE.match(code), _ENCODED.match(code)
-    if match is None and encoded is None:
-        return None if _NOT_READ.match(code) else []
     try:
-        code = b64decode(encoded[1] + "==").decode() if encoded else code
-        citation, _ = _DECODER.raw_decode(code, match.end() if match else 0)
-        listed = citation.get("citationItems") or [*map(_citavi_item, citation.get("Entries", ()))]
-    except (ValueError, RecursionError, AttributeError, TypeError):
+        if match := _MENDELEY.match(code):
+            citation = json.loads(b64decode(code[match.end() :] + "=="))
+        elif match := _CODE.match(code):
+            citation, _ = _DECODER.raw_decode(code, match.end())
+        else:
+            return None if _NOT_READ.match(code) else []
+        listed = citation.get("citationItems")
+    except (ValueError, RecursionError, AttributeError):
         return None
     for item in listed if isinstance(listed, list) else ():
         data = item.get("itemData", {}) if isinstance(item, dict) else None
@@ -95,24 +94,6 @@ def citation_items(
         data = data and {**data, "id": key}
         items.append((key, {"id": item.get("id", key), "uris": uris, "itemData": data}))
     return items
-
-
-def _citavi_item(entry: dict[str, Any]) -> dict[str, Any]:
-    work = entry.get("Reference", {})
-    data: dict[str, Any] = {"type": "document", "title": work.get("Title"), "DOI": work.get("Doi")}
-    data["issued"] = {"raw": str(work.get("Year") or "")}
-    for role, name in (("author", "Authors"), ("editor", "Editors")):
-        listed = (
-            person for person in work.get(name, ()) if person.get("LastName")
-        )  # not what refers to another
-        data[role] = [
-            {"family": person["LastName"], "given": person.get("FirstName") or ""} for person in listed
-        ]
-    uris = [f"citavi:{entry.get('ReferenceId') or work.get('Id')}"]
-    return {
-        "uris": uris,
-        "itemData": {name: value for name, value in data.items() if value} if data["title"] else {},
-    }
 
 
 def _endnote_items(xml: str, data: str) -> list[tuple[str, dict[str, Any]]] | None:
@@ -150,26 +131,28 @@ def shown_text(cited: Sequence[Cited]) -> str:
     return _SPACES.sub(" ", f"({'; '.join(_shown(item) for item in cited)})")
 
 
-def _work(data: Mapping[str, Any]) -> Item:
+def _about(data: Mapping[str, Any]) -> tuple[Sequence[Name], str, str]:
+    """Return the people, title and year of an item, as far as it can be read."""
+    work = Item.of("document", {}, {})
     with suppress(InputError):
-        return csl_item(Fields({**data}, ""))
-    return Item.of("document", {}, {})
+        work = csl_item(Fields({**data}, ""))
+    people = next(filter(None, map(work.names.get, ROLES)), ())
+    return people, work.fields.get("title", ""), str(date_year(work.fields.get("issued", "")) or "")
 
 
 def _author_and_year(data: Mapping[str, Any]) -> str:
-    """Return the key of an item without one, since nobody knows those of Zotero's database."""
-    work = _work(data)
-    who = work.authors[0].short if work.authors else " ".join(work.fields.get("title", "").split()[:3])
-    return f"{who} {date_year(work.fields.get('issued', '')) or ''}"
+    """Return the key of an item without one: nobody knows those of Zotero's database."""
+    people, title, year = _about(data)
+    return f"{people[0].short if people else ' '.join(title.split()[:3])} {year}"
 
 
 def _shown(item: Cited) -> str:
-    work = _work(item.item["itemData"])
-    listed = next(filter(None, map(work.names.get, ROLES)), ())
-    names = [name.short for name in listed if name != OTHERS]
-    who = f"{names[0]} et al." if names and len(listed) > 2 - (OTHERS in listed) else " and ".join(names)
-    year = date_year(work.fields.get("issued", "")) or "n.d."
-    text = str(year) if item.no_author else f"{who or work.fields.get('title', '')}, {year}"
+    people, title, year = _about(item.item["itemData"])
+    names = [name.short for name in people if name != OTHERS]
+    several = names and (len(people) > 2 or OTHERS in people)
+    who = f"{names[0]} et al." if several else " and ".join(names)
+    text = year or "n.d."
+    text = text if item.no_author else f"{who or title}, {text}"
     return f"{item.prefix} {text}".strip() + (f", {item.suffix}" if item.suffix else "")
 
 
