@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -85,16 +86,22 @@ def test_the_table_has_the_varied_options(tmp_path: Path, capsys: pytest.Capture
     assert str(tmp_path / "1" / "report.md") in capsys.readouterr().out
 
 
-def test_a_sweep_that_is_stopped_tells_of_the_jobs_before(tmp_path: Path) -> None:
-    code = (
-        "import os, signal, sys; sys.path.insert(0, 'tests/evaluation'); from test_summary import *;"
-        f"sweep = Path({str(tmp_path)!r}); summary = Summary(['mrr']);"
-        "summary.on_multirun_start(_config(sweep));"
-        "_finish(summary, sweep, _job(sweep / '0', ['k=0'], {'mrr': 0.5})); _job(sweep / '1', ['k=1'], None);"
-        "os.kill(os.getpid(), signal.SIGTERM)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode != 0 and "KeyboardInterrupt" in done.stderr
+def test_a_sweep_that_is_stopped_tells_of_the_jobs_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_exit: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("atexit.register", lambda *call: at_exit.append(call))
+    summary, before = Summary(["mrr"]), signal.getsignal(signal.SIGTERM)
+    summary.on_multirun_start(_config(tmp_path))
+    try:
+        _finish(summary, tmp_path, _job(tmp_path / "0", ["k=0"], {"mrr": 0.5}))
+        _job(tmp_path / "1", ["k=1"], None)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    [(write, *arguments)] = at_exit
+    write(*arguments)
     lines = (tmp_path / "summary.md").read_text().splitlines()
     assert lines[0] == "# 1 job, then interrupted" and lines[4] == "| k=0 | 0.5000 |"
 
