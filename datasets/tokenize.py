@@ -117,10 +117,8 @@ def cut_window(left: str, right: str, window: int, words: str) -> str:
 
 def _normalise(text: str) -> str:
     """Lower-case a text and put spaces around the markers."""
-    if TARGET_MARKER in text:
-        text = text.replace(TARGET_MARKER, f" {TARGET_MARKER} ")
-    if OTHER_MARKER in text:
-        text = text.replace(OTHER_MARKER, f" {OTHER_MARKER} ")
+    for marker in (TARGET_MARKER, OTHER_MARKER):
+        text = text.replace(marker, f" {marker} ")
     return text.lower()
 
 

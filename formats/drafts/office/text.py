@@ -162,9 +162,8 @@ class OfficeReader(ABC):
         if not self._skips and local in self.skipped:
             self._skips = self._depth
         if not self._skips:
-            self.begin(
-                self._local(name), {key.rpartition(" ")[2]: value for key, value in attributes.items()}
-            )
+            own = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
+            self.begin(self._local(name), own)
 
     def _end(self, name: str) -> None:
         if not self._skips:
