@@ -76,6 +76,12 @@ class Entry(NamedTuple):
     text: str = ""
 
     @property
+    def shown(self) -> str:
+        """Its key, or if its file has none, its title in quotation marks."""
+        title = self.paper.title if self.paper and self.key == self.paper.id else ""
+        return f"“{title}”" if title else self.key
+
+    @property
     def place(self) -> str:
         return f"{self.file.name}:{self.line}" if self.line else self.file.name
 
@@ -354,7 +360,7 @@ def _wrong_ids(read: Iterable[tuple[Entry, LibraryPaper]]) -> Iterator[Finding]:
 
 
 def _place(entry: Entry) -> str:
-    return f"{entry.key} ({entry.place})"
+    return f"{entry.shown} ({entry.place})"
 
 
 def _published_in_library(entries: Sequence[Entry], library: Library) -> Iterator[Finding]:
