@@ -28,6 +28,7 @@ from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.identifiers import date_year, find_year, identifier
 from citerec.formats.json_lines import decode_json, json_type
 from citerec.formats.latex_text import braced_argument, macro_arguments, plain_text
+from citerec.formats.letters import nfc
 
 OTHER_FILES = (".json", ".yaml", ".yml")
 """Suffixes of bibliographies other than .bib files."""
@@ -131,8 +132,12 @@ class References:
         return {*self._printed, *self.own, *others}
 
     def entries(self, keys: Iterable[str]) -> dict[str, Reference]:
-        """Return the existing entries with these keys."""
-        wanted = dict.fromkeys(keys)
+        """Return the existing entries with these keys, also if their accents are written otherwise there."""
+        wanted = {key: key for key in keys}
+        if odd := {nfc(key): key for key in wanted if not key.isascii()}:
+            bibs = (BibtexText(decode_text(file)).all_keys() for file in self.bibs().values())
+            there = (key for key in {*self.other_keys()}.union(*bibs) if nfc(key) in odd)
+            wanted = {key: odd[nfc(key)] for key in there} | wanted
         entries = {key: parse_printed(*self._printed[key]) for key in wanted if key in self._printed}
         entries |= {key: self.own[key] for key in wanted if key in self.own}
         # .bib files have separate titles and authors: they override printed entries; the first file wins.
@@ -141,7 +146,8 @@ class References:
         for file in self.other_files():
             others = read_other(file)
             entries |= {key: others[key] for key in wanted if key in others}
-        return entries
+        exact_last = sorted(entries.items(), key=lambda found: wanted[found[0]] == found[0])
+        return {wanted[key]: entry for key, entry in exact_last}
 
 
 # Entries.

@@ -34,7 +34,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import IN_TEXTS, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.datasets.tokenize import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.formats.letters import normalise_title, title_key
+from citerec.formats.letters import nfc, normalise_title, title_key
 from citerec.formats.names import surname
 from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.explanation import Explainer
@@ -142,7 +142,9 @@ class Storage(Papers):
         return paper_at(row, self.records, self.corpus)
 
     def row(self, name: str) -> int | None:
-        return self.corpus.paper_row(name) if self.corpus.has_paper(name) else self._row_by_name.get(name)
+        if self.corpus.has_paper(name):
+            return self.corpus.paper_row(name)
+        return self._row_by_name.get(name, self._row_by_name.get(nfc(name)))
 
     def papers(self) -> Iterator[tuple[int, LibraryPaper]]:
         """Yield all rows and papers, in order."""
