@@ -78,13 +78,13 @@ def _goes_on(text: str, end: int) -> bool:
     """True if the full stop before text[end] is that of an abbreviation or a German ordinal."""
     if text[end].islower():
         return True
-    before, word = ["", *text[max(0, end - 16) : end].split()][-2:]
+    before, word = ["", "", *text[max(0, end - 16) : end].split()][-2:]  # or blanks alone
     short = word.lstrip("([„“»«").removesuffix(".").lower()
     if short.isdigit():
         return len(short) < 3 and _DAY_OR_CENTURY.match(text, end) is not None
     if len(short) == 1 and short.isalpha():  # initials; z. B., d. h., v. Chr., p. 5
         of_two = (len(before) == 2 and before[1] == ".") or text[end + 1 : end + 2] == "."
-        if of_two or word[-2].isupper() or text.startswith("Chr.", end):
+        if of_two or word[-2:-1].isupper() or text.startswith("Chr.", end):
             return True
     known = _BEFORE_NUMBER if text[end].isdigit() else _ABBREVIATION
     return (known.fullmatch(short) or _ABBREVIATION.fullmatch(short)) is not None
