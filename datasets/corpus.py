@@ -1,7 +1,8 @@
 """The prepared store: a corpus as memory-mapped columns, opened in milliseconds and shared by processes.
 
 A store is a folder written by `datasets.prepare`, of .npy files.
-`store.json`, written last, lists every file with its size, so that an incomplete store is never opened. `SomePapers` are a corpus in memory.
+`store.json`, written last, lists every file with its size, so that an incomplete store is never opened.
+`SomePapers` are a corpus in memory.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What HAtten, the static model, NNSelect and bi-encoders share: `DenseModel`, how they are trained, and search
-by cosine with encoders over words (Gu et al. 2022, section 4.1.3)."""
+"""What HAtten, the static model, NNSelect and bi-encoders share: `DenseModel`, how they are trained, and
+search by cosine with encoders over words (Gu et al. 2022, section 4.1.3)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Reads rerankers of others: those that Gu et al. 2022 published (fine-tuned SciBERT, in their own format),
-and cross-encoders of sentence-transformers, transformers with a classification head of one label, as on the hub.
-Ours are saved so that it opens them; the package is not needed."""
+and cross-encoders of sentence-transformers, transformers with a classification head of one label, as on the
+hub. Ours are saved so that it opens them; the package is not needed."""
 
 from __future__ import annotations
 
