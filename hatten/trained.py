@@ -19,7 +19,7 @@ def trained_retriever(checkpoint: str | Path | None, index: IndexConfig) -> Word
             "retriever=ranker, or trained, needs checkpoint=FOLDER, the output of citerec train model=static "
             "or hatten, or a ranker=FOLDER that was saved with such a model"
         )
-    if is_static(checkpoint):
+    if (find_saved(checkpoint, StaticModel.folder) / CONFIG).is_file():
         return StaticRetriever(checkpoint, index)
     from citerec.hatten.model import HAttenRetriever  # torch
 
@@ -40,8 +40,3 @@ def open_model(folder: Path) -> DenseModel:
     file = next((name for name in MODELS if (folder / name).is_file()), "hatten.json")
     model: DenseModel = resolve_name(MODELS[file]).open(folder)
     return model
-
-
-def is_static(place: str | Path) -> bool:
-    """Whether a folder contains a static model."""
-    return (find_saved(place, StaticModel.folder) / CONFIG).is_file()
