@@ -23,8 +23,16 @@ from citerec.evaluation.benchmark import Benchmark, Output
 from citerec.evaluation.comparison import HEADER, compare_outputs, difference_rows
 from citerec.evaluation.plots import Curves, draw_curves, draw_intervals
 from citerec.evaluation.report import Column, Part, Table, flatten_groups, to_csv
-from citerec.evaluation.results.jobs import job_metrics, job_settings, print_status, run_all, why_missing
-from citerec.evaluation.results.plan import Job, Plan, read_plan
+from citerec.evaluation.results.plan import (
+    Job,
+    Plan,
+    job_metrics,
+    job_settings,
+    print_status,
+    read_plan,
+    run_all,
+    why_missing,
+)
 from citerec.evaluation.significance import Difference
 
 ABOUT = """\
