@@ -348,7 +348,9 @@ def _wait(command: list[str], output: IO[bytes]) -> int:
     earlier = signal.signal(signal.SIGTERM, signal.default_int_handler)
     # In a session of its own, it is not interrupted by the keyboard, but told to stop below.
     process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
-    _keep_priority(process.pid)
+    # On Linux, sessions share the processors alike by default, however nice their processes are.
+    with suppress(OSError, AttributeError):
+        Path(f"/proc/{process.pid}/autogroup").write_text(str(os.getpriority(os.PRIO_PROCESS, 0)), "ascii")
     try:
         return process.wait()
     except KeyboardInterrupt:
@@ -362,13 +364,6 @@ def _wait(command: list[str], output: IO[bytes]) -> int:
         raise KeyboardInterrupt("the same command goes on") from None
     finally:
         signal.signal(signal.SIGTERM, earlier)
-
-
-def _keep_priority(process: int) -> None:
-    """Give a session on Linux the niceness of its process: sessions share the processors alike by default,
-    so that a command in a session of its own would take half of them, however nice it is."""
-    with suppress(OSError, AttributeError):
-        Path(f"/proc/{process}/autogroup").write_text(str(os.getpriority(os.PRIO_PROCESS, 0)), "ascii")
 
 
 def _print(text: str) -> None:

@@ -136,7 +136,8 @@ class Explainer:
             words_of = "" if nearest and not texts else abstract
             score, sentence, matched = best_sentence(words_of, weights, least)
             if nearest:
-                sentence, matched = nearest, matching_spans(nearest, weights)
+                matched = _joined((start, end) for stem, start, end in _stems(nearest) if stem in weights)
+                sentence = nearest
             for passage in texts:
                 value, text, spans = best_sentence(passage.passage.text, weights, least)
                 if text and value >= score:
@@ -280,11 +281,6 @@ def best_sentence(text: str, weights: dict[str, float], least: float = 0.0) -> t
         if score > best[0] and total > least and "://" not in sentence:  # "Project page: https://..."
             best = score, sentence, _joined((a, b) for stem, a, b in words if stem in stems)
     return best
-
-
-def matching_spans(sentence: str, weights: dict[str, float]) -> Spans:
-    """Return the spans of the words of a sentence whose stems have a weight."""
-    return _joined((start, end) for stem, start, end in _stems(sentence) if stem in weights)
 
 
 def _joined(spans: Iterable[tuple[int, int]]) -> Spans:

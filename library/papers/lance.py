@@ -150,12 +150,6 @@ def names_of(paper: LibraryPaper) -> str:
     return " ".join(dict.fromkeys(names))
 
 
-def names_near(context: str) -> list[str]:
-    """Return the names of papers that may be meant near the mark of a context."""
-    names, short, _ = names_beside(context)
-    return [*(_folded("first", name) for name in names), *(_folded("initials", name) for name in short)]
-
-
 # Word statistics of the collection.
 
 
@@ -499,7 +493,9 @@ class LanceStorage(Papers):
         plain = Queries.from_list(corpus, [replace(query, known=(), own=None)])
         vector = np.asarray(dense.encode_queries(plain)[0], np.float32)
         papers |= self._by_vector(vector, round(MORE_VECTORS * depth), where)
-        papers |= self._named(names_near(query.context), BY_NAME)
+        near, short, _ = names_beside(query.context)
+        beside = [*(_folded("first", name) for name in near), *(_folded("initials", name) for name in short)]
+        papers |= self._named(beside, BY_NAME)
         if self.full_texts is not None:
             named = [*named, *self.full_texts.papers(query.context, depth)]
         papers |= self._named(called(named), 2 * len(named))
