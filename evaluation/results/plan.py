@@ -228,7 +228,8 @@ def why_missing(job: Job) -> str | None:
         return "settings changed"
     inputs = [path for override in job.overrides if (path := Path(override.partition("=")[2])).is_file()]
     for path in [*inputs, *(step.output for step in job.needs)]:
-        if _modified(path) > metrics.stat().st_mtime:
+        files = [path] if path.is_file() else path.rglob("*")
+        if any(file.stat().st_mtime > metrics.stat().st_mtime for file in files):
             return f"{path} is newer"
     return None
 
@@ -236,12 +237,6 @@ def why_missing(job: Job) -> str | None:
 def is_trained(step: Step) -> bool:
     """True if a training has finished."""
     return step.output.exists() and not (step.folder / UNFINISHED).exists()
-
-
-def _modified(path: Path) -> float:
-    """Return the modification time of a file, or the latest one in a folder; 0 if there are no files."""
-    files = [path] if path.is_file() else path.rglob("*")
-    return max((file.stat().st_mtime for file in files), default=0.0)
 
 
 def job_settings(job: Job) -> dict[str, Any]:

@@ -195,7 +195,8 @@ class ArticleRetriever(DenseRetriever):
         return vectors
 
     def paper_vectors(self, corpus: Corpus, rows: Rows) -> VectorTable:
-        model = self.encoder.paper_fingerprint()
+        of_queries = ("query", "markers", "query_prompt")
+        model = {key: value for key, value in self.encoder.fingerprint().items() if key not in of_queries}
         dtype = "float32" if self.similarity == "l2" else "float16"  # squares need the digits
         vectors, encoded = load_or_encode(corpus, rows, model, self.encode_papers, dtype)
         self.reused = encoded < len(rows)

@@ -244,11 +244,6 @@ class ArticleEncoder(nn.Module):
         model = {"weights": self._weights, "arithmetic": str(self.precision)}
         return {**model, **self.config.encoding_settings()}
 
-    def paper_fingerprint(self) -> dict[str, Any]:
-        """Return the fingerprint for papers, without the settings of queries."""
-        of_queries = ("query", "markers", "query_prompt")
-        return {key: value for key, value in self.fingerprint().items() if key not in of_queries}
-
     def write(self, folder: Path) -> None:
         """Write the model in Hugging Face format, with its encoder settings, into a folder.
 
