@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever
-from citerec.retrieval.indexes.index import PaperIndex, build_index, check_index, load_index
+from citerec.retrieval.indexes.cpu import PaperIndex
+from citerec.retrieval.indexes.index import build_index, check_index, load_index
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import IndexConfig
 from citerec.retrieval.vectors import VectorTable, blocks

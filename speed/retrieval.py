@@ -23,7 +23,8 @@ from torch.nn import functional as F
 
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.documents import Vocabulary
-from citerec.retrieval.indexes.index import FEW_QUERIES, PaperIndex, build_index, load_faiss, load_index
+from citerec.retrieval.indexes.cpu import FEW_QUERIES, PaperIndex, load_faiss
+from citerec.retrieval.indexes.index import build_index, load_index
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.lexical.terms import strip_markers
 from citerec.retrieval.queries import Queries

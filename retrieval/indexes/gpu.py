@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from citerec.retrieval.arrays import Floats, Mask, Rows
-from citerec.retrieval.indexes.index import CHUNK, FaissIndex, FlatIndex, Found, PaperIndex, load_faiss
+from citerec.retrieval.indexes.cpu import CHUNK, FaissIndex, FlatIndex, Found, PaperIndex, load_faiss
 
 GPU_SCORES = 1 << 26
 """Scores in GPU memory at a time: 256 MiB."""

@@ -17,7 +17,7 @@ from citerec.datasets.columns import offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever
-from citerec.retrieval.indexes.index import FlatIndex
+from citerec.retrieval.indexes.cpu import FlatIndex
 from citerec.retrieval.lexical.terms import strip_markers
 from citerec.retrieval.networks.inputs import Subwords, names_of
 from citerec.retrieval.networks.networks import Networks

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
+from citerec.retrieval.indexes import cpu as cpu_index
 from citerec.retrieval.indexes import gpu as gpu_index
-from citerec.retrieval.indexes import index as cpu_index
+from citerec.retrieval.indexes.cpu import CHUNK, FlatIndex, PaperIndex, load_faiss, nearest_in_numpy
 from citerec.retrieval.indexes.gpu import FaissGPUIndex, TorchIndex
-from citerec.retrieval.indexes.index import FlatIndex, PaperIndex, build_index, load_index, search_exact
+from citerec.retrieval.indexes.index import build_index, load_index, search_exact
 from citerec.retrieval.settings import IndexConfig
 
-faiss = cpu_index.load_faiss()
+faiss = load_faiss()
 
 
 @given(
@@ -254,7 +255,7 @@ def test_torch_finds_what_the_cpu_finds(kind: str, seed: int, k: int, passing: i
     allowed[np.random.default_rng(seed).permutation(N)[:passing]] = True
     host: Any = built(kind)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_index, "GPU_SCORES", block * cpu_index.CHUNK)
+        patch.setattr(gpu_index, "GPU_SCORES", block * CHUNK)
         index = TorchIndex(host, torch.device("cpu"))
         result = index.search(queries(5, seed), k, allowed)
     expected = search_exact(queries(5, seed), held(kind), k, candidates=allowed)
@@ -276,7 +277,7 @@ def test_torch_saves_what_the_cpu_loads(tmp_path: Path) -> None:
 def test_numpy_finds_what_faiss_finds(k: int) -> None:
     rng = np.random.default_rng(k)
     queries, papers = (rng.normal(size=(n, 16)).astype(np.float32) for n in (5, 50))
-    scores, places = cpu_index.nearest_in_numpy(queries, papers, k)
+    scores, places = nearest_in_numpy(queries, papers, k)
     expected, best = faiss.knn(queries, papers, k, metric=faiss.METRIC_INNER_PRODUCT)
     assert places.tolist() == best.tolist()
     np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-5)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from citerec.retrieval.indexes.index import FlatIndex, build_index, load_index, search_exact
+from citerec.retrieval.indexes.cpu import FlatIndex
+from citerec.retrieval.indexes.index import build_index, load_index, search_exact
 from citerec.retrieval.settings import IndexConfig
 from citerec.retrieval.vectors import VectorTable
 
