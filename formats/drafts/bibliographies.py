@@ -21,7 +21,7 @@ from citerec.formats.bibliography.bibtex import read_item
 from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.item import Item
 from citerec.formats.bibliography.paper import clean_text
-from citerec.formats.bibliography.reading.csl import LISTS, csl_item, hayagriva_item, parse_yaml
+from citerec.formats.bibliography.reading.csl import csl_item, hayagriva_item, listed, parse_yaml
 from citerec.formats.bibliography.reading.records import Fields
 from citerec.formats.documents import Reference
 from citerec.formats.drafts.inputs import decode_text
@@ -271,13 +271,11 @@ def read_other(path: Path) -> dict[str, Reference]:
         loaded = decode_json(read_limited(path, MAX_CSL_BYTES), str(path))
     else:
         loaded = parse_yaml(decode_text(path), str(path))
-    items = loaded
-    if isinstance(loaded, dict):
-        listed = next((loaded[name] for name in LISTS if name in loaded), None)
-        if listed is None and path.suffix != ".json":
-            return _works(loaded)
-        alone = "id" in loaded and ("type" in loaded or "title" in loaded)
-        items = [loaded] if alone else listed
+    items = listed(loaded)
+    if isinstance(items, dict) and path.suffix != ".json":
+        return _works(items)
+    if isinstance(loaded, dict) and "id" in loaded and ("type" in loaded or "title" in loaded):
+        items = [loaded]  # alone
     if not isinstance(items, list):
         kind = "CSL JSON" if path.suffix == ".json" else "CSL in YAML"
         raise InputError(f"{path}: must be a list of entries ({kind}), not {json_type(loaded)}")

@@ -266,7 +266,11 @@ def _held_entries(path: Path, citations: Iterable[Citation]) -> Iterator[Entry]:
 def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[Finding]:
     """Return the problems of a draft: unknown keys, papers under two keys, preprints that are published,
     papers that were retracted, and entries that are never cited."""
-    findings = [*_defined_twice(draft)]
+    findings = [
+        _at(entry, "duplicate", f"is defined twice; the first is in {first.place}")
+        for entry in draft.entries
+        if entry is not (first := draft.by_key[entry.key])
+    ]
     if draft.bibs or draft.printed or library is not None:
         findings = [*_unknown_keys(draft, library), *findings]
     findings += (doubles := [*find_doubles(draft)])
@@ -313,13 +317,6 @@ def find_contradictions(draft: CheckedDraft, library: Library | None = None) -> 
     papers = [paper for key in draft.used if (paper := draft.by_key[key].paper)]
     answers = judge_by_library(papers, library)
     return [_at(draft.by_key[answer.key], "reference", answer.said) for answer in answers if answer.findings]
-
-
-def _defined_twice(draft: CheckedDraft) -> Iterator[Finding]:
-    for entry in draft.entries:
-        if entry is not (first := draft.by_key[entry.key]):
-            message = f"is defined twice; the first is in {first.place}"
-            yield _at(entry, "duplicate", message)
 
 
 def find_doubles(draft: CheckedDraft) -> Iterator[Finding]:

@@ -176,12 +176,8 @@ class Word(Office):
                 runs.append(text_run(part))
         opened = f'<{w}r>{run}<{w}t xml:space="preserve">'
         written = f"</{w}t></{w}r>{''.join(runs)}{opened}" if runs else ""
-        return written.encode(), _keep_spaces
-
-
-def _keep_spaces(tag: bytes) -> bytes:
-    """Return the tag of a text whose spaces at its ends count."""
-    return tag if b"xml:space" in tag else tag[:-1] + b' xml:space="preserve">'
+        kept = b' xml:space="preserve">'  # spaces at the ends of the text count
+        return written.encode(), lambda tag: tag if b"xml:space" in tag else tag[:-1] + kept
 
 
 WORD = Word()
