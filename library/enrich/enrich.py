@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -188,9 +188,13 @@ class ServiceFinder:
         outcome = self._replay(row, paper, until=service)
         if not self._needs(outcome, service):
             return []
-        lookups = lookups_of(outcome.paper, service)
-        answers = ((lookup, self.cache.get(service.name, lookup)) for lookup in lookups)
-        return [lookup for lookup, works in takewhile(lambda answer: not answer[1], answers) if works is None]
+        return unanswered(lookups_of(outcome.paper, service), service, self.cache)
+
+
+def unanswered(lookups: Iterable[Lookup], service: Service, cache: AnswerCache) -> list[Lookup]:
+    """Return the lookups that a service has not answered, before the first for which it found a work."""
+    answers = ((lookup, cache.get(service.name, lookup)) for lookup in lookups)
+    return [lookup for lookup, works in takewhile(lambda answer: not answer[1], answers) if works is None]
 
 
 Plan = dict[str, Counter[str]]
