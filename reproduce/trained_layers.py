@@ -5,7 +5,7 @@
 
 Half precision changes cosines by less than .001. A restored folder is trained on with `encoder=local
 encoder.path=FOLDER`; that of an encoder opens as what was saved, and `citerec model networks encoder=FOLDER`
-exports it. The head of a cross-encoder and the tokens that it adds, which no input has, are not kept.
+exports it. Of a cross-encoder, head and added tokens are not kept: it opens as a transformer.
 """
 
 import json
@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from citerec.retrieval.encoders.encoder import model_folder
 from citerec.retrieval.settings import MINILM
 
-WEIGHTS, TEXTS = "model.safetensors", ("encoder.json", "reranker.json", "about.json")
+WEIGHTS, TEXTS = "model.safetensors", ("encoder.json", "about.json")
 
 source, target = map(Path, sys.argv[1:])
 start = model_folder(MINILM)
