@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,13 @@ from citerec.hatten.documents import drop_words
 from citerec.hatten.encoder import Encoder
 from citerec.hatten.settings import BiEncoderBatchSettings, EncoderBatchSettings, EncoderTraining
 from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, build_loss
-from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.vectors import Reader
 from citerec.training.loop import RoundData, make_loader
 from citerec.training.processes import WHOLE, Share
 from citerec.training.queries import DataSets, training_split
+
+if TYPE_CHECKING:
+    from citerec.retrieval.encoders.article_text import ArticleReader
 
 WORDS = 1
 """Seed of the draws of words to drop."""
@@ -299,8 +301,7 @@ class TextBatches(Batches):
     ) -> list[Any]:
         if not self.config.varies_texts:
             return super()._read(contexts, cited, others, step)
-        reader = self.reader
-        assert isinstance(reader, ArticleReader)
+        reader = cast("ArticleReader", self.reader)
         rng = np.random.default_rng((self.seed, TEXTS, self.round, step))
         share = rng.choice(self.config.abstracts)
         read = [reader.queries(contexts[self.share.part(len(contexts))])]

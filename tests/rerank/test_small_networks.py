@@ -200,6 +200,7 @@ def small(folders: list[Path], tiny_bert: Path, tmp_path: Path) -> dict[str, Any
         "data.dirs": f"[{','.join(map(str, folders))}]",
         "data.cache_dir": tmp_path / "cache",
         "model.precision": "float32",
+        "model.trained_layers": 1,
         "model.batch.shares": "{tiny: 1, other: 2}",
         "model.batch.queries": 3,
         "model.validation.monitor": "mrr",
@@ -217,7 +218,6 @@ def test_both_networks_are_trained_resumed_exported_and_used(
         "model.rounds": 3,
         "model.batch.steps_per_round": 2,
         "model.batch.contexts_per_paper": 2,
-        "model.trained_layers": 1,
         "model.optimizer.lr": 0.003,
     }
     (tmp_path / "bi").mkdir()
