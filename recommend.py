@@ -94,7 +94,8 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
     if name == "build":
         library = next((place for place in places if not os.path.isfile(place)), None)
     else:
-        library = next((place for place in places if is_there(place)), None)
+        there = (place for place in places if is_place(place) or os.path.exists(expand_user(place)))
+        library = next(there, None)
     if library:
         return [f"library={library}", *(option for option in options if option is not library)]
     if name == "build":
@@ -104,9 +105,9 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
         is_file = os.path.splitext(places[0])[1]
         advice = "file" if is_file else "library; build it with citerec build, or correct its name"
         raise InputError(f"{places[0]}: no such {advice}")
-    if there := nearby(kind.asks):
-        command = f"citerec {name} {shlex.quote(there[0])} {shlex.quote(drafts[0]) if drafts else '...'}"
-        raise InputError(f"library is required; found {', '.join(there)}; go on with: {command}")
+    if close := nearby(kind.asks):
+        command = f"citerec {name} {shlex.quote(close[0])} {shlex.quote(drafts[0]) if drafts else '...'}"
+        raise InputError(f"library is required; found {', '.join(close)}; go on with: {command}")
     example = "papers.bib: a file of papers, zotero or a" if kind.asks else "my-library: a"
     raise InputError(f"library is required, as in citerec {name} {example} folder from citerec build")
 
@@ -119,11 +120,6 @@ def nearby(sources: bool = True) -> list[str]:
         return libraries[:SHOWN]
     files = [str(path) for pattern in ("*.bib", "*/*.bib") for path in sorted(Path().glob(pattern))]
     return [*libraries, *files, *(["zotero"] if find_database() else [])][:SHOWN]
-
-
-def is_there(name: str) -> bool:
-    """True for an argument that names a file, a folder or a place in Zotero."""
-    return is_place(name) or os.path.exists(expand_user(name))
 
 
 def is_draft(name: str) -> bool:

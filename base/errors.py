@@ -130,12 +130,6 @@ EXTRAS = {**dict.fromkeys(_TRAINING, "train"), "lancedb": "large", "mcp": "mcp"}
 """Modules that the base installation lacks, and the extra that installs each."""
 
 
-def _command() -> str:
-    """Return the running command, such as citerec train, which is the same as train.py."""
-    name = sys.argv[0]
-    return name if name.startswith("citerec ") else f"citerec {os.path.basename(name).removesuffix('.py')}"
-
-
 PATH_ERRORS = (
     *(errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG),
     *(errno.EACCES, errno.EPERM, errno.EROFS),
@@ -170,7 +164,8 @@ def error_line(error: BaseException) -> str | None:
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get((error.name or "").split(".")[0])):
-        return missing_extra(f"{_command()} ({error.name})", extra)
+        name = os.path.basename(sys.argv[0].removeprefix("citerec ")).removesuffix(".py")  # of the command
+        return missing_extra(f"citerec {name} ({error.name})", extra)
     if isinstance(error, ModuleNotFoundError) and error.name is None:  # raised by a library with its advice
         return str(error).partition("\n")[0]
     if isinstance(error, UnicodeEncodeError) and not is_utf8(error.object):

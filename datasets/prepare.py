@@ -419,16 +419,9 @@ def new_store(folder: Path, manifest: dict[str, Any]) -> Iterator[Path]:
         complete = {"version": STORE_VERSION, **manifest, "files": files}
         (building / MANIFEST).write_text(json.dumps(complete, indent=1), "utf-8")
         for path in building.iterdir():
-            _sync(path)
+            with path.open("r+b") as file:  # Windows writes out no file that is only read
+                os.fsync(file.fileno())
         building.rename(folder)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDWR)  # Windows writes out no file that is only read
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -21,10 +21,20 @@ Tokenizer = Callable[[str], list[str]]
 # other single character.
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)+(?![^\W_])|[^\W_]+|'(?:s|re|ll|ve|d|m|t)\b|[^\w\s]|_")
 _SENTENCE_END = re.compile(
-    r"[.!?][\"')\]]*\s+(?=[A-Z0-9\[\"']|\((?!(?:1[6-9]|20)\d\d))|[\u3002\uff01\uff1f\uff61][\u300d\u300f\u201d\u2019\uff09)]*\s*(?=\S)"
+    r"[.!?][\"')\]”’»“]*\s+(?=[A-Z0-9\[\"'“„«¿¡]|\((?!(?:1[6-9]|20)\d\d)|[^\W\x00-\x7f])"
+    r"|[\u3002\uff01\uff1f\uff61][\u300d\u300f\u201d\u2019\uff09)]*\s*(?=\S)"
 )
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(\[])(?:(?i:al|approx|cf|e\.g|eqs?|etc|figs?|i\.e|no|pp?|refs?|resp|secs?|vols?|vs)|[A-Z])\.\s+$"
+    r"al|approx|cf|chaps?|dr|e\.g|eds?|eqs?|etc|figs?|i\.e|mrs?|pp?|prof|refs?|resp|secs?|st|vols?|vs"
+    r"|abb|abschn|anm|aufl|bde?|bspw|bzw|ca|d\.h|ebd|evtl|fn|ggf|hrsg|inkl|insb|kap|nr|s\.[ou]|sog|u\.a"
+    r"|usw|vgl|z\.[bt]|ziff"
+    r"|éds?|env|p\.ex|coll|núm|págs?|séc|coord|trad|afb|bijv|blz|d\.w\.z|hfdst|o\.a"
+    r"|гл|изд|напр|ред|рис|см|стр|табл"
+)
+_BEFORE_NUMBER = re.compile("abs|app|art|caps?|ch|col|fasc|fol|no?|n°|pag|pl|rn|sect|suppl|t|tabs?|vers")
+"""Abbreviations that are also words at the end of sentences."""
+_DAY_OR_CENTURY = re.compile(
+    "Aufl|Jahrh|Jh|Januar|Jänner|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember"
 )
 
 
@@ -61,7 +71,23 @@ def sentence_starts(text: str) -> list[int]:
     ['Trees are parsed (cf. Fig. 2). ', 'Graphs are not! ', 'We ask why.']
     """
     ends = (match.end() for match in _SENTENCE_END.finditer(text))
-    return [end for end in ends if _ABBREVIATION.search(text, max(0, end - 16), end) is None]
+    return [end for end in ends if not _goes_on(text, end)]
+
+
+def _goes_on(text: str, end: int) -> bool:
+    """True if the full stop before text[end] is that of an abbreviation or a German ordinal."""
+    if text[end].islower():
+        return True
+    before, word = ["", "", *text[max(0, end - 16) : end].split()][-2:]  # or blanks alone
+    short = word.lstrip("([„“»«").removesuffix(".").lower()
+    if short.isdigit():
+        return len(short) < 3 and _DAY_OR_CENTURY.match(text, end) is not None
+    if len(short) == 1 and short.isalpha():  # initials; z. B., d. h., v. Chr., p. 5
+        of_two = (len(before) == 2 and before[1] == ".") or text[end + 1 : end + 2] == "."
+        if of_two or word[-2:-1].isupper() or text.startswith("Chr.", end):
+            return True
+    known = _BEFORE_NUMBER if text[end].isdigit() else _ABBREVIATION
+    return (known.fullmatch(short) or _ABBREVIATION.fullmatch(short)) is not None
 
 
 def cut_window(left: str, right: str, window: int, words: str) -> str:
@@ -91,10 +117,8 @@ def cut_window(left: str, right: str, window: int, words: str) -> str:
 
 def _normalise(text: str) -> str:
     """Lower-case a text and put spaces around the markers."""
-    if TARGET_MARKER in text:
-        text = text.replace(TARGET_MARKER, f" {TARGET_MARKER} ")
-    if OTHER_MARKER in text:
-        text = text.replace(OTHER_MARKER, f" {OTHER_MARKER} ")
+    for marker in (TARGET_MARKER, OTHER_MARKER):
+        text = text.replace(marker, f" {marker} ")
     return text.lower()
 
 

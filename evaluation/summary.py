@@ -5,10 +5,12 @@ Light to import, since trainings use it too; benchmarks are imported only at the
 
 from __future__ import annotations
 
+import atexit
 import csv
 import io
 import json
 import logging
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.experimental.callback import Callback
 
-from citerec.base.errors import error_line, fail
+from citerec.base.errors import count_noun, error_line, fail
 from citerec.base.files import relative_path, write_text
 from citerec.evaluation.report import (
     METRICS,
@@ -75,7 +77,8 @@ class Summary(Callback):
     metrics), as benchmarks declare them for results pages.
 
     A failed job does not stop the multirun: its error is listed below, and the program exits with code 2 at
-    the end. A single run that fails with an InputError ends with one line and code 2.
+    the end. One that is interrupted, also by SIGTERM, tells of the jobs before. A single run that fails with
+    an InputError ends with one line and code 2.
     columns: metrics of trainings to show.
     """
 
@@ -88,6 +91,9 @@ class Summary(Callback):
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         self._started, self._folders = time.time(), []
+        signal.signal(signal.SIGTERM, _interrupt)
+        # Hydra calls nothing after an interrupt.
+        atexit.register(self._write, Path(config.hydra.sweep.dir), ", then interrupted")
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """Record the job's folder and any failure, which Hydra would otherwise raise before the table."""
@@ -111,31 +117,38 @@ class Summary(Callback):
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Write and print the table; exit with code 2 if a job failed."""
-        sweep = Path(config.hydra.sweep.dir)
+        atexit.unregister(self._write)
+        jobs = self._write(Path(config.hydra.sweep.dir))
+        failed = [f"{label}: {job.failure}" for label, job in jobs.items() if job.failure]
+        if failed:
+            fail(f"{len(failed)} of {len(jobs)} jobs failed; {failed[0]}")
+
+    def _write(self, sweep: Path, end: str = "") -> dict[str, SweepJob]:
+        """Write and print the table; returns the jobs by label. end: why there are no more."""
         # Launchers that run jobs in other processes record nothing here: look for new folders.
         jobs = [read_job(folder) for folder in self._folders or find_jobs(sweep, self._started)]
+        jobs = [job for job in jobs if job.metrics or (job.folder / FAILURE).is_file() or not end]
         if not jobs:
-            return
+            return {}
         keys = list(dict.fromkeys(key for job in jobs for key in job.overrides))
         varied = [key for key in keys if len({job.overrides.get(key) for job in jobs}) > 1] or keys
         labels = [job.label(varied) for job in jobs]
         if len(set(labels)) < len(labels):  # a sweeper may try the same values twice
             labels = [f"{label} ({job.folder.name})" for label, job in zip(labels, jobs, strict=True)]
-        parts = self._parts(dict(zip(labels, jobs, strict=True)), sweep.name)
+        by_label = dict(zip(labels, jobs, strict=True))
+        parts, head = self._parts(by_label, sweep.name), count_noun(len(jobs), "job") + end
         links = []
-        for job, label in zip(jobs, labels, strict=True):
+        for label, job in by_label.items():
             path = relative_path(job.folder.absolute() / job.file, sweep.absolute())
             links.append(f"- {label}: {job.failure or f'[{Path(job.file).stem}]({path})'}")
-        text = [f"# {len(jobs)} jobs", *to_markdown(parts, sweep), "\n".join(links)]
+        text = [f"# {head}", *to_markdown(parts, sweep), "\n".join(links)]
         write_text(sweep / "summary.md", "\n\n".join(text) + "\n")
         write_text(sweep / "summary.csv", _csv(jobs, keys))
-        print_parts(parts, f"{len(jobs)} jobs")
-        for job, label in zip(jobs, labels, strict=True):
+        print_parts(parts, head)
+        for label, job in by_label.items():
             print_line(f"{label}: {job.failure or job.folder / job.file}")
         print_line(f"tables: {sweep / 'summary.md'}")
-        failed = [f"{label}: {job.failure}" for job, label in zip(jobs, labels, strict=True) if job.failure]
-        if failed:
-            fail(f"{len(failed)} of {len(jobs)} jobs failed; {failed[0]}")
+        return by_label
 
     def _parts(self, jobs: Mapping[str, SweepJob], title: str) -> list[Part]:
         """Return what benchmarks show of their jobs, {label: job}, and a table of the trainings."""
@@ -153,6 +166,12 @@ class Summary(Callback):
         names = [name for name in self.columns if any(name in metrics for metrics in trained.values())]
         columns = [Column(name, name, decimals=4) for name in names]
         return [*parts, *([Table.of(trained, columns, "job")] if columns else [])]
+
+
+def _interrupt(number: int, _: object) -> None:
+    """Treat SIGTERM as an interrupt, unless Lightning does something: it calls this handler after its own."""
+    if signal.getsignal(number) is _interrupt:
+        raise KeyboardInterrupt
 
 
 def read_job(folder: Path) -> SweepJob:

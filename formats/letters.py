@@ -34,6 +34,11 @@ _GREEK_NAMES = (
 GREEK = dict(zip(_GREEK_NAMES.split(), "αβγδεζηθικλμνξοπρστυφχψω", strict=True))
 
 
+def nfc(key: str) -> str:
+    """Return a key with one character for a letter and its accent; macOS may write two (NFD)."""
+    return unicodedata.normalize("NFC", key)
+
+
 def fold(text: str) -> str:
     """Remove accents and ligatures.
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 from citerec.base.errors import InputError
-from citerec.hatten.dense import DenseModel
-from citerec.hatten.retriever import WordsRetriever
+from citerec.hatten.dense import DenseModel, WordsRetriever
 from citerec.hatten.static.model import CONFIG, StaticModel, StaticRetriever
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.hub import find_saved
@@ -20,7 +19,7 @@ def trained_retriever(checkpoint: str | Path | None, index: IndexConfig) -> Word
             "retriever=ranker, or trained, needs checkpoint=FOLDER, the output of citerec train model=static "
             "or hatten, or a ranker=FOLDER that was saved with such a model"
         )
-    if is_static(checkpoint):
+    if (find_saved(checkpoint, StaticModel.folder) / CONFIG).is_file():
         return StaticRetriever(checkpoint, index)
     from citerec.hatten.model import HAttenRetriever  # torch
 
@@ -41,8 +40,3 @@ def open_model(folder: Path) -> DenseModel:
     file = next((name for name in MODELS if (folder / name).is_file()), "hatten.json")
     model: DenseModel = resolve_name(MODELS[file]).open(folder)
     return model
-
-
-def is_static(place: str | Path) -> bool:
-    """Whether a folder contains a static model."""
-    return (find_saved(place, StaticModel.folder) / CONFIG).is_file()

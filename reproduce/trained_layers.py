@@ -3,8 +3,9 @@
     python reproduce/trained_layers.py outputs/encoder/biencoder reproduce/encoder.safetensors
     python reproduce/trained_layers.py reproduce/encoder.safetensors outputs/restored
 
-Half precision changes cosines by less than .001. A restored folder opens as what was saved: it is exported by
-`citerec model networks encoder=FOLDER`, and trained on with `encoder=local encoder.path=FOLDER`.
+Half precision changes cosines by less than .001. A restored folder is trained on with `encoder=local
+encoder.path=FOLDER`; that of an encoder opens as what was saved, and `citerec model networks encoder=FOLDER`
+exports it. Of a cross-encoder, head and added tokens are not kept: it opens as a transformer.
 """
 
 import json
@@ -26,8 +27,10 @@ start = model_folder(MINILM)
 weights = load_file(start / WEIGHTS)
 if source.is_dir():
     trained = load_file(source / WEIGHTS)
-    changed = {name: value.half() for name, value in trained.items() if not torch.equal(value, weights[name])}
-    save_file(changed, target, {name: (source / name).read_text("utf-8") for name in TEXTS})
+    alike = {name: value for name, value in trained.items() if value.shape == weights[name].shape}
+    changed = {name: value.half() for name, value in alike.items() if not torch.equal(value, weights[name])}
+    texts = {name: (source / name).read_text("utf-8") for name in TEXTS if (source / name).is_file()}
+    save_file(changed, target, texts)
 else:
     shutil.copytree(start, target)
     with safe_open(source, "pt") as file:

@@ -211,7 +211,7 @@ class RerankerSettings(FineTuningSettings):
         if self.lists == "top" and self.negatives.has_siblings:
             raise InputError("model.negatives.siblings: only with model.lists=cited")
         if self.batch.varies_texts and self.pairs.layout != "lengths":
-            raise InputError("model.batch.abstracts, model.batch.titles: need model.pairs.layout=lengths")
+            raise InputError("model.batch.abstracts: needs model.pairs.layout=lengths")
 
 
 @dataclass(frozen=True)

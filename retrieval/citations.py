@@ -6,7 +6,6 @@ never compared with those of retrievers that read texts alone.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,8 +21,6 @@ from citerec.retrieval.base import Ranking, Retriever, empty_rankings, top_k
 from citerec.retrieval.fusion import CUTOFFS, TUNED, FusionWeights, recall_by_weights
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import check_counts
-
-log = logging.getLogger(__name__)
 
 SIGNALS = ("text", "cited", "citing")
 LATER = 1000.0

@@ -32,13 +32,13 @@ import citerec.library.benchmark.settings
 import citerec.train  # noqa: F401  (schemas and resolvers of the configuration)
 from citerec import recommend
 from citerec.base.configuration import prepare_hydra
-from citerec.base.packages import cores
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import open_demo
 from citerec.datasets.prepare import open_corpus
 from citerec.hatten.static.model import StaticModel
 from citerec.library.papers.models import BUILT_IN, NETWORKS
 from citerec.retrieval.networks.networks import Networks
+from citerec.retrieval.networks.session import cores
 
 # Tests that a shell runs in the background start processes that would ignore interrupts, as they do.
 signal.signal(signal.SIGINT, signal.default_int_handler)

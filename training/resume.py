@@ -11,7 +11,6 @@ A folder with a checkpoint is only resumed: a new run needs another folder.
 from __future__ import annotations
 
 import json
-import logging
 import time
 import zipfile
 from collections.abc import Mapping
@@ -27,10 +26,8 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from citerec.base.errors import InputError
 from citerec.base.files import write_text
-from citerec.training.checkpoint import save_torch
+from citerec.training.hub import save_torch
 from citerec.training.settings import LAST
-
-log = logging.getLogger(__name__)
 
 SAVED_SETTINGS = "config.yaml"
 """The settings of a run; a resumed run must have the same."""

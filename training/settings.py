@@ -101,13 +101,11 @@ class QuerySettings(Settings):
     abstracts: tuple[float, ...] = (1.0,)
     """shares of the abstracts to keep, one of which is drawn for the papers of each batch or list (e.g.
     [0,0.5,1])"""
-    titles: float = setting(1.0, most=1)
-    """share of the queries that keep the citing title"""
 
     @property
     def varies_texts(self) -> bool:
-        """Whether abstracts or titles are left out."""
-        return self.titles < 1 or any(share < 1 for share in self.abstracts)
+        """Whether abstracts are left out."""
+        return any(share < 1 for share in self.abstracts)
 
     def __post_init__(self) -> None:
         super().__post_init__()

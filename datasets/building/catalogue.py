@@ -272,11 +272,6 @@ class Catalogue:
         """The folded surnames of the first authors."""
         return [name for name in self._surnames[row].split("|") if name]
 
-    def rows_with_title(self, key: int) -> list[int]:
-        """Rows of the papers whose title has this key (title_key)."""
-        first, last = bisect_left(self._title_keys, key), bisect_right(self._title_keys, key)
-        return list(self._title_rows[first:last])
-
     def close(self) -> None:
         self._table.close()
 
@@ -301,7 +296,9 @@ class Catalogue:
     def _resolve_title(self, reference: Reference) -> tuple[int | None, str]:
         matches: dict[int, tuple[int, str]] = {}
         for letters in _candidate_titles(reference):
-            for row in self.rows_with_title(title_key(letters)):
+            key = title_key(letters)
+            first, last = bisect_left(self._title_keys, key), bisect_right(self._title_keys, key)
+            for row in self._title_rows[first:last]:
                 if (distance := self._year_distance(reference, letters, row)) is not None:
                     matches[row] = distance, letters
         if not matches:

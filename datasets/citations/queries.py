@@ -19,7 +19,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,6 +43,7 @@ from citerec.datasets.records import (
 )
 from citerec.datasets.splitting import Splitting, YearShares
 from citerec.formats.identifiers import arxiv_month
+from citerec.formats.json_lines import decode_json
 
 log = logging.getLogger(__name__)
 
@@ -217,10 +217,7 @@ class QueryLists:
 def read_query_lists(path: str | Path) -> QueryLists:
     """Read query lists. Raises InputError for the part in another form, or for an id in two splits."""
     path = expand_user(path)
-    try:
-        content = msgspec.json.decode(read_limited(path, MAX_BYTES))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: malformed JSON: {error}") from None
+    content = decode_json(read_limited(path, MAX_BYTES), str(path))
     if not isinstance(content, dict) or not content:
         raise InputError(f"{path}: must be an object of splits, such as val and test")
     try:

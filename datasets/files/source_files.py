@@ -75,12 +75,10 @@ def read_records(
     InputError for malformed JSON.
     """
     for key, value in stream_json(path, top, on_bytes):
-        try:
-            record = _check_object(path, key, value)
-        except BadRecord as bad:
-            on_bad(bad)
+        if isinstance(value, dict):
+            yield key, value
         else:
-            yield key, record
+            on_bad(BadRecord(path, key, f"must be an object, not {json_type(value)}"))
 
 
 def read_paper_objects(path: Path, on_bytes: OnBytes | None = None) -> Iterator[tuple[str, Fields]]:
@@ -196,8 +194,8 @@ def read_queries(path: Path) -> Iterator[QueryRecord]:
 
 def _read(path: Path, what: str, top: Any, parse: Callable[[Any, Any], Record]) -> Iterator[Record]:
     with read_progress(path, what) as on_bytes:
-        for key, value in stream_json(path, top, on_bytes):
-            yield parse(key, value)
+        for key, record in read_records(path, top, on_bytes):
+            yield parse(key, record)
 
 
 class _Paper(msgspec.Struct):
@@ -218,15 +216,13 @@ class _Query(msgspec.Struct):
     positive_ids: list[str]
 
 
-def _parse_paper(path: Path, field: str | None, key: str, value: Any) -> PaperRecord:
-    record = _check_object(path, key, value)
+def _parse_paper(path: Path, field: str | None, key: str, record: Fields) -> PaperRecord:
     paper = convert_record(_Paper, record, path, key)
     fields = parse_names(path, key, record, field) if field else ()
     return PaperRecord(key, paper.title or "", paper.abstract or "", paper.year, fields)
 
 
-def _parse_context(path: Path, key: str, value: Any) -> ContextRecord:
-    record = _check_object(path, key, value)
+def _parse_context(path: Path, key: str, record: Fields) -> ContextRecord:
     context = convert_record(_Context, record, path, key)
     if (other := record.get("context_id", key)) != key:
         reason = f"{quoted(other)} differs from the record's key"
@@ -234,16 +230,9 @@ def _parse_context(path: Path, key: str, value: Any) -> ContextRecord:
     return ContextRecord(key, context.masked_text, context.citing_id, context.refid)
 
 
-def _parse_query(path: Path, key: int, value: Any) -> QueryRecord:
-    query = convert_record(_Query, _check_object(path, key, value), path, key)
+def _parse_query(path: Path, key: int, record: Fields) -> QueryRecord:
+    query = convert_record(_Query, record, path, key)
     return QueryRecord(query.context_id, query.positive_ids)
-
-
-def _check_object(path: Path, key: Key, value: Any) -> Fields:
-    """Return the value; BadRecord if it is not an object."""
-    if not isinstance(value, dict):
-        raise BadRecord(path, key, f"must be an object, not {json_type(value)}")
-    return value
 
 
 def convert_record(layout: type[Layout], record: Fields, path: Path, key: Key) -> Layout:

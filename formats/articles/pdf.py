@@ -190,7 +190,8 @@ class _Letters:
         spans = [
             part
             for start, end in spans
-            if start < end and self._is_upright(start)
+            if start < end
+            and abs(pdfium.FPDFText_GetCharAngle(self._page, start) - self._angle) <= 0.1  # upright
             for line in self._lines_apart(start, end)
             for part in self._initials_apart(*line)
         ]
@@ -232,9 +233,6 @@ class _Letters:
                 parts = (_strip(self._text, *part) for part in ((start, place), (place + 1, end)))
                 return [(place, place + 1), *((begin, stop) for begin, stop in parts if begin < stop)]
         return [(start, end)]
-
-    def _is_upright(self, start: int) -> bool:
-        return abs(pdfium.FPDFText_GetCharAngle(self._page, start) - self._angle) <= 0.1
 
     def _without_numbers(self, spans: list[tuple[int, int]], strips: list[float]) -> list[tuple[int, int]]:
         """Return the spans of lines without the numbers of lines in a margin."""

@@ -21,13 +21,14 @@ from citerec.formats.bibliography.bibtex import read_item
 from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.item import Item
 from citerec.formats.bibliography.paper import clean_text
-from citerec.formats.bibliography.reading.csl import LISTS, csl_item, hayagriva_item, parse_yaml
+from citerec.formats.bibliography.reading.csl import csl_item, hayagriva_item, listed, parse_yaml
 from citerec.formats.bibliography.reading.records import Fields
 from citerec.formats.documents import Reference
 from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.identifiers import date_year, find_year, identifier
 from citerec.formats.json_lines import decode_json, json_type
 from citerec.formats.latex_text import braced_argument, macro_arguments, plain_text
+from citerec.formats.letters import nfc
 
 OTHER_FILES = (".json", ".yaml", ".yml")
 """Suffixes of bibliographies other than .bib files."""
@@ -131,8 +132,12 @@ class References:
         return {*self._printed, *self.own, *others}
 
     def entries(self, keys: Iterable[str]) -> dict[str, Reference]:
-        """Return the existing entries with these keys."""
-        wanted = dict.fromkeys(keys)
+        """Return the existing entries with these keys, also if their accents are written otherwise there."""
+        wanted = {key: key for key in keys}
+        if odd := {nfc(key): key for key in wanted if not key.isascii()}:
+            bibs = (BibtexText(decode_text(file)).all_keys() for file in self.bibs().values())
+            there = (key for key in {*self.other_keys()}.union(*bibs) if nfc(key) in odd)
+            wanted = {key: odd[nfc(key)] for key in there} | wanted
         entries = {key: parse_printed(*self._printed[key]) for key in wanted if key in self._printed}
         entries |= {key: self.own[key] for key in wanted if key in self.own}
         # .bib files have separate titles and authors: they override printed entries; the first file wins.
@@ -141,7 +146,8 @@ class References:
         for file in self.other_files():
             others = read_other(file)
             entries |= {key: others[key] for key in wanted if key in others}
-        return entries
+        exact_last = sorted(entries.items(), key=lambda found: wanted[found[0]] == found[0])
+        return {wanted[key]: entry for key, entry in exact_last}
 
 
 # Entries.
@@ -265,13 +271,11 @@ def read_other(path: Path) -> dict[str, Reference]:
         loaded = decode_json(read_limited(path, MAX_CSL_BYTES), str(path))
     else:
         loaded = parse_yaml(decode_text(path), str(path))
-    items = loaded
-    if isinstance(loaded, dict):
-        listed = next((loaded[name] for name in LISTS if name in loaded), None)
-        if listed is None and path.suffix != ".json":
-            return _works(loaded)
-        alone = "id" in loaded and ("type" in loaded or "title" in loaded)
-        items = [loaded] if alone else listed
+    items = listed(loaded)
+    if isinstance(items, dict) and path.suffix != ".json":
+        return _works(items)
+    if isinstance(loaded, dict) and "id" in loaded and ("type" in loaded or "title" in loaded):
+        items = [loaded]  # alone
     if not isinstance(items, list):
         kind = "CSL JSON" if path.suffix == ".json" else "CSL in YAML"
         raise InputError(f"{path}: must be a list of entries ({kind}), not {json_type(loaded)}")

@@ -46,15 +46,17 @@ from citerec.formats.drafts.language import (
 from citerec.formats.identifiers import find_year
 from citerec.formats.latex_text import plain_text, running_text
 
-_GROUP = r"\[(?:[^\[\]\n]++|\[[^\[\]\n]*+\]|\n(?![ \t]*\n)){0,40}+\](?![(:{]|\[(?!\^|[^\[\]\n]*@))"
+_GROUP = r"\[(?:[^\[\]\n]++|\[[^\[\]\n]*+\]|\n(?![ \t]*\n)){0,40}+\]"
 """A citation in brackets, if it has keys; it may have others inside."""
 _KEY = re.compile(
-    r"(?<![^\W_])(?<![@\\])-?@(?:\{([^{}\s]+)\}|([\w\uf000]\w*(?:[:.#$%&+?<>~/-]\w+|:?//\w+)*)|(\?+))"
+    r"(?<![^\W_])(?<![@\\])-?@(?:\{([^{}\s]+)\}|([\w\uf000][\w\u0300-\u036f]*(?:(?:[:.#$%&+?<>~/-]|:?//)[\w\u0300-\u036f]+)*)|(\?+))"
 )
 _NESTED = re.compile(r"\[[^\[\]\n]*\]")
 _LOCATOR = re.compile(r" ?(\[(?!\^)[^\[\]\n@]*\])(?![(\[{:])")
 """What belongs to a key in the text: @lee2020 [p. 3]."""
-_CITATION = re.compile(rf"{_GROUP}|{_KEY.pattern}")
+_NO_LINK = r"(?![(:{]|\[(?!\^|[^\[\]\n]*@))"
+_CITATION = re.compile(rf"{_GROUP}{_NO_LINK}|{CITE_MARK.pattern}|{_KEY.pattern}")
+_WITHOUT_LINKS = re.compile(rf"{_GROUP}|{_KEY.pattern}")
 _LINKED = re.compile(r"\](?:\([^()\n]*\)|\[([^\[\]\n]*)\])")
 """What follows the text of a link: an address, or the name of one."""
 _WORD_BEFORE = re.compile(r"[^\s\[\](<>\"]*\Z")
@@ -117,7 +119,7 @@ _ITEM = re.compile(
 _LABEL = re.compile(r"\{#([\w:.-]+)|^#\|\s*label:\s*([\w:.-]+)", re.MULTILINE)
 _NOCITE = re.compile(r"^nocite[ \t]*:(?:[^\n]*(?:\n(?:[ \t]|-)[^\n]*)*)", re.MULTILINE)
 _PAIRS = (("<!--", "-->"), *((f"<{tag}", f"</{tag}>") for tag in ("script", "style", "pre")))
-_KEY_CHARACTERS = r"[\w:.#$%&+?<>~/-]"
+_KEY_CHARACTERS = r"[\w\u0300-\u036f:.#$%&+?<>~/-]"
 
 
 class Markdown(Language):
@@ -130,7 +132,7 @@ class Markdown(Language):
     before = re.compile(
         rf"(?:(?P<opened>\[)(?:[^\[\]\n]|\[[^\[\]\n]*+\])*?)?(?<![^\W_])(?<![@\\/])@\{{?(?P<key>{_KEY_CHARACTERS}*)\Z"
     )
-    after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w/?])")
+    after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w\u0300-\u036f/?])")
     closing = "]"
     _hidden = re.compile(
         r"^[ \t]*(`{3,}+|~{3,}+)[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)|<!--.*?-->|\$\$.*?\$\$"
@@ -144,11 +146,11 @@ class Markdown(Language):
     def citations(self, text: str) -> Iterator[Citation]:
         begin = 0
         for block in _yaml_blocks(text):
-            yield from _find_citations(text, begin, block.start())
+            yield from find_citations(text, begin, block.start())
             begin = block.end()
             for field in _NOCITE.finditer(text, block.start(), begin):
                 yield from (Citation(key.start, key.end, (key,), False) for key in _keys(text, *field.span()))
-        yield from _find_citations(text, begin, len(text))
+        yield from find_citations(text, begin, len(text))
 
     def hidden(self, text: str) -> Iterator[tuple[int, int]]:
         for begin, end in _PAIRS:  # without an end they hide nothing, and the search for it is quadratic
@@ -323,14 +325,18 @@ def _find_part(name: str, beside: Path, parents: tuple[Path, ...], inputs: Input
     return [_with_parts(file, parents, inputs, folder)] if file else []
 
 
-def _find_citations(text: str, begin: int, end: int) -> Iterator[Citation]:
-    for match in _CITATION.finditer(text, begin, end):
+def find_citations(text: str, begin: int, end: int, links: bool = True) -> Iterator[Citation]:
+    """Yield the citations in a part of a text. links: brackets before others may be those of a link."""
+    for match in (_CITATION if links else _WITHOUT_LINKS).finditer(text, begin, end):
         start, stop = match.span()
-        if text[start - 1 : start] == "[" and _is_link(text, stop):
+        if links and text[start - 1 : start] == "[" and _is_link(text, stop):
             continue  # [@ann](https://social.example/@ann)
-        outside = _NESTED.sub("", match[0][1:])
-        if text[start] == "[" and outside != match[0][1:] and not _KEY.search(outside):
-            yield from _find_citations(text, start + 1, stop)  # [as in [@lee2020]]
+        inside = match[0][1:]
+        has_mark = "[" in inside and (CITE_MARK.search(inside) or not _KEY.search(_NESTED.sub("", inside)))
+        if text[start] == "[" and (
+            has_mark or text[start - 1 : start] == "^"
+        ):  # ^[@lee2020], [as in [@lee2020]]
+            yield from find_citations(text, start + 1, stop, links)
             continue
         keys = tuple(_keys(text, start, stop))
         if not keys and CITE_MARK.fullmatch(match[0]):

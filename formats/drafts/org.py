@@ -27,15 +27,17 @@ from citerec.formats.identifiers import find_year
 from citerec.formats.latex_text import plain_text
 
 _KEY = re.compile(
-    r"(?<![\w/])@([\w\uf000-\uf8ff](?:[\w\uf000-\uf8ff:.#$%&+?<>~/'*|^!-]*[\w\uf000-\uf8ff/])?|\?+|)"
+    r"(?<![\w/])@([\w\u0300-\u036f\uf000-\uf8ff](?:[\w\u0300-\u036f\uf000-\uf8ff:.#$%&+?<>~/'*|^!-]*[\w\u0300-\u036f\uf000-\uf8ff/])?|\?+|)"
 )
-_KEY_CHARACTERS = r"[\w:.#$%&+?<>~/'*|^!-]"
+_KEY_CHARACTERS = r"[\w\u0300-\u036f:.#$%&+?<>~/'*|^!-]"
 _LINKED = (
     r"(?:[Pp]aren|[Ff]oot|[Tt]ext|[Aa]uto|[Ss]mart|[Ss]uper|[Ff]ull|footfull|[Pp]?no|short|in)?"
     r"[Cc]ite[A-Za-z]*\*?"
 )
 """Types of org-ref's links that cite."""
-_LINK_KEY = r"[\w\uf000-\uf8ff?](?:[\w\uf000-\uf8ff:.#$%+?/'*^-]*[\w\uf000-\uf8ff/?])?"
+_LINK_KEY = (
+    r"[\w\uf000-\uf8ff?](?:[\w\u0300-\u036f\uf000-\uf8ff:.#$%+?/'*^-]*[\w\u0300-\u036f\uf000-\uf8ff/?])?"
+)
 _CITATION = re.compile(
     r"\[cite(?P<style>(?:/[\w/-]*)?):(?:[^\[\]]++|\[[^\[\]]*+\])*+\]"
     rf"|\[\[(?P<bracket>{_LINKED}):(?P<linked>[^\[\]\n]+)\](?:\[[^\[\]\n]*\])?\]"
@@ -136,7 +138,7 @@ class Org(Language):
         r"(?:(?P<opened>\[\[?)(?:cite(?:/[\w/-]*)?:(?:[^\[\]]|\[[^\[\]]*+\])*?(?<!\w)@"
         rf"|{_LINKED}:[^\[\]\n]*&)|(?<![\w:/\[]){_LINKED}:(?:&?{_LINK_KEY}[,;])*&?)(?P<key>{_KEY_CHARACTERS}*)\Z"
     )
-    after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w/?])")
+    after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w\u0300-\u036f/?])")
     closing = "]]"
     _heading = re.compile(r"^(\*+)[ \t]+(.*?)[ \t]*(?::[\w@:]+:)?[ \t]*$", re.MULTILINE)
 

@@ -51,7 +51,7 @@ _ARGUMENTS = rf"\((?:[^()\"]++|{_STRING}|\((?:[^()\"]++|{_STRING})*+\))*+\)"
 """Arguments of a call, with one level of others inside."""
 _LABEL = r"<([^<>\s]*)>|label\(\s*\"([^\"\n]*)\"\s*\)"
 _SUPPLEMENT = r"\[(?:[^\[\]]|\[[^\[\]]*+\])*+\]"
-_AT = r"(?<!\\)(?!(?<=[A-Za-z\d])@[\w.-]+\.[a-z]{2,}\b)@((?:[\w\uf000](?:[\w:.-]*\w)?)|\?+)"
+_AT = r"(?<!\\)(?!(?<=[A-Za-z\d])@[\w.-]+\.[a-z]{2,}\b)@([\w\uf000](?:[\w\u0300-\u036f:.-]*(?<![:.-]))?|\?+)"
 _ALIAS = re.compile(rf"#let\s+([\w-]+)\s*(?:\([^()]*\))?\s*=\s*cite\b(?!\(\s*(?:{_LABEL}))")
 _LABEL_HERE = re.compile(r"<[\w:.-]+>")
 _IN_CALL = re.compile(_LABEL)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from citerec.base.errors import InputError
-from citerec.base.packages import cores
 from citerec.base.progress import count_progress
 from citerec.base.settings import cache_setting
 from citerec.datasets.records import MARKER_WORDS, TRAIN
 from citerec.hatten.words.vectors import Embeddings, WordVectors, cached_vectors, log_coverage, quiet_gensim
+from citerec.retrieval.networks.session import cores
 
 if TYPE_CHECKING:
     from citerec.datasets.columns import Ragged

@@ -77,7 +77,8 @@ def add(settings: AddSettings) -> None:
     if settings.source:
         files, named = find_sources(settings.source), absolute_names(settings.source)
         with Library.edit(path) as library:
-            records = chain.from_iterable(map(read_papers, files))
+            papers = (read_papers(file, file in named or len(files) == 1) for file in files)
+            records = chain.from_iterable(papers)
             done = library.add(records, files, named, settings.separate)
         happened = f"{done.added:,} added, {done.completed:,} completed" if any(done[:2]) else "nothing new"
         print(f"{path}: {happened}; {count_noun(done.papers)}")

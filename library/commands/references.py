@@ -66,7 +66,7 @@ def references(settings: ReferencesSettings) -> None:
         print(json.dumps({"entries": listed, "notes": notes}, ensure_ascii=False, indent=1))
     else:
         for entry, answer in answers:
-            print(f"{entry.place}: {terminal_text(f'{entry.key} {answer.text}')}")
+            print(f"{entry.place}: {terminal_text(f'{entry.shown} {answer.text}')}")
         for note in notes:
             print(f"note: {terminal_text(note)}")
         counts = Counter(answer.answer for _, answer in answers)

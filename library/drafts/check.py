@@ -30,6 +30,7 @@ from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.drafts.language import MISSING, Source
 from citerec.formats.drafts.languages import draft_language
 from citerec.formats.json_lines import OnBadRecord
+from citerec.formats.letters import nfc
 from citerec.formats.same_work import first_records, identity
 from citerec.library.drafts.reader import PlaceholderReader, read_source
 from citerec.library.evidence import DATABASE, FOLDER
@@ -43,6 +44,7 @@ SHOWN = 10
 """Maximum uncited entries of a file to list, except as JSON."""
 AROUND = 600
 """Characters on each side of a citation in which something is quoted."""
+SAME_LETTERS = "but has accents of another form (Unicode NFC or NFD), which biber alone takes as one; copy it"
 _CITES = re.compile(r"\\\w*cite|@\w|#cite|\[cite")
 _MACRO = re.compile(r"[\\#]")
 _ARTICLE = re.compile(r"\s*@\s*(?:article|inproceedings|conference)\b", re.IGNORECASE)
@@ -72,6 +74,12 @@ class Entry(NamedTuple):
     paper: LibraryPaper | None
     aliases: Sequence[str] = ()
     text: str = ""
+
+    @property
+    def shown(self) -> str:
+        """Its key, or if its file has none, its title in quotation marks."""
+        title = self.paper.title if self.paper and self.key == self.paper.id else ""
+        return f"“{title}”" if title else self.key
 
     @property
     def place(self) -> str:
@@ -107,11 +115,13 @@ class CheckedDraft:
 
     @cached_property
     def _aliases(self) -> dict[str, str]:
-        return {alias: entry.key for entry in self.entries for alias in entry.aliases}
+        written = {nfc(key): key for key in self.by_key}
+        return written | {alias: entry.key for entry in self.entries for alias in entry.aliases}
 
     def key(self, cited: str) -> str:
-        """Return the key of the entry that is cited, perhaps by an alias."""
-        return self._aliases.get(cited, cited)
+        """Return the key of the entry that is cited, perhaps by an alias or with other forms of accents."""
+        named = self._aliases
+        return cited if cited in self.by_key else named.get(cited) or named.get(nfc(cited), cited)
 
     @cached_property
     def cited(self) -> dict[str, Citation]:
@@ -256,7 +266,11 @@ def _held_entries(path: Path, citations: Iterable[Citation]) -> Iterator[Entry]:
 def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[Finding]:
     """Return the problems of a draft: unknown keys, papers under two keys, preprints that are published,
     papers that were retracted, and entries that are never cited."""
-    findings = [*_defined_twice(draft)]
+    findings = [
+        _at(entry, "duplicate", f"is defined twice; the first is in {first.place}")
+        for entry in draft.entries
+        if entry is not (first := draft.by_key[entry.key])
+    ]
     if draft.bibs or draft.printed or library is not None:
         findings = [*_unknown_keys(draft, library), *findings]
     findings += (doubles := [*find_doubles(draft)])
@@ -279,7 +293,10 @@ def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[F
 def _unknown_keys(draft: CheckedDraft, library: Library | None) -> Iterator[Finding]:
     where = " or ".join(file.name for file in (*draft.bibs, *draft.others)) or "its bibliography"
     for citation in (*draft.citations, *draft.listed):
-        if draft.key(citation.key) in draft.by_key or citation.key in draft.printed:
+        known = draft.key(citation.key)
+        if known in draft.by_key or citation.key in draft.printed:
+            if known != citation.key and nfc(known) == nfc(citation.key):
+                yield _at(citation, "unknown", f"looks like the key in {where}, {SAME_LETTERS}")
             continue
         row = library.row(citation.key) if library is not None else None
         if row is not None and library is not None:
@@ -300,13 +317,6 @@ def find_contradictions(draft: CheckedDraft, library: Library | None = None) -> 
     papers = [paper for key in draft.used if (paper := draft.by_key[key].paper)]
     answers = judge_by_library(papers, library)
     return [_at(draft.by_key[answer.key], "reference", answer.said) for answer in answers if answer.findings]
-
-
-def _defined_twice(draft: CheckedDraft) -> Iterator[Finding]:
-    for entry in draft.entries:
-        if entry is not (first := draft.by_key[entry.key]):
-            message = f"is defined twice; the first is in {first.place}"
-            yield _at(entry, "duplicate", message)
 
 
 def find_doubles(draft: CheckedDraft) -> Iterator[Finding]:
@@ -347,7 +357,7 @@ def _wrong_ids(read: Iterable[tuple[Entry, LibraryPaper]]) -> Iterator[Finding]:
 
 
 def _place(entry: Entry) -> str:
-    return f"{entry.key} ({entry.place})"
+    return f"{entry.shown} ({entry.place})"
 
 
 def _published_in_library(entries: Sequence[Entry], library: Library) -> Iterator[Finding]:

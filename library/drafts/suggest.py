@@ -79,7 +79,7 @@ def own_keys(
     for key, id in ids.items():
         cited.setdefault(id, []).append(key)
     texts = [decode_text(file) for file in draft.bibs]
-    taken = {key for text in texts for key in BibtexText(text).all_keys()} | ids.keys()
+    taken = {key for text in texts for key in BibtexText(text).all_keys()} | draft.cited.keys()
 
     @cache
     def title(key: str) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
@@ -192,14 +193,8 @@ class ServiceFinder:
 
 def unanswered(lookups: Iterable[Lookup], service: Service, cache: AnswerCache) -> list[Lookup]:
     """Return the lookups that a service has not answered, before the first for which it found a work."""
-    left = []
-    for lookup in lookups:
-        works = cache.get(service.name, lookup)
-        if works:
-            break
-        if works is None:
-            left.append(lookup)
-    return left
+    answers = ((lookup, cache.get(service.name, lookup)) for lookup in lookups)
+    return [lookup for lookup, works in takewhile(lambda answer: not answer[1], answers) if works is None]
 
 
 Plan = dict[str, Counter[str]]

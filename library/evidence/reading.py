@@ -168,10 +168,8 @@ class _Process:
         if line.endswith(b"\n"):
             return msgspec.json.decode(line, type=ReadText), ""
         self._process = None
-        process.kill()
-        code = process.wait()
-        _close_pipes(process)
-        return None, "slow" if slow.is_set() else _exit_name(code)
+        _end(process)
+        return None, "slow" if slow.is_set() else _exit_name(process.returncode)
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-P", "-m", __name__, str(self._memory)]
@@ -181,16 +179,14 @@ class _Process:
     def close(self) -> None:
         self._closed = True
         if (process := self._process) is not None:
-            process.kill()
-            process.wait()
-            _close_pipes(process)
+            _end(process)
 
 
-def _close_pipes(process: subprocess.Popen[bytes]) -> None:
-    for pipe in (process.stdin, process.stdout):
-        with suppress(OSError):
-            if pipe is not None:
-                pipe.close()
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and close its pipes."""
+    process.kill()
+    with suppress(OSError), process:  # which waits for it
+        pass
 
 
 def _exit_name(code: int) -> str:

@@ -104,7 +104,7 @@ class TextStore:
             packed_passages = _pack(passages)
             marks = text.marks or find_marks([passage.text for passage in passages], text.entries)
             packed_rest = _compress(msgspec.structs.replace(text, parts=[], marks=marks))
-            described = (name, size, changed, text.problem, _digest(packed_rest) + packed_rest)
+            described = (name, size, changed, text.problem, xxhash.xxh3_64_digest(packed_rest) + packed_rest)
             rows.append((*described, len(passages), _hash(packed_passages), packed_passages))
         with self.change() as database:
             database.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
@@ -115,7 +115,7 @@ class TextStore:
             files = sorted(self.readable())
         for file in files:
             for (packed,) in self._select("SELECT about FROM files WHERE file = ?", file):
-                if packed[:_HASH] != _digest(packed[_HASH:]):
+                if packed[:_HASH] != xxhash.xxh3_64_digest(packed[_HASH:]):
                     raise self._damaged()
                 yield file, _decompress(packed[_HASH:], ReadText)
 
@@ -242,10 +242,6 @@ class TextStore:
 
 def _hash(content: bytes) -> int:
     return xxhash.xxh3_64_intdigest(content) >> 1  # SQLite's integers have a sign
-
-
-def _digest(content: bytes) -> bytes:
-    return xxhash.xxh3_64_digest(content)
 
 
 def _both(hashed: int, notes: bytes) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import compress, islice
@@ -86,7 +86,7 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
         disk_errors(path, "the library", "library"),
         Deduplicator(path.absolute().parent, separate=separate) as records,
     ):
-        sources = _read_sources(files, records)
+        sources = _read_sources(files, named, records)
         if old is not None:
             with suppress(InputError):  # it is damaged: what was filled in is lost
                 records.former = Library.open(path).mapped
@@ -212,7 +212,7 @@ def _reread(library: Library, named: list[str], force: bool, dropped: Container[
     from citerec.library.papers.merging import Deduplicator
 
     with Deduplicator(library.path, former=library.mapped, separate=library.manifest.separate) as records:
-        sources = _read_sources(_find_again(named), records)
+        sources = _read_sources(_find_again(named), named, records)
         records.finish()
         gone, new, removed = _compare(library, records)
         if not new.any():
@@ -244,15 +244,12 @@ def _compare(library: Library, records: Deduplicator) -> tuple[np.ndarray, np.nd
     return np.flatnonzero(gone), new, len(library) - seen
 
 
-def _read_sources(files: Iterable[str], records: Deduplicator) -> list[ReadFile]:
-    """Add the papers in files to `records`; return what these files are.
-
-    Raises InputError for a file without a usable paper.
-    """
+def _read_sources(files: Sequence[str], named: Sequence[str], records: Deduplicator) -> list[ReadFile]:
+    """Add the papers in files to `records`; return what these files are. See `read_papers`."""
     sources = []
     for file in files:
         source, digest, number = ReadFile.of(file), blake2b(digest_size=16), len(records)
-        for paper in read_papers(file):
+        for paper in read_papers(file, file in named or (file == files[-1] and not len(records))):
             records.add(paper)
             digest.update(repr(paper).encode())
         if is_zotero(file):  # which has no file that tells whether its papers have changed
@@ -261,18 +258,24 @@ def _read_sources(files: Iterable[str], records: Deduplicator) -> list[ReadFile]
     return sources
 
 
-def read_papers(file: str) -> Iterator[LibraryPaper]:
-    """Yield the papers of a file and log its bad records. Raises InputError if no paper is usable."""
+def read_papers(file: str, needed: bool) -> Iterator[LibraryPaper]:
+    """Yield the papers of a file and log its bad records. Raises InputError if no paper is usable; one that
+    is not needed, such as an editor's settings in a folder of papers, is left out with a line."""
     from citerec.library.sources.readers import read_source
 
     bad: list[InputError] = []
     is_empty = True
-    for paper in read_source(file, bad.append):
-        is_empty = False
-        yield paper
-    if is_empty:
-        reason = f": {bad[0]}" if bad else ""
-        raise InputError(f"{file}: has no usable paper{reason}")
+    try:
+        for paper in read_source(file, bad.append):
+            is_empty = False
+            yield paper
+        if is_empty:
+            raise InputError(f"{file}: has no usable paper" + (f": {bad[0]}" if bad else ""))
+    except InputError as error:
+        if needed or not (is_empty and os.path.getsize(file)):
+            raise
+        log.warning("%s; the file is left out", error)
+        return
     if bad:
         more = [f"... and {len(bad) - SHOWN:,} more"] if len(bad) > SHOWN else []
         lines = [*map(str, bad[:SHOWN]), *more]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Sequence
 from contextlib import closing
@@ -26,8 +25,6 @@ from citerec.library.papers.folder import (
 from citerec.library.papers.library import CITED, Library
 from citerec.library.sources.finding import is_zotero
 from citerec.library.sources.zotero_database import read_annotations, zotero_database
-
-log = logging.getLogger(__name__)
 
 FILLED = "abstract:pdf"
 """Mark of an abstract from a PDF."""

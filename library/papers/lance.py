@@ -33,7 +33,7 @@ from citerec.base.checksums import check_checksums, write_checksums
 from citerec.base.errors import DamagedFile, InputError, missing_extra
 from citerec.base.progress import spinner
 from citerec.datasets import word_statistics
-from citerec.datasets.some_papers import SomePapers
+from citerec.datasets.corpus import SomePapers
 from citerec.datasets.word_statistics import WordStatistics
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.letters import fold, with_pairs
@@ -148,12 +148,6 @@ def names_of(paper: LibraryPaper) -> str:
         names.append(_folded("first", longest_part(surname(paper.authors[0]))))
     names += [_folded("initials", letters) for letters in initials(paper.title)]
     return " ".join(dict.fromkeys(names))
-
-
-def names_near(context: str) -> list[str]:
-    """Return the names of papers that may be meant near the mark of a context."""
-    names, short, _ = names_beside(context)
-    return [*(_folded("first", name) for name in names), *(_folded("initials", name) for name in short)]
 
 
 # Word statistics of the collection.
@@ -499,7 +493,9 @@ class LanceStorage(Papers):
         plain = Queries.from_list(corpus, [replace(query, known=(), own=None)])
         vector = np.asarray(dense.encode_queries(plain)[0], np.float32)
         papers |= self._by_vector(vector, round(MORE_VECTORS * depth), where)
-        papers |= self._named(names_near(query.context), BY_NAME)
+        near, short, _ = names_beside(query.context)
+        beside = [*(_folded("first", name) for name in near), *(_folded("initials", name) for name in short)]
+        papers |= self._named(beside, BY_NAME)
         if self.full_texts is not None:
             named = [*named, *self.full_texts.papers(query.context, depth)]
         papers |= self._named(called(named), 2 * len(named))

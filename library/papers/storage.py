@@ -34,7 +34,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import IN_TEXTS, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.datasets.tokenize import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.formats.letters import normalise_title, title_key
+from citerec.formats.letters import nfc, normalise_title, title_key
 from citerec.formats.names import surname
 from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.explanation import Explainer
@@ -142,7 +142,9 @@ class Storage(Papers):
         return paper_at(row, self.records, self.corpus)
 
     def row(self, name: str) -> int | None:
-        return self.corpus.paper_row(name) if self.corpus.has_paper(name) else self._row_by_name.get(name)
+        if self.corpus.has_paper(name):
+            return self.corpus.paper_row(name)
+        return self._row_by_name.get(name, self._row_by_name.get(nfc(name)))
 
     def papers(self) -> Iterator[tuple[int, LibraryPaper]]:
         """Yield all rows and papers, in order."""
@@ -347,10 +349,12 @@ def _write_papers(folder: Path, old: Storage | None, kept: Rows, papers: Iterabl
     def records() -> Iterator[PaperRecord]:
         if old:
             digest.update(old.corpus.fingerprint.encode() + kept.tobytes())
-            before = open_records(old.folder)
+            before, corpus, names = open_records(old.folder), old.corpus, list(old.corpus.field_names)
             for row in kept.tolist():
                 stored.append(before.encoded(row))
-            yield from _kept_papers(old.corpus, kept)
+                texts = corpus.paper_ids[row], corpus.titles[row], corpus.abstracts[row]
+                fields = tuple(names[code] for code in corpus.fields[row])
+                yield PaperRecord(*texts, int(corpus.years[row]), fields)
         for paper in papers:
             stored.append(msgspec.msgpack.encode(paper._replace(title="", abstract="")))  # in the corpus
             numbers.extend(identity(paper))
@@ -368,11 +372,3 @@ def _write_papers(folder: Path, old: Storage | None, kept: Rows, papers: Iterabl
     identities = np.frombuffer(numbers, np.uint64).reshape(-1, len(Identity._fields))
     kept_ones = [old.identities[kept]] if old else []
     save_arrays(folder, **{IDENTITIES: np.concatenate([*kept_ones, identities])})
-
-
-def _kept_papers(corpus: Corpus, papers: Rows) -> Iterator[PaperRecord]:
-    """Yield the papers of a corpus that stay."""
-    names = list(corpus.field_names)
-    for row in papers.tolist():
-        texts = corpus.paper_ids[row], corpus.titles[row], corpus.abstracts[row]
-        yield PaperRecord(*texts, int(corpus.years[row]), tuple(names[code] for code in corpus.fields[row]))

@@ -109,11 +109,6 @@ def served_link(id: str, place: TextPlace) -> str:
     return f"pdf?id={quote(id, safe='')}" + (f"#page={place.page}" if place.page else "")
 
 
-def no_link(id: str, place: TextPlace) -> str:
-    """Return nothing, for other machines."""
-    return ""
-
-
 class Details(BaseModel):
     authors: list[str]
     venue: str

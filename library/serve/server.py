@@ -251,7 +251,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     """Create the ASGI application of a library."""
     page = PAGE.read_text("utf-8")
     queue, is_local = WorkQueue(settings.threads), url_host(settings.host) in LOOPBACK
-    link = messages.served_link if is_local else messages.no_link
+    link = messages.served_link if is_local else lambda id, place: ""  # for other machines
     app = FastAPI(
         title="Citation recommendation",
         description="Recommends papers to cite from your own library.",

@@ -40,7 +40,7 @@ def find_sources(names: Sequence[str], option: str = "source") -> list[str]:
             continue
         if os.path.isdir(path):
             own = [path / file for file in ("papers.json", "papers.json.gz") if os.path.isfile(path / file)]
-            inside = _outside_libraries(files_below(path))
+            inside = _files_in(path)
             files = own[:1] or [file for file in inside if _ends_with(file, FOLDER_SUFFIXES)]
             if not files:
                 known = f"{', '.join(FOLDER_SUFFIXES)}, also .gz; name others themselves"
@@ -60,7 +60,7 @@ def left_out(names: Sequence[str]) -> Iterator[str]:
     from citerec.formats.bibliography.reading.recognise import recognise
 
     for folder in filter(os.path.isdir, map(expand_user, names)):
-        for file in _outside_libraries(files_below(folder)):
+        for file in _files_in(folder):
             with suppress(InputError):
                 if _ends_with(file, _NAMED_ONLY) and recognise(file):
                     yield f"{file}: is not read with its folder, only if source= names it"
@@ -68,6 +68,12 @@ def left_out(names: Sequence[str]) -> Iterator[str]:
 
 def _ends_with(file: Path, suffixes: tuple[str, ...]) -> bool:
     return file.name.lower().removesuffix(".gz").endswith(suffixes)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Return the files in a folder and below it, without hidden folders, as of editors and programs."""
+    parts = ((file, file.relative_to(folder).parts) for file in files_below(folder))
+    return _outside_libraries([file for file, names in parts if not any(name[0] == "." for name in names)])
 
 
 def _outside_libraries(paths: Sequence[Path]) -> list[Path]:

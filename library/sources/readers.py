@@ -29,7 +29,7 @@ from citerec.base.files import BYTE_ORDER_MARK, read_limited
 from citerec.base.progress import read_progress
 from citerec.datasets.files.source_files import stream_json
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper, usable_paper
-from citerec.formats.bibliography.reading.csl import LISTS, is_csl, parse_csl
+from citerec.formats.bibliography.reading.csl import is_csl, listed, parse_csl
 from citerec.formats.bibliography.reading.recognise import recognise
 from citerec.formats.bibliography.reading.records import (
     Fields,
@@ -83,12 +83,11 @@ _EXPORTS = {
 def _read_document(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """Yield the papers of an object that has a list of CSL items, or is one record."""
     content = parse_object(read_limited(path, MAX_FILE_BYTES).removeprefix(BYTE_ORDER_MARK), str(path))
-    listed = next((content[name] for name in LISTS if isinstance(content.get(name), list)), None)
-    if listed is None:
+    if (items := listed(content)) is content:
         fields = Fields(content, str(path))
         yield from usable_paper(partial(parse_line, fields), fields.where, on_bad)
     else:
-        yield from parse_records(path, enumerate(listed), parse_csl, on_bad)
+        yield from parse_records(path, enumerate(items), parse_csl, on_bad)
 
 
 def _parse_own(fields: Fields, id: str) -> LibraryPaper:

@@ -254,18 +254,17 @@ class TrainingLists(Dataset[ListBatch]):
         return ListBatch(*marks, chunks, torch.from_numpy(positions))
 
     def _pairs(self, items: slice, papers: NDArray[np.int64], mask: NDArray[np.bool_]) -> TokenPairs:
-        """The pairs of lists, papers [Q, n], without the titles and abstracts that are left out."""
+        """The pairs of lists, papers [Q, n], without the abstracts that are left out."""
         contexts = np.repeat(self.split.contexts[self.queries.rows[items]], mask.sum(1))
         if not self.batch.varies_texts:
             return self.reader.pairs(contexts, papers[mask])
         assert isinstance(self.reader, LengthsReader)
-        titles, abstracts = np.empty(papers.shape, np.bool_), np.empty(papers.shape, np.bool_)
+        abstracts = np.empty(papers.shape, np.bool_)
         draws = zip(self.queries.epochs[items].tolist(), self.queries.rows[items].tolist(), strict=True)
         for number, (epoch, row) in enumerate(draws):
             rng = np.random.default_rng((self.seed, TEXTS, epoch, row))
-            titles[number] = rng.random() < self.batch.titles
             abstracts[number] = rng.random(papers.shape[1]) < rng.choice(self.batch.abstracts)
-        return self.reader.pairs(contexts, papers[mask], titles[mask], abstracts[mask])
+        return self.reader.pairs(contexts, papers[mask], abstracts[mask])
 
     def papers(self, row: int, epoch: int) -> NDArray[np.int64]:
         """The list of a row of the split in an epoch, always the same."""

@@ -48,7 +48,8 @@ def write_networks(encoder: str | Path, reranker: str | Path | None, output: str
         if model.config.layout != "lengths":
             raise InputError(f"reranker={reranker}: was not trained with experiment=small_networks")
         words = model.tokenizer.get_vocab()
-        if model.config.lengths != config.lengths or any(words.get(word) != id for word, id in ids.items()):
+        passages = replace(config.lengths, abstract=model.config.lengths.abstract)  # pairs have less of it
+        if passages != model.config.lengths or any(words.get(word) != id for word, id in ids.items()):
             raise InputError(f"reranker={reranker}: has other lengths or another tokeniser than the encoder")
         bert = bert_graph(model.model, f"reranker={reranker}", model)
         words_of = "embeddings.word_embeddings.weight"

@@ -249,7 +249,7 @@ def _join_texts(titles: Sequence[str], abstracts: Sequence[str] | None, rows: li
 
 
 class LengthsReader(PairReader):
-    """Builds pairs whose fields have lengths of their own, and may lack citing title and abstract."""
+    """Builds pairs whose fields have lengths of their own, and may lack the abstract."""
 
     def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerFast, config: PairSettings) -> None:
         self._bare = np.zeros(len(corpus.paper_ids), np.int64)
@@ -261,25 +261,16 @@ class LengthsReader(PairReader):
         super()._set_queries(queries)
 
     def pairs(
-        self,
-        contexts: NDArray[np.integer],
-        papers: NDArray[np.integer],
-        titles: Mask | None = None,
-        abstracts: Mask | None = None,
+        self, contexts: NDArray[np.integer], papers: NDArray[np.integer], abstracts: Mask | None = None
     ) -> TokenPairs:
-        """Build N pairs from rows [N] of contexts and rows [N] of candidates. titles, abstracts: [N], False
-        leaves the citing title or the candidate's abstract out."""
+        """Build N pairs from rows [N] of contexts and rows [N] of candidates. abstracts: [N], False leaves
+        the candidate's abstract out."""
         passages, _ = self._passages(contexts)
-        citing, sizes = self._citing(self._queries.fields["title"].rows[contexts])
+        citing, _ = self._citing(self._queries.fields["title"].rows[contexts])
         candidates, whole = self._candidates(papers)
-        if titles is not None:
-            sizes = np.where(titles, sizes, 0)
         if abstracts is not None:
             whole = np.where(abstracts, whole, self._bare[papers])
-        queries = [
-            np.concatenate([passage, title[:count]])
-            for passage, title, count in zip(passages, citing, sizes.tolist(), strict=True)
-        ]
+        queries = [np.concatenate(parts) for parts in zip(passages, citing, strict=True)]
         candidates = [text[:count] for text, count in zip(candidates, whole.tolist(), strict=True)]
         return TokenPairs(self.subwords, queries, candidates, self.config.max_tokens)
 

@@ -80,19 +80,15 @@ class ArticleReader:
         fields = list(zip(titles, abstract_fields, strict=True))
         return self._join_all(("title", "abstract"), fields, self._paper_prompt)
 
-    def queries(self, queries: Queries | NDArray[np.integer], titles: Mask | None = None) -> Ragged:
-        """The configured fields of queries, or of rows of contexts, [B]. titles: [B], False leaves the citing
-        title out.
+    def queries(self, queries: Queries | NDArray[np.integer]) -> Ragged:
+        """The configured fields of queries, or of rows of contexts, [B].
 
         Beyond `max_tokens`, the title may take half of them and the context the rest, truncated around its
         marker; other fields are truncated at the end, the abstract first.
         """
         queries, names = Queries.from_contexts(self.corpus, queries), tuple(self.config.query)
-        shown = [True] * len(queries) if titles is None else titles.tolist()
         if self._inputs is not None:
-            with_title = [show and "title" in names for show in shown]
-            of_titles = [text * show for text, show in zip(queries.texts("title"), with_title, strict=True)]
-            return _alone(self._inputs, self._inputs.passages(queries.texts("context"), of_titles))
+            return _alone(self._inputs, self._inputs.queries(queries))
         fields: dict[str, list[Field]] = {}
         for name in set(names):
             if name == "context":
@@ -102,8 +98,6 @@ class ArticleReader:
             rows, inverse = np.unique(field.rows, return_inverse=True)  # each citing paper is read once
             unique = self._paper_fields(name, field.texts, rows.tolist())
             fields[name] = [unique[i] for i in inverse.tolist()]
-            if name == "title":
-                fields[name] = _shown(fields[name], shown)
         rows_of = list(zip(*(fields[name] for name in names), strict=True))
         return self._join_all(names, rows_of, self._query_prompt)
 
@@ -116,7 +110,7 @@ class ArticleReader:
         return list(self._backend.encode_batch_fast(texts, add_special_tokens=False))
 
     def _subwords(self, name: str, text: str, encoding: Any) -> list[int]:
-        """The subwords of a field's text; retrieval.encoders.sentences numbers their sentences."""
+        """The subwords of a field's text; retrieval.encoders.article numbers their sentences."""
         ids: list[int] = encoding.ids
         return ids
 

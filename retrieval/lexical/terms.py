@@ -48,10 +48,6 @@ FUNCTION_WORDS = frozenset(
 """Those of EUROPEAN: without the ones that mean something else in English titles."""
 
 
-def _beginning(word: str) -> str:
-    return cognate(word)[:LETTERS]
-
-
 def strip_markers(text: str) -> str:
     """Remove the citation markers from a context."""
     return text.replace(TARGET_MARKER, " ").replace(OTHER_MARKER, " ")
@@ -76,8 +72,8 @@ class Tokenizer:
         if (stopwords or "") not in lists:
             raise InputError(f"retriever.stopwords: {stopwords!r} is not one of {', '.join(STOP_WORDS)}")
         self._ignored = lists[stopwords or ""]
-        stem = _beginning if stemmer == BEGINNINGS else stemmer and Stemmer.Stemmer(stemmer).stemWord
-        self._stem = stem or str
+        stem = str if stemmer in (None, BEGINNINGS) else Stemmer.Stemmer(stemmer).stemWord
+        self._stem = (lambda word: cognate(word)[:LETTERS]) if stemmer == BEGINNINGS else stem
         self._kept: Callable[[str], list[str]] = lru_cache(KEPT_WORDS)(self._word)
 
     def terms(self, text: str) -> list[str]:

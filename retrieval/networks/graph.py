@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError, error_text, missing_extra
 from citerec.base.files import atomic_write
-from citerec.base.packages import disable_telemetry
 from citerec.retrieval.arrays import Floats
+from citerec.retrieval.networks.session import disable_telemetry
 
 OPSET, IR_VERSION, MICROSOFT = 20, 10, "com.microsoft"
 BITS = 7

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, OTHER_WORD, TARGET_MARKER, TARGET_WORD
-from citerec.datasets.tokenize import TOKENIZERS, WordTable, default_tokenize
+from citerec.datasets.tokenize import TOKENIZERS, WordTable, default_tokenize, sentence_starts
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,13 @@ def test_tokens_are_words_punctuation_and_markers_and_nothing_is_lost(parts: lis
         assert token.isascii() <= (token == token.lower())
     plain = text.encode("ascii", "ignore").decode()
     assert "".join(default_tokenize(plain)) == "".join(plain.lower().split())
+
+
+@given(st.lists(st.sampled_from([*"aÉ1.?!()”。\n", " " * 20, "z. B.", "3. Jahrh"])).map("".join))
+def test_sentences_begin_at_a_letter_or_sign_after_an_end(text: str) -> None:
+    starts = sentence_starts(text)
+    assert starts == sorted(set(starts))
+    assert all(not text[start].isspace() and text[:start].strip() for start in starts)
 
 
 SIGNS = st.sampled_from(

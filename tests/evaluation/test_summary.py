@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +84,26 @@ def test_the_table_has_the_varied_options(tmp_path: Path, capsys: pytest.Capture
     assert [row["mrr"] for row in rows] == ["0.5", "0.25"] and rows[1]["queries"] == "1234"
     assert rows[0]["override:same"] == "x" and rows[0]["recall@10"] == "0.2"
     assert str(tmp_path / "1" / "report.md") in capsys.readouterr().out
+
+
+def test_a_sweep_that_is_stopped_tells_of_the_jobs_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_exit: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("atexit.register", lambda *call: at_exit.append(call))
+    summary, before = Summary(["mrr"]), signal.getsignal(signal.SIGTERM)
+    summary.on_multirun_start(_config(tmp_path))
+    try:
+        _finish(summary, tmp_path, _job(tmp_path / "0", ["k=0"], {"mrr": 0.5}))
+        _job(tmp_path / "1", ["k=1"], None)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    [(write, *arguments)] = at_exit
+    write(*arguments)
+    lines = (tmp_path / "summary.md").read_text().splitlines()
+    assert lines[0] == "# 1 job, then interrupted" and lines[4] == "| k=0 | 0.5000 |"
 
 
 def test_jobs_of_other_processes_are_found_and_old_ones_are_not(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpora, open_corpus
-from citerec.hatten.biencoder.batches import TextBatches
 from citerec.hatten.settings import BiEncoderBatchSettings
+from citerec.hatten.training.batches import TextBatches
 from citerec.hatten.training.mining import Miner, Mining
 from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.encoder import ArticleEncoder
@@ -130,10 +130,6 @@ class Recorder(ArticleReader):
         self.abstracts = abstracts
         return super().papers(rows, abstracts)
 
-    def queries(self, queries, titles=None) -> Ragged:  # type: ignore[no-untyped-def]
-        self.titles = titles
-        return super().queries(queries, titles)
-
 
 @pytest.fixture
 def reader(demo_corpus: Corpus, tiny_bert: Path) -> Recorder:
@@ -145,21 +141,19 @@ def reader(demo_corpus: Corpus, tiny_bert: Path) -> Recorder:
 def test_batches_leave_texts_out(reader: Recorder) -> None:
     corpus = reader.corpus
     split = corpus.split("train")
-    config = BiEncoderBatchSettings(8, 0, 2, 4, 60, abstracts=(0, 0.5, 1), titles=0.5)
+    config = BiEncoderBatchSettings(8, 0, 2, 4, 60, abstracts=(0, 0.5, 1))
 
     def batches(config: BiEncoderBatchSettings) -> TextBatches:
         return TextBatches(reader, split, None, config, 0, 0)
 
-    plain, varied = batches(replace(config, abstracts=(1,), titles=1)), batches(config)
-    rates, titles = list[float](), list[float]()
+    plain, varied = batches(replace(config, abstracts=(1,))), batches(config)
+    rates = list[float]()
     for step in range(60):
         whole, batch = plain[step], varied[step]  # the reader records the last one
         rates.append(reader.abstracts.mean())
-        titles.append(reader.titles.mean())
         assert np.array_equal(batch.levels, whole.levels)  # texts change nothing else
         assert len(batch.queries.values) <= len(whole.queries.values)
     assert 0.1 < np.mean(np.equal(rates, 0)) < 0.6 and 0.1 < np.mean(np.equal(rates, 1)) < 0.6
-    assert 0.4 < np.mean(titles) < 0.6
     again = batches(config)[3]  # draws are those of the step, whatever was read before
     assert np.array_equal(again.cited.values, varied[3].cited.values)
 

@@ -608,7 +608,7 @@ def test_a_stopped_run_changes_nothing_and_goes_on(services: Services, run: Run,
         (["services=[dblp]"], "services=dblp: choose openalex, semanticscholar, crossref, arxiv or datacite"),
         (["from=missing.bib"], "from=missing.bib: no such file"),
         (["from=mine"], "from=mine: is the library itself; name another one, or a file"),
-        (["from=empty.jsonl"], "empty.jsonl: is empty"),
+        (["from=empty.jsonl"], "empty.jsonl: is empty; export it again"),
         (["from=bad.jsonl"], "from=bad.jsonl: has no usable paper"),
     ],
 )

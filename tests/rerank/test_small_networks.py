@@ -81,9 +81,7 @@ def inputs(tiny_bert: Path) -> InputReader:
     return InputReader.open(tiny_bert / "tokenizer.json", LENGTHS)
 
 
-ENCODER = ArticleConfig(
-    "tiny", max_tokens=32, layout="lengths", lengths=LENGTHS, markers="mask", query=("context", "title")
-)
+ENCODER = ArticleConfig("tiny", max_tokens=32, layout="lengths", lengths=LENGTHS, markers="mask")
 PAIRS = PairSettings(max_tokens=48, layout="lengths", lengths=LENGTHS)
 
 
@@ -111,8 +109,6 @@ def test_the_encoder_is_trained_on_what_it_reads_in_a_library(
     for row, text in enumerate(listed(reader.papers(papers, kept))):
         assert (text == plain[row]) == bool(kept[row] or not corpus.abstracts[row])
         assert text[: len(bare[row])] == plain[row][: len(bare[row])]
-    untitled = inputs.passages(queries.texts("context"), [""] * len(contexts))
-    assert listed(reader.queries(contexts, contexts < 0)) == [inputs.alone(query) for query in untitled]
 
 
 @pytest.fixture
@@ -127,19 +123,17 @@ def test_the_cross_encoder_is_trained_on_what_it_reads_in_a_library(
     assert isinstance(reader, LengthsReader)
     rows = np.array(list(product(range(len(corpus.context_ids)), range(len(corpus.paper_ids)))))
     contexts, papers = rows.T
-    kept = np.random.default_rng(0).random((2, len(rows))) < 0.5
+    kept = np.random.default_rng(0).random(len(rows)) < 0.5
     queries = Queries.from_contexts(corpus, np.arange(len(corpus.context_ids)))
     titled = inputs.queries(queries)
-    untitled = inputs.passages(queries.texts("context"), [""] * len(titled))
     whole = inputs.papers(corpus, np.arange(len(corpus.paper_ids)))
-    for masks in ((None, None), kept):
-        ids, types, mask = (part.numpy() for part in reader.pairs(contexts, papers, *masks).padded())
+    for abstracts in (None, kept):
+        ids, types, mask = (part.numpy() for part in reader.pairs(contexts, papers, abstracts).padded())
         for number, (context, paper) in enumerate(rows.tolist()):
-            title, abstract = (mask is None or mask[number] for mask in masks)
             of_paper = whole[paper].subwords
-            if not abstract and whole[paper].bounds:
+            if abstracts is not None and not abstracts[number] and whole[paper].bounds:
                 of_paper = of_paper[: whole[paper].bounds[0] - 1]
-            pair = inputs.pair((titled if title else untitled)[context], of_paper)
+            pair = inputs.pair(titled[context], of_paper)
             there = mask[number] == 1
             assert (ids[number][there].tolist(), types[number][there].tolist()) == pair
     assert reader.for_queries(queries).pairs(contexts, papers).lengths.tolist() == [
@@ -187,8 +181,8 @@ def test_candidates_are_those_of_the_querys_folder(corpus: Corpus, tmp_path: Pat
 def test_settings_that_do_not_fit_are_named() -> None:
     with pytest.raises(InputError, match=r"pairs of up to 40 tokens; set model\.pairs\.max_tokens=40"):
         replace(PAIRS, max_tokens=39)
-    with pytest.raises(InputError, match=r"need model\.pairs\.layout=lengths"):
-        RerankerSettings(batch=StepSettings(titles=0.5))
+    with pytest.raises(InputError, match=r"needs model\.pairs\.layout=lengths"):
+        RerankerSettings(batch=StepSettings(abstracts=(0.5,)))
 
 
 def of_lengths(option: str) -> dict[str, Any]:
@@ -206,6 +200,7 @@ def small(folders: list[Path], tiny_bert: Path, tmp_path: Path) -> dict[str, Any
         "data.dirs": f"[{','.join(map(str, folders))}]",
         "data.cache_dir": tmp_path / "cache",
         "model.precision": "float32",
+        "model.trained_layers": 1,
         "model.batch.shares": "{tiny: 1, other: 2}",
         "model.batch.queries": 3,
         "model.validation.monitor": "mrr",
@@ -223,7 +218,6 @@ def test_both_networks_are_trained_resumed_exported_and_used(
         "model.rounds": 3,
         "model.batch.steps_per_round": 2,
         "model.batch.contexts_per_paper": 2,
-        "model.trained_layers": 1,
         "model.optimizer.lr": 0.003,
     }
     (tmp_path / "bi").mkdir()

@@ -82,7 +82,10 @@ class PoolRanker:
     ) -> None:
         """training: add the other papers of the collection as training queries, for what reads contexts."""
         self.sampler, self.depth = sampler, depth
-        queries = {split: _pool_queries(pools) for split, pools in ((TEST, tests), (VALIDATION, validations))}
+        queries = {
+            split: np.unique(np.concatenate([np.empty(0, np.int64), *(pool.queries for pool in pools)]))
+            for split, pools in ((TEST, tests), (VALIDATION, validations))
+        }
         if training:
             queries[TRAIN] = sampler.training(np.concatenate(list(queries.values())))
         splits = {split: QuerySet(q, sampler.relevant.take(q)) for split, q in queries.items() if len(q)}
@@ -158,10 +161,6 @@ def pool_view(corpus: Corpus, papers: NDArray[np.bool_]) -> Corpus:
     digest = hashlib.blake2b(np.packbits(papers).tobytes(), digest_size=6).hexdigest()
     view.fingerprint = f"{corpus.fingerprint}-{digest}"
     return view
-
-
-def _pool_queries(pools: Sequence[SampledPool]) -> Rows:
-    return np.unique(np.concatenate([np.empty(0, np.int64), *(pool.queries for pool in pools)]))
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,12 @@ def is_csl(record: Mapping[str, Any]) -> bool:
     return is_item or any(not {"family", "literal"}.isdisjoint(name) for name in names)
 
 
+def listed(content: Any) -> Any:
+    """Return the list of items of an object that has one, else the content itself."""
+    lists = (content.get(name) for name in LISTS) if isinstance(content, dict) else ()
+    return next((items for items in lists if isinstance(items, list)), content)
+
+
 def parse_csl(fields: Fields, _: str = "") -> LibraryPaper:
     """Parse an item of CSL JSON."""
     item = csl_item(fields)
@@ -106,9 +112,7 @@ def read_yaml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
 
     Raises InputError for a file without records, or one that is no YAML.
     """
-    content = parse_yaml(decode_text(path), str(path))
-    if isinstance(content, dict):
-        content = next((content[name] for name in LISTS if isinstance(content.get(name), list)), content)
+    content = listed(parse_yaml(decode_text(path), str(path)))
     parse = _parse_hayagriva if isinstance(content, dict) else parse_csl
     records: list[tuple[Any, Any]] = [
         *(content.items() if isinstance(content, dict) else enumerate(content or ()))

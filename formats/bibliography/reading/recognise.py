@@ -55,7 +55,7 @@ def recognise(path: str | Path) -> str:
     name = str(path).rpartition("/")[2].lower().removesuffix(".gz")
     text = start.removeprefix(BYTE_ORDER_MARK).lstrip()
     if not text:
-        raise InputError(f"{path}: is empty")
+        raise InputError(f"{path}: is empty; export it again")
     for format, suffixes, beginning in _BY_NAME_OR_START:
         if name.endswith(suffixes) or re.match(beginning, text):
             return format
@@ -64,6 +64,7 @@ def recognise(path: str | Path) -> str:
 
         if is_table(text.decode(errors="replace")):
             return "table"
+        raise InputError(f"{path}: its first line must name columns: title, and authors, year or doi")
     if text.startswith(b"<") and b"<records" in start:
         return "endnote"
     if name.endswith((".yaml", ".yml")):

@@ -1,9 +1,10 @@
 """Citations of Zotero's add-ins: a field's code is a word, the citation in JSON, and in LibreOffice a name.
 
-EndNote's have records in XML, in the code or, in base64, in the data of the field.
+EndNote's have records in XML, in the code or, in base64, in the data of the field. Those of Mendeley Cite are
+content controls with the citation in base64.
 
 The form: github.com/zotero/zotero, chrome/content/zotero/xpcom/integration.js, and csl-citation.json of
-github.com/citation-style-language/schema. Mendeley's fields are of the same form.
+github.com/citation-style-language/schema. Mendeley's are of the same form.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -19,11 +21,18 @@ from typing import Any, NamedTuple
 from citerec.base.errors import InputError
 from citerec.formats.articles.xml_documents import parse_xml
 from citerec.formats.bibliography.csl import write_csl
+from citerec.formats.bibliography.item import ROLES, Item
+from citerec.formats.bibliography.reading.csl import csl_item
 from citerec.formats.bibliography.reading.exports import endnote_item
+from citerec.formats.bibliography.reading.records import Fields
 from citerec.formats.drafts.markdown import MARKDOWN
-from citerec.formats.identifiers import find_year
+from citerec.formats.identifiers import date_year
+from citerec.formats.names import OTHERS, Name
 
 _CODE = re.compile(r"\s*(?:ADDIN\s+)?(?:ZOTERO_ITEM\s+)?CSL_CITATION\s*(?=\{)")
+_MENDELEY = re.compile(r"MENDELEY_CITATION_v\d_")
+_NOT_READ = re.compile(r"\s*ADDIN\s+(?:CITAVI\.P|CitaviP|PAPERS2_C|paperpile_c|RW\.CITE|REFMGR\.CITE)")
+"""Citations of other programs."""
 _ENDNOTE = re.compile(r"\s*ADDIN\s+EN\.CITE(?!\.)\s*")
 _WORD = re.compile(r"\s*CITATION\s+(?:\"([^\"]+)\"|([^\s\\]+))")
 _MORE_WORD = re.compile(r"\\m\s+([^\s\\]+)")
@@ -63,13 +72,16 @@ def citation_items(
         return items
     if match := _ENDNOTE.match(code):
         return _endnote_items(code[match.end() :], stored)
-    if (match := _CODE.match(code)) is None:
-        return []
     try:
-        citation, _ = _DECODER.raw_decode(code, match.end())
-    except (ValueError, RecursionError):
+        if match := _MENDELEY.match(code):
+            citation = json.loads(b64decode(code[match.end() :] + "=="))
+        elif match := _CODE.match(code):
+            citation, _ = _DECODER.raw_decode(code, match.end())
+        else:
+            return None if _NOT_READ.match(code) else []
+        listed = citation.get("citationItems")
+    except (ValueError, RecursionError, AttributeError):
         return None
-    listed = citation.get("citationItems")
     for item in listed if isinstance(listed, list) else ():
         data = item.get("itemData", {}) if isinstance(item, dict) else None
         if not isinstance(data, dict):
@@ -77,7 +89,7 @@ def citation_items(
         uris = item.get("uris", item.get("uri"))
         uris = [uri for uri in (uris if isinstance(uris, list) else [uris]) if isinstance(uri, str)]
         ends = (uri.rpartition("/")[2] for uri in uris if "zotero.org/" in uri)
-        names = data.get("citation-key"), *ends, data.get("id"), item.get("id")
+        names = data.get("citation-key"), _author_and_year(data), *ends, data.get("id"), item.get("id")
         key = next(filter(None, (_NOT_IN_KEY.sub("-", str(name or "")).strip("-") for name in names)), "item")
         data = data and {**data, "id": key}
         items.append((key, {"id": item.get("id", key), "uris": uris, "itemData": data}))
@@ -119,17 +131,28 @@ def shown_text(cited: Sequence[Cited]) -> str:
     return _SPACES.sub(" ", f"({'; '.join(_shown(item) for item in cited)})")
 
 
+def _about(data: Mapping[str, Any]) -> tuple[Sequence[Name], str, str]:
+    """Return the people, title and year of an item, as far as it can be read."""
+    work = Item.of("document", {}, {})
+    with suppress(InputError):
+        work = csl_item(Fields({**data}, ""))
+    people = next(filter(None, map(work.names.get, ROLES)), ())
+    return people, work.fields.get("title", ""), str(date_year(work.fields.get("issued", "")) or "")
+
+
+def _author_and_year(data: Mapping[str, Any]) -> str:
+    """Return the key of an item without one: nobody knows those of Zotero's database."""
+    people, title, year = _about(data)
+    return f"{people[0].short if people else ' '.join(title.split()[:3])} {year}"
+
+
 def _shown(item: Cited) -> str:
-    data = item.item["itemData"]
-    listed = next(filter(None, (data.get(role) for role in ("author", "editor"))), None)
-    people = [name for name in listed if isinstance(name, dict)] if isinstance(listed, list) else []
-    names = [
-        " ".join(filter(None, (name.get("non-dropping-particle"), name.get("family") or name.get("literal"))))
-        for name in people
-    ]
-    who = " and ".join(names) if len(names) < 3 else f"{names[0]} et al."
-    year = find_year(json.dumps(data.get("issued") or "")) or "n.d."
-    text = str(year) if item.no_author else f"{who or data.get('title', '')}, {year}"
+    people, title, year = _about(item.item["itemData"])
+    names = [name.short for name in people if name != OTHERS]
+    several = names and (len(people) > 2 or OTHERS in people)
+    who = f"{names[0]} et al." if several else " and ".join(names)
+    text = year or "n.d."
+    text = text if item.no_author else f"{who or title}, {text}"
     return f"{item.prefix} {text}".strip() + (f", {item.suffix}" if item.suffix else "")
 
 

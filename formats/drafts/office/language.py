@@ -16,7 +16,7 @@ from citerec.formats.documents import Metadata
 from citerec.formats.drafts.bibliographies import References, csl_entries
 from citerec.formats.drafts.inputs import Inputs
 from citerec.formats.drafts.language import Citation, Key, Language, Note, Source, identified, number_keys
-from citerec.formats.drafts.markdown import MARKDOWN
+from citerec.formats.drafts.markdown import MARKDOWN, find_citations
 from citerec.formats.drafts.office.fields import Cited, field_code, shown_text
 from citerec.formats.drafts.office.package import Package
 from citerec.formats.drafts.office.text import (
@@ -85,7 +85,8 @@ class Office(Language):
 
     def citations(self, text: str) -> Iterator[Citation]:
         """Yield the citations in brackets: other words with @ are addresses here."""
-        return (citation for citation in MARKDOWN.citations(text) if text[citation.start] == "[")
+        found = find_citations(text, 0, len(text), links=False)
+        return (citation for citation in found if text[citation.start] == "[")
 
     def cite(self, key: str) -> str:
         return MARKDOWN.cite(key)

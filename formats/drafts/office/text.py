@@ -92,7 +92,7 @@ class OfficeReader(ABC):
     skipped: ClassVar[frozenset[str]] = frozenset()
     """Elements whose content is not text."""
     hidden: ClassVar[re.Pattern[str]] = re.compile(
-        r"\s*(?:ADDIN\s+)?(?:ZOTERO_BIBL|CSL_BIBLIOGRAPHY|Mendeley Bib|EN\.REFLIST|TOC\b)"
+        r"\s*(?:ADDIN\s+)?(?:ZOTERO_BIBL|CSL_BIBLIOG|Mendeley Bib|MENDELEY_BIB|EN\.REFLIST|TOC\b)"
     )
     """Codes of fields whose text is that of other parts of the document, or of its bibliography."""
 
@@ -162,9 +162,8 @@ class OfficeReader(ABC):
         if not self._skips and local in self.skipped:
             self._skips = self._depth
         if not self._skips:
-            self.begin(
-                self._local(name), {key.rpartition(" ")[2]: value for key, value in attributes.items()}
-            )
+            own = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
+            self.begin(self._local(name), own)
 
     def _end(self, name: str) -> None:
         if not self._skips:
@@ -321,7 +320,8 @@ class OfficeText:
         )
         pieces = [piece for paragraph in paragraphs for piece in (*paragraph, Piece("\n"))]
         notes = [
-            f"the citation after “{text}” has damaged data and is read as text" for text in reader.damaged
+            f"the citation after “{text}” has damaged or unknown data and is read as text"
+            for text in reader.damaged
         ]
         starts = [*accumulate((len(piece.text) for piece in pieces), initial=0)]
         text = "".join(piece.text for piece in pieces)

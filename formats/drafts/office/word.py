@@ -47,7 +47,8 @@ class WordReader(OfficeReader):
         """Properties of the runs that are open, in XML."""
         self._properties = (0, 0)
         self._text_place: Place | None = None
-        self._in_code = self._in_data = False
+        self._inside = ""
+        """Which part of a field the text is in."""
 
     def mark_of(self, style: str, depth: int = 0) -> str:
         mark, base = self.styles.get(style, ("", ""))
@@ -82,10 +83,8 @@ class WordReader(OfficeReader):
         elif name == "t" and self._runs:
             start, end, prefix = self.tag()
             self._text_place = Place((start, end), prefix, self._runs[-1])
-        elif name == "instrText":
-            self._in_code = True
-        elif name == "fldData":
-            self._in_data = True
+        elif name in ("instrText", "fldData"):
+            self._inside = name
         elif name in _SIGNS and self._runs:
             self.add(_SIGNS[name])
         elif name == "fldChar":
@@ -98,15 +97,17 @@ class WordReader(OfficeReader):
                 self.close_field()
         elif name == "fldSimple":
             self.open_field(code=attributes.get("instr", ""))
+        elif name == "tag" and value.startswith("MENDELEY_"):  # of a content control, in its properties
+            self.open_field(f"control {self._depth - 2}", value)
         elif name == "bookmarkStart" and (code := self.bookmarks.get(attributes.get("name", ""))):
             self.open_field(f"bookmark {attributes.get('id')}", code)
         elif name == "bookmarkEnd":
             self.close_field(f"bookmark {attributes.get('id')}")
 
     def text(self, text: str) -> None:
-        if self._in_code:
+        if self._inside == "instrText":
             self.add_code(text)
-        elif self._in_data:
+        elif self._inside:
             self.add_data(text)
         elif self._text_place is not None:
             self.add(text, self._text_place)
@@ -126,12 +127,10 @@ class WordReader(OfficeReader):
             self._properties = (0, 0)
         elif name == "t":
             self._text_place = None
-        elif name == "instrText":
-            self._in_code = False
-        elif name == "fldData":
-            self._in_data = False
-        elif name == "fldSimple":
-            self.close_field()
+        elif name in ("instrText", "fldData"):
+            self._inside = ""
+        elif name in ("fldSimple", "sdt"):
+            self.close_field("" if name == "fldSimple" else f"control {self._depth}")
 
 
 class Word(Office):
@@ -177,12 +176,8 @@ class Word(Office):
                 runs.append(text_run(part))
         opened = f'<{w}r>{run}<{w}t xml:space="preserve">'
         written = f"</{w}t></{w}r>{''.join(runs)}{opened}" if runs else ""
-        return written.encode(), _keep_spaces
-
-
-def _keep_spaces(tag: bytes) -> bytes:
-    """Return the tag of a text whose spaces at its ends count."""
-    return tag if b"xml:space" in tag else tag[:-1] + b' xml:space="preserve">'
+        kept = b' xml:space="preserve">'  # spaces at the ends of the text count
+        return written.encode(), lambda tag: tag if b"xml:space" in tag else tag[:-1] + kept
 
 
 WORD = Word()

@@ -34,7 +34,7 @@ from citerec.tests.formats.drafts.documents import (
 
 SUFFIXES = (".docx", ".odt")
 MAIN = {".docx": "word/document.xml", ".odt": "content.xml"}
-ITEMS = {"ABCD2345": {"uris": [URI], "itemData": ITEM}}
+ITEMS = {"Lee-2020": {"uris": [URI], "itemData": ITEM}}
 BIBLIOGRAPHY = "ZOTERO_BIBL {} CSL_BIBLIOGRAPHY"
 _BOOKMARK = (
     '<w:bookmarkStart w:id="3" w:name="ZOTERO_BREF_x"/><w:r><w:t>(Lee)</w:t></w:r><w:bookmarkEnd w:id="3"/>'
@@ -92,16 +92,16 @@ def test_text_of_a_document(suffix: str, tmp_path: Path) -> None:
     path = write(tmp_path / f"a{suffix}", document + RARE[suffix], codes(suffix))
     language = office(suffix)
     assert language.text(path) == (
-        "\x02On trees\n\x01Abstract\nWe prune.\n\x01\x01A & B\nTrees & [CITE] a@x.org [@ABCD2345].\n"
-        "Kept new[@ABCD2345][@ABCD2345]12 end\n"
+        "\x02On trees\n\x01Abstract\nWe prune.\n\x01\x01A & B\nTrees & [CITE] a@x.org [@Lee-2020].\n"
+        "Kept new[@Lee-2020][@Lee-2020]12 end\n"
     )
     source = language.read(path, Inputs(language.text))
-    assert source.metadata[1:3] == ("On trees", "We prune.") and source.keys == ["ABCD2345"]
-    assert source.references.entries(["ABCD2345"])["ABCD2345"].title == "Trees"
-    assert language.open(path).items["ABCD2345"] == {
+    assert source.metadata[1:3] == ("On trees", "We prune.") and source.keys == ["Lee-2020"]
+    assert source.references.entries(["Lee-2020"])["Lee-2020"].title == "Trees"
+    assert language.open(path).items["Lee-2020"] == {
         "id": 7,
         "uris": [URI],
-        "itemData": {**ITEM, "id": "ABCD2345"},
+        "itemData": {**ITEM, "id": "Lee-2020"},
     }
 
 
@@ -131,8 +131,8 @@ def test_notes_follow_their_paragraphs(suffix: str, tmp_path: Path) -> None:
     assert shown.text == "Trees (Old [1]) grow.\nDry.\nDry.\nAnd die."
     at = text.index("[")
     copy = tmp_path / f"b{suffix}"
-    copy.write_bytes(language.written(path, [(at, at + 6, "[@ABCD2345]")], ITEMS, False))
-    assert language.text(copy) == text.replace("[CITE]", "[@ABCD2345]")
+    copy.write_bytes(language.written(path, [(at, at + 6, "[@Lee-2020]")], ITEMS, False))
+    assert language.text(copy) == text.replace("[CITE]", "[@Lee-2020]")
     changed = {"word/footnotes.xml" if suffix == ".docx" else MAIN[suffix]}
     assert members(copy, changed) == members(path, changed)
 
@@ -173,8 +173,8 @@ def test_a_copy_reads_as_the_text_with_the_new_citations(
                 f"[@{key}]", "(Lee, 2020)"
             )
         else:
-            expected = expected.replace(f"[see @{key}, p. 3]", "[@ABCD2345]").replace(
-                f"[@{key}]", "[@ABCD2345]"
+            expected = expected.replace(f"[see @{key}, p. 3]", "[@Lee-2020]").replace(
+                f"[@{key}]", "[@Lee-2020]"
             )
         assert language.text(copy) == expected
         assert members(copy, [MAIN[suffix]]) == members(path, [MAIN[suffix]])
@@ -231,7 +231,7 @@ def test_items_with_an_address_in_common_are_one(suffix: str, tmp_path: Path) ->
     ]
     path = write(tmp_path / f"a{suffix}", paragraph(suffix, *cited))
     document = office(suffix).open(path)
-    assert document.text == "[@s3sS10n/a][@s3sS10n/a][@s3sS10n/a](Doe)\n"
+    assert document.text == "[@Lee-2020][@Lee-2020][@Lee-2020](Doe)\n"
     assert [item["itemData"]["title"] for item in document.items.values()] == ["Trees"]
 
 
@@ -385,7 +385,7 @@ def test_citations_of_word_and_libreoffice_themselves(tmp_path: Path) -> None:
     name = quoteattr(f" ADDIN {zotero_code()} RND0123456789")  # as Word has it
     start, end = (f"<text:reference-mark-{side} text:name={name}/>" for side in ("start", "end"))
     of_word = write(tmp_path / "c.odt", paragraph(".odt", "Trees ", f"{start}(Lee){end}", "."))
-    cited = ((word, ["Kel01", "Oak2"]), (writer, ["Kel01"]), (marked, ["ABCD2345"]), (of_word, ["ABCD2345"]))
+    cited = ((word, ["Kel01", "Oak2"]), (writer, ["Kel01"]), (marked, ["Lee-2020"]), (of_word, ["Lee-2020"]))
     for path, keys in cited:
         source = office(path.suffix).read(path, Inputs(office(path.suffix).text))
         assert list(source.keys) == keys
@@ -400,4 +400,17 @@ def test_a_citation_with_damaged_data_is_named(suffix: str, tmp_path: Path) -> N
     path = write(tmp_path / f"a{suffix}", paragraph(suffix, "Kelp grows ", field(suffix, code, "(Lee 2020)")))
     source = office(suffix).read(path, Inputs(office(suffix).text))
     assert "(Lee 2020)" in source.text
-    assert source.notes == ["the citation after “Kelp grows” has damaged data and is read as text"]
+    assert source.notes == ["the citation after “Kelp grows” has damaged or unknown data and is read as text"]
+
+
+def test_citations_of_mendeley_cite_and_of_other_programs(tmp_path: Path) -> None:
+    """Content controls with the citation in base64; what is not read is told."""
+    cited = json.dumps({"citationItems": [{"id": "a-b", "itemData": {**ITEM, "id": "a-b"}}]}).encode()
+    tag = f'<w:tag w:val="MENDELEY_CITATION_v3_{b64encode(cited).decode()}"/>'
+    control = f"<w:sdt><w:sdtPr>{tag}</w:sdtPr><w:sdtContent>{word_run('(Lee, 2020)')}</w:sdtContent></w:sdt>"
+    later = field(".docx", "ADDIN CitaviPlaceholder{e30=}", "(Oh)")
+    path = write(tmp_path / "a.docx", paragraph(".docx", control, ": so ", later, "."))
+    document = office(".docx").open(path)
+    assert document.text == "[@Lee-2020]: so (Oh).\n"
+    assert [key.key for key in office(".docx").keys(document.text)] == ["Lee-2020"]
+    assert len(document.notes) == 1 and "unknown data" in document.notes[0]

@@ -247,6 +247,21 @@ def test_files_in_a_folder_that_are_not_read_are_named(run: Run, tmp_path: Path)
     assert "refs/savedrecs.txt: is not read with its folder, only if source= names it\n" in out
 
 
+def test_files_without_papers_in_a_folder_are_left_out_with_a_line(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "thesis/.vscode").mkdir(parents=True)
+    (tmp_path / "thesis/refs.bib").write_text(entry("one", "Parsing trees", year=2001))
+    for name in ("settings.json", ".vscode/settings.json"):
+        (tmp_path / "thesis" / name).write_text('{"editor.wordWrap": "on"}')
+    (tmp_path / "thesis/other.json").write_text('// of an editor\n{"a": 1}')
+    assert run("build", "source=thesis", "model=bm25")[0] == 0
+    assert [line.getMessage().endswith("; the file is left out") for line in caplog.records] == [True, True]
+    assert "nothing has changed" in run("update")[1]
+    code, _, err = run("build", "source=thesis/settings.json", "overwrite=true")
+    assert code == 2 and "settings.json: has no usable paper" in err
+
+
 def test_records_without_keys_are_merged_in_words(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.ris").write_text("TY  - JOUR\nTI  - Speech\nDO  - 10.1000/a\nER  - \n" * 2)
     assert "  doi:10.1000/a is there already: Speech\n" in run("build", "source=a.ris", "model=bm25")[1]

@@ -54,7 +54,10 @@ def test_a_file_is_asked_without_building(run: Run, folder: Path) -> None:
     assert run("search", "papers.bib", "birds", "format=cite")[1] == "\\cite{Songsofbirds}\n"
     Path("papers.bib").write_text("", encoding="utf-8")
     code, out, err = run("search", "papers.bib", "birds")
-    assert (code, out) == (2, "") and err == f"error: {Path('papers.bib').resolve()}: is empty\n"
+    assert (code, out) == (
+        2,
+        "",
+    ) and err == f"error: {Path('papers.bib').resolve()}: is empty; export it again\n"
 
 
 def test_zotero_is_asked_without_building(run: Run, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper, is_preprint, is_published, make_paper
 from citerec.library.drafts.check import check
+from citerec.library.drafts.reader import read_draft
 from citerec.library.papers.library import Library
 from citerec.library.settings import CheckSettings
 from citerec.library.sources.finding import find_sources
@@ -347,3 +349,17 @@ def test_links_that_lead_to_themselves_are_files_that_cannot_be_read(text: str, 
     for source in (tmp_path / "library.bib", tmp_path / "*.bib"):
         with pytest.raises(InputError, match="no such file"):
             find_sources([str(source)])
+
+
+@pytest.mark.parametrize(
+    ("name", "cited"), [("a.tex", r"\cite{%s}"), ("a.md", "[@%s]"), ("a.typ", "@%s"), ("a.org", "[cite:@%s]")]
+)
+def test_a_key_whose_accents_are_of_another_form_is_told(run: Run, name: str, cited: str) -> None:
+    """macOS and PDFs give u and its dots as two characters."""
+    key = unicodedata.normalize("NFD", "müller2020")
+    Path("refs.bib").write_text("@book{müller2020, title={Peat}}", encoding="utf-8")
+    Path(name).write_text(f"Peat grows {cited % key} here, and [CITE].", encoding="utf-8")
+    out = run(f"tex={name}")[1]
+    assert f"{name}:1: {key} looks like the key in refs.bib" in out and "1 finding" in out
+    [entry] = read_draft(Path(name)).cited.values()
+    assert entry is not None and entry.title == "Peat"

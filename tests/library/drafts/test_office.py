@@ -59,7 +59,7 @@ def test_a_draft_is_filled(
     assert "“ParseNet”, 2 missing citations, cites 3 papers, 2 of them" in " ".join(out.split())
     assert "neither in the library nor in the draft's bibliography: ghost" in " ".join(out.split())
     assert "filled 2 of 2 missing citations" in err and "1 citation of keys in brackets written out" in err
-    assert text_of(copy) == text_of(path).replace("[CITE]", "[@devlin2019]").replace("[@?]", "[@ABCD2345]")
+    assert text_of(copy) == text_of(path).replace("[CITE]", "[@devlin2019]").replace("[@?]", "[@Lee-2020]")
     main = "word/document.xml" if suffix == ".docx" else "content.xml"
     assert members(copy, [main]) == members(path, [main])
     written = members(copy)[main][1].decode().replace("&quot;", '"')
@@ -115,9 +115,9 @@ def test_what_fields_hold_is_checked(tmp_path: Path, capsys: pytest.CaptureFixtu
     check(CheckSettings(tex=str(path)))
     references(ReferencesSettings(library="", file=str(path)))
     assert capsys.readouterr().out.splitlines() == [
-        "a.docx:1: ABCD2345 was retracted (its title)",
+        "a.docx:1: Lee-2020 was retracted (its title)",
         "a.docx: cites 1 key; 1 finding",
-        "a.docx:1: ABCD2345 unknown; retracted (its title)",
+        "a.docx:1: Lee-2020 unknown; retracted (its title)",
         f"{path}: 1 reference: 0 confirmed, 0 contradicted, 1 unknown",
     ]
 

@@ -392,3 +392,11 @@ def test_the_first_page_of_an_own_pdf(tmp_path: Path) -> None:
         judge(own, today=TODAY, on_note=notes.append).answer == "unknown"
         and "moss.pdf: is not a PDF" in notes[0]
     )
+
+
+def test_works_of_a_file_without_keys_are_named_by_their_titles(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.ris").write_text("TY  - BOOK\nTI  - Trees\nER  - \n")
+    references(ReferencesSettings(file=str(tmp_path / "a.ris")))
+    assert capsys.readouterr().out.startswith("a.ris: “Trees” unknown\n")

@@ -690,8 +690,8 @@ def test_tables(tmp_path: Path, table: str, expected: tuple[Any, ...], line: str
 
 
 def test_a_table_without_titles_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="has an unknown format; give"):
-        read(write(tmp_path / "a.csv", "name,value\nx,1\n"))
+    with pytest.raises(InputError, match="its first line must name columns: title, and authors"):
+        read(write(tmp_path / "a.csv", "Titel;Jahr\nx;1\n"))
     found, bad = read(write(tmp_path / "a.csv", "Title,Year\n,2020\n\nTwo,2021\n"))
     assert ([paper.title for paper in found], bad) == (["Two"], [", line 2: has neither title nor abstract"])
 

@@ -121,13 +121,24 @@ def test_a_query_without_a_word_is_empty(tiny_corpus: Corpus, reader: Readers) -
     assert texts.lengths.tolist() == [0, 0]
 
 
-def test_sentences_begin_after_full_stops_but_not_after_abbreviations() -> None:
-    text = (
-        "Trees are parsed (cf. Fig. 2) by J. Doe et al. In 2019 it failed! Why? We ask, e.g. Here.) The end"
-    )
-    assert [text[a:b].strip() for a, b in pairwise([0, *sentence_starts(text), len(text)])] == [
-        "Trees are parsed (cf. Fig. 2) by J. Doe et al. In 2019 it failed!",
-        "Why?",
-        "We ask, e.g. Here.)",
-        "The end",
-    ]
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        [
+            "Trees are parsed (cf. Fig. 2) by J. Doe et al. In 2019 it failed!",
+            "Why?",
+            "We ask, e.g. Here.)",
+            "The end",
+        ],
+        [
+            "Siehe Abb. 2, Kap. 4 und z. B. Müller (Hrsg. 2020), d. h. Wald.",
+            "Österreich im 19. Jahrhundert.",
+            "Ja",
+        ],
+        ["Voir cap. 4, ed. Lee, éds. Roe.", "Été de 1990.", "The answer is no.", "¿Y “qué”?"],
+        ["Как показано на рис. 2, модель верна.", "Она проста."],
+    ],
+)
+def test_sentences_begin_after_full_stops_but_not_after_abbreviations(sentences: list[str]) -> None:
+    text = " ".join(sentences)
+    assert [text[a:b].strip() for a, b in pairwise([0, *sentence_starts(text), len(text)])] == sentences
