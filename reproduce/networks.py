@@ -31,14 +31,8 @@ from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import MINILM, ArticleConfig, Lengths
 
 CHECK, CITATIONS, MOST = "check", 20, 320
-PLAIN = ArticleConfig(
-    "minilm",
-    hub=MINILM.hub,
-    max_tokens=184,
-    layout="lengths",
-    lengths=Lengths(citing_title=0),
-    markers="mask",
-)
+LENGTHS = Lengths(citing_title=0)
+PLAIN = ArticleConfig("minilm", MINILM.hub, max_tokens=184, layout="lengths", lengths=LENGTHS, markers="mask")
 ENCODER, TITLES, SUM = "encoder", "encoder by titles", "with the cross-encoder"
 
 
@@ -63,20 +57,22 @@ def measure(masked: MaskedDraft, all_networks: list[Networks]) -> list[dict[str,
             whole = reader.papers(corpus, rows)
             vectors = np.array([vector for vector, _ in networks.read(passages)])
             for way, papers in ((ENCODER, whole), (TITLES, bare)):
-                encoded = networks.encode([*map(str, rows)], papers)
+                encoded = networks.encode(rows.astype(np.uint64), papers)
                 for number, scores in enumerate(vectors @ encoded.vectors.T.astype(np.float32)):
                     own = np.isin(rows, cited[number])
                     scores[np.isin(rows, [*beside[number]]) & ~own] = -np.inf
-                    ranks[way].append(1 + np.count_nonzero(scores > scores[own].max()))
+                    ranks[way].append(1 + int((scores > scores[own].max()).sum()))
                     if way == ENCODER and networks.scores_pairs:
                         first = np.argsort(-scores, kind="stable")[:PAIRS_DEPTH]
                         first = first[np.isfinite(scores[first])]
                         texts = [reader.shortened(papers[row].subwords) for row in first.tolist()]
                         pairs = networks.scores([reader.pair(passages[number], text) for text in texts])
                         scores[first] = 1e3 + z_scores(scores[first]) + z_scores(pairs)  # before all others
-                        ranks[SUM].append(1 + np.count_nonzero(scores > scores[own].max()))
+                        ranks[SUM].append(1 + int((scores > scores[own].max()).sum()))
             arrays = {way: np.array(values) for way, values in ranks.items()}
-            measures.append({way: (np.mean(rank <= 10), np.mean(1 / rank)) for way, rank in arrays.items()})
+            measures.append(
+                {way: (float(np.mean(rank <= 10)), float(np.mean(1 / rank))) for way, rank in arrays.items()}
+            )
         return measures
 
 
