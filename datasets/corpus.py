@@ -2,7 +2,6 @@
 
 A store is a folder written by `datasets.prepare`, of .npy files.
 `store.json`, written last, lists every file with its size, so that an incomplete store is never opened.
-`SomePapers` are a corpus in memory.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.datasets.columns import Column, Ragged, decode_text, load_array, load_ragged
-from citerec.datasets.records import PaperRecord, default_citing_id
-from citerec.datasets.tokenize import TOKENIZER, TOKENIZERS, WordTable
-from citerec.datasets.word_statistics import WORD, WordStatistics
+from citerec.datasets.records import default_citing_id
+from citerec.datasets.word_statistics import WordStatistics
 
 STORE_VERSION = 4
 """Part of a store's fingerprint: raise it when its files or a tokeniser change."""
@@ -198,38 +196,3 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return dict(manifest)
-
-
-class SomePapers(Corpus):
-    """Papers [P] in memory, all candidates, without contexts. `fields` are the surnames of their authors.
-
-    whole: statistics of the collection that they are from; None: they are all there is.
-    """
-
-    def __init__(self, papers: Sequence[PaperRecord], whole: WordStatistics | None, name: str) -> None:
-        self.path, self.name, self.whole = Path(name), name, whole
-        self.fingerprint = ""
-        self.settings = {"tokenizer": TOKENIZER, "candidates": "all", "field": "authors"}
-        self.paper_ids = [paper.id for paper in papers]  # type: ignore[assignment]
-        self.titles = [paper.title for paper in papers]  # type: ignore[assignment]
-        self.abstracts = [paper.abstract for paper in papers]
-        self.context_ids = self.context_texts = []  # type: ignore[assignment]
-        self.years = np.array([paper.year for paper in papers], np.int32)
-        self.is_candidate, self.seen = np.ones(len(papers), np.bool_), np.zeros(len(papers), np.bool_)
-        self.citing, self.context_tokens, self.splits = np.empty(0, np.int32), Ragged.from_rows([]), {}
-        codes: dict[str, int] = {}
-        self.fields = Ragged.from_rows(
-            [[codes.setdefault(name, len(codes)) for name in paper.fields] for paper in papers]
-        )
-        self.field_names = list(codes)
-        table = WordTable(TOKENIZERS[TOKENIZER])
-        self.title_tokens, self.abstract_tokens = table.ids(self.titles), table.ids(self.abstracts)
-        self.words = table.words()
-
-    @cached_property
-    def word_counts(self) -> np.ndarray:  # type: ignore[override]
-        """Occurrences of each word, [V], in the whole collection."""
-        if self.whole is not None:
-            return self.whole.count(WORD, self.words)
-        ids = np.concatenate([self.title_tokens.values, self.abstract_tokens.values])
-        return np.bincount(ids, minlength=len(self.words))

@@ -1,28 +1,18 @@
-"""What HAtten, the static model, NNSelect and bi-encoders share: `DenseModel`, how they are trained, and
-search by cosine with encoders over words (Gu et al. 2022, section 4.1.3)."""
+"""`DenseModel`, a model that embeds queries and papers: how HAtten, the static model, NNSelect and
+bi-encoders are trained."""
 
 from __future__ import annotations
 
-import logging
-from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
-
-import numpy as np
-from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.hatten.documents import DocumentReader, Documents, Vocabulary, check_tokenizer
 from citerec.hatten.settings import EncoderTraining
-from citerec.retrieval.arrays import Floats
 from citerec.retrieval.dense import DenseRetriever
-from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import ArticleConfig, IndexConfig
-from citerec.retrieval.vectors import Reader, encode, encode_queries
+from citerec.retrieval.vectors import Reader
 from citerec.training.hub import Pretrained
 
 if TYPE_CHECKING:
@@ -140,67 +130,3 @@ def _check_queries(settings: EncoderTraining, corpus: Corpus, run: TrainingRun) 
             f"least {processes}"
         )
     return contexts
-
-
-log = logging.getLogger(__name__)
-
-KNOWN_SHARE, LEAST_TOKENS = 0.9, 1000
-"""Share of a corpus's tokens below which a warning is logged, if there are enough of them to tell."""
-
-
-class WordsRetriever(DenseRetriever):
-    """Encodes every candidate once, and compares each query with all of them."""
-
-    vocabulary: Vocabulary
-    """words of the encoder"""
-    max_tokens: int
-    """maximum words of a paragraph"""
-    near: tuple[int, ...] = ()
-    """words on each side of the marker, one extra query paragraph per entry"""
-    about: Mapping[str, Any] = MappingProxyType({})
-    """training record of the model; corpora with another tokeniser than in training are rejected"""
-    checkpoint: str | Path | None = None
-    """path of the model, for messages"""
-
-    @property
-    @abstractmethod
-    def dim(self) -> int:
-        """Dimension of the vectors."""
-
-    @abstractmethod
-    def encode(self, documents: Documents) -> Floats:
-        """B documents -> [B, dim]; zeros for a document without known words."""
-
-    def prepare(self, corpus: Corpus) -> None:
-        if tokenizer := self.about.get("tokenizer"):  # untrained averages have none
-            check_tokenizer(corpus, tokenizer, f"checkpoint={self.checkpoint}")
-        self._reader = DocumentReader(corpus, self.vocabulary, self.max_tokens, self.near)
-
-    def _index(self, corpus: Corpus) -> None:
-        super()._index(corpus)
-        if corpus.whole is None:
-            self.warn_of_unknown_words(self.known_share(corpus))
-
-    def warn_of_unknown_words(self, share: float) -> None:
-        """Warn if the `known_share` of a corpus is low."""
-        if share < KNOWN_SHARE:
-            log.warning(
-                f"{1 - share:.0%} of the words of these papers are new to the model; they may be in another "
-                "language or field, and results may be worse"
-            )
-
-    def known_share(self, corpus: Corpus) -> float:
-        """Return the share of the words of the corpus that was prepared, by their occurrences, that the model
-        knows; 1 if there are too few to tell."""
-        is_word = np.array([any(map(str.isalnum, word)) for word in corpus.words], bool)
-        counts = np.where(is_word, np.asarray(corpus.word_counts), 0)
-        ids = self._reader.ids  # ids beyond the vocabulary are hashed unknown words
-        total = counts.sum()
-        in_vocabulary = counts[(ids >= 0) & (ids < len(self.vocabulary))].sum()
-        return float(in_vocabulary / total) if total >= LEAST_TOKENS else 1.0
-
-    def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        return encode(self.encode, self._reader.papers, rows, self.dim, "papers")
-
-    def encode_queries(self, queries: Queries | NDArray[np.int64]) -> NDArray[np.float32]:
-        return encode_queries(self.encode, self._reader, queries, self.dim)

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import TARGET_WORD
-from citerec.hatten.dense import DenseModel, WordsRetriever
+from citerec.hatten.dense import DenseModel
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
 from citerec.hatten.encoder import HAttenEncoder, encode_documents
+from citerec.hatten.retriever import WordsRetriever
 from citerec.hatten.settings import EncoderConfig, EncoderTraining, FastHAttenSettings, HAttenSettings
 from citerec.hatten.words.vectors import Embeddings, GloVe, inverse_document_frequency, load_initial_vectors
 from citerec.retrieval.arrays import Floats

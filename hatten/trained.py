@@ -6,7 +6,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 from citerec.base.errors import InputError
-from citerec.hatten.dense import DenseModel, WordsRetriever
+from citerec.hatten.dense import DenseModel
+from citerec.hatten.retriever import WordsRetriever
 from citerec.hatten.static.model import CONFIG, StaticModel, StaticRetriever
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.hub import find_saved

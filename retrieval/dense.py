@@ -1,6 +1,6 @@
 """Dense retrieval: `DenseRetriever` finds the nearest papers by an encoder's vectors.
 
-Subclasses provide the encoder: of subwords in retrieval.encoders.article, of words in hatten.dense.
+Subclasses provide the encoder: of subwords in retrieval.encoders.article, of words in hatten.retriever.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def test_help_describes_every_option_of_a_data_command() -> None:
 
 @pytest.mark.slow
 def test_encoders_rank_by_the_distance_of_their_publications() -> None:
-    by_distance = ("scincl", "specter", "specter2")  # Aspire: retrieval.encoders.article
+    by_distance = ("scincl", "specter", "specter2")  # Aspire: retrieval.encoders.sentences
     for path in sorted((CONF / "encoder").glob("*.yaml")):
         config = next(configs_with("encoder", path.stem))
         assert (config.encoder.similarity == "l2") == (path.stem in by_distance), path.stem

@@ -26,7 +26,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from citerec.base.errors import InputError
 from citerec.base.files import write_text
-from citerec.training.hub import save_torch
+from citerec.training.checkpoint import save_torch
 from citerec.training.settings import LAST
 
 SAVED_SETTINGS = "config.yaml"

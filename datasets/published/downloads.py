@@ -35,14 +35,8 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.files.source_files import read_records
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.published.recipes import recipe
-from citerec.datasets.published.releases import (
-    CORPUS_FILES,
-    DRIVE_FILE,
-    PREFIX,
-    RELEASES,
-    Release,
-    fetch_repository,
-)
+from citerec.datasets.published.releases import CORPUS_FILES, DRIVE_FILE, PREFIX, RELEASES, Release
+from citerec.datasets.published.repositories import fetch_repository
 from citerec.datasets.records import SPLITS, check_split_names
 
 log = logging.getLogger(__name__)

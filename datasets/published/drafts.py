@@ -6,6 +6,7 @@ texts; a run that was interrupted goes on with the drafts that are missing.
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 from dataclasses import dataclass
@@ -20,8 +21,11 @@ from citerec.base.errors import InputError
 from citerec.base.files import cache_folder, disk_errors, expand_user, write_text
 from citerec.base.progress import count_progress
 from citerec.base.settings import Settings
-from citerec.datasets.published.releases import PREFIX, Repository, fetch_repository, fetched_commit
+from citerec.datasets.published.releases import PREFIX
+from citerec.datasets.published.repositories import Repository, fetch_repository, fetched_commit
 from citerec.formats.json_lines import validate
+
+log = logging.getLogger(__name__)
 
 LIST = "drafts.yaml"
 """The list, in the package and in a folder of drafts."""

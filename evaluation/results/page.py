@@ -23,16 +23,8 @@ from citerec.evaluation.benchmark import Benchmark, Output
 from citerec.evaluation.comparison import HEADER, compare_outputs, difference_rows
 from citerec.evaluation.plots import Curves, draw_curves, draw_intervals
 from citerec.evaluation.report import Column, Part, Table, flatten_groups, to_csv
-from citerec.evaluation.results.plan import (
-    Job,
-    Plan,
-    job_metrics,
-    job_settings,
-    print_status,
-    read_plan,
-    run_all,
-    why_missing,
-)
+from citerec.evaluation.results.jobs import job_metrics, job_settings, print_status, run_all, why_missing
+from citerec.evaluation.results.plan import Job, Plan, read_plan
 from citerec.evaluation.significance import Difference
 
 ABOUT = """\
@@ -117,8 +109,7 @@ def _add_data(shown: Shown, plan: Plan, data: str) -> None:
     facts = [data_set.notes.strip()]
     for kind, outputs in benchmarks.items():
         parts = kind.view(outputs, f"{data_set.title}, split {data_set.split}")
-        texts = [part for part in parts[:1] if isinstance(part, str) and not part.startswith("#")]
-        facts += [re.split(r"(?<=\.)\s", text, maxsplit=1)[0] for text in texts]
+        facts += [_first_sentence(part) for part in parts[:1] if isinstance(part, str)]
         shown.files |= _files(f"{data}-{kind.__name__.lower()}" if len(benchmarks) > 1 else data, parts)
         rows, columns = kind.headlines(outputs)
         chosen = [name for name in rows if not plan.file.shown or name in plan.file.shown]
@@ -158,6 +149,10 @@ def _picture(plan: Plan, shown: Shown) -> str:
             }
     draw_intervals(picture, panels, plan.file.title)
     return f"![{'; '.join(panels)}]({picture.name})"
+
+
+def _first_sentence(text: str) -> str:
+    return "" if text.startswith("#") else re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
 
 
 def _files(start: str, parts: Sequence[Part]) -> dict[str, Table]:

@@ -36,8 +36,7 @@ from citerec.formats.latex_text import plain_text
 def read_record(record: Object, where: str) -> Document:
     """Read a record in any layout. Raises InputError with the field."""
     if "authors_parsed" in record:
-        paper = _of_arxiv(_read_metadata(record, "arxiv", where))
-        return Document(paper._replace(field=tuple("".join(paper.field).split())))
+        return read_arxiv(record, where)
     if "corpusid" in record:
         return read_s2orc(record, where)
     if "paper_id" in record:
@@ -177,6 +176,12 @@ def read_own(record: Object, where: str) -> Document:
     """Read a record in our own layout. Raises InputError with the field."""
     full_text = None if record.get("body") is None else partial(_read_text, record, "own", where)
     return Document(_read_metadata(record, "own", where), full_text)
+
+
+def read_arxiv(record: Object, where: str) -> Document:
+    """Read a line of arXiv's snapshot. Raises InputError with the field."""
+    paper = _of_arxiv(_read_metadata(record, "arxiv", where))
+    return Document(paper._replace(field=tuple("".join(paper.field).split())))
 
 
 def _of_arxiv(paper: Metadata) -> Metadata:

@@ -84,7 +84,7 @@ nearest papers by cosine similarity are recommended."""
 
     @classmethod
     def parts(cls, settings: EncoderTraining) -> Parts:
-        from citerec.hatten.training.batches import TextData
+        from citerec.hatten.biencoder.batches import TextData
 
         return TextData, *super().parts(settings)[1:]
 

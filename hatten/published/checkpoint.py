@@ -14,7 +14,8 @@ from citerec.hatten.documents import Vocabulary
 from citerec.hatten.encoder import HAttenEncoder
 from citerec.hatten.published.pickles import load_word_list
 from citerec.hatten.settings import EncoderConfig
-from citerec.training.hub import check_consistent, read_torch
+from citerec.training.checkpoint import read_torch
+from citerec.training.hub import check_consistent
 
 PUBLISHED = "hatten-acl200"
 """Name of the published checkpoint (datasets/published/releases.py)."""

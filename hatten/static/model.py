@@ -31,8 +31,9 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
-from citerec.hatten.dense import DenseModel, WordsRetriever
+from citerec.hatten.dense import DenseModel
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
+from citerec.hatten.retriever import WordsRetriever
 from citerec.hatten.settings import EncoderTraining, StaticSettings
 from citerec.hatten.static.means import MeanEncoder, StoredVectors
 from citerec.retrieval.arrays import Floats

@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,12 @@ from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Split
 from citerec.hatten.documents import drop_words
 from citerec.hatten.encoder import Encoder
-from citerec.hatten.settings import BiEncoderBatchSettings, EncoderBatchSettings, EncoderTraining
+from citerec.hatten.settings import EncoderBatchSettings, EncoderTraining
 from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, build_loss
 from citerec.retrieval.vectors import Reader
 from citerec.training.loop import RoundData, make_loader
 from citerec.training.processes import WHOLE, Share
 from citerec.training.queries import DataSets, training_split
-
-if TYPE_CHECKING:
-    from citerec.retrieval.encoders.article_text import ArticleReader
 
 WORDS = 1
 """Seed of the draws of words to drop."""
@@ -285,39 +282,3 @@ class TrainingData(RoundData):
             positives,
             self.settings.batch_word_dropout,
         )
-
-
-TEXTS = 6
-"""Seed of the draws of texts to leave out."""
-
-
-class TextBatches(Batches):
-    """Batches in which abstracts may be left out."""
-
-    config: BiEncoderBatchSettings
-
-    def _read(
-        self, contexts: NDArray[np.int64], cited: NDArray[np.int64], others: NDArray[np.int64], step: int
-    ) -> list[Any]:
-        if not self.config.varies_texts:
-            return super()._read(contexts, cited, others, step)
-        reader = cast("ArticleReader", self.reader)
-        rng = np.random.default_rng((self.seed, TEXTS, self.round, step))
-        share = rng.choice(self.config.abstracts)
-        read = [reader.queries(contexts[self.share.part(len(contexts))])]
-        for rows in (cited, others):
-            own, kept = self.share.part(len(rows)), rng.random(len(rows)) < share
-            read.append(reader.papers(rows[own], kept[own]))
-        return read
-
-
-class TextData(TrainingData):
-    """Batches of texts of the training split."""
-
-    batch: BiEncoderBatchSettings
-    kind = TextBatches
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        if self.batch.shares:
-            self.sets = DataSets.read(self.corpus, self.split, self.batch.shares)

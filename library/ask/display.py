@@ -44,8 +44,7 @@ class Labelled:
 def table(papers: Sequence[Recommendation], explain: bool = False) -> Labelled:
     """Format recommendations for a terminal. explain: include the ranker's features."""
     rows = []
-    ranks, sure = [str(paper.rank) for paper in papers], [paper.probability for paper in papers]
-    scores = [f"{p.score:.3f}" if s is None else percentage(s) for p, s in zip(papers, sure, strict=True)]
+    ranks, scores = [str(paper.rank) for paper in papers], [_certainty(paper) for paper in papers]
     wide = max(map(len, ranks), default=0), max(map(len, scores), default=0)
     for paper, rank, score in zip(papers, ranks, scores, strict=True):
         text = _described(paper)
@@ -56,6 +55,10 @@ def table(papers: Sequence[Recommendation], explain: bool = False) -> Labelled:
         label = Text.assemble((rank.rjust(wide[0]), "dim"), " ", (score.rjust(wide[1]), "cyan"))
         rows.append((label, text))
     return Labelled(rows)
+
+
+def _certainty(paper: Recommendation) -> str:
+    return f"{paper.score:.3f}" if paper.probability is None else percentage(paper.probability)
 
 
 def percentage(probability: float) -> str:

@@ -23,7 +23,8 @@ from citerec.formats.articles.citing import Mark, find_marks
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
 from citerec.formats.documents import FullText
 from citerec.formats.letters import normalise_title
-from citerec.library.evidence.citations import Linker, is_sentence, marked_sentences
+from citerec.library.evidence.citations import is_sentence, marked_sentences
+from citerec.library.evidence.links import Linker
 from citerec.library.evidence.passages import cut
 from citerec.library.evidence.quotations import PaperText
 from citerec.library.evidence.reading import open_xml, read_here, xml_marks

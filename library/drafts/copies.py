@@ -332,13 +332,17 @@ def _office_copy(
         paper = library.by_id(ids[key])
         data = write_csl(paper_item(paper), key) | {"citation-key": key}  # Zotero replaces the id
         data.pop("custom", None)
-        # No other paper has it: Zotero takes items with one address, such as a volume's URL, to be one.
-        is_doi = bool(paper.doi) and paper.id == f"doi:{paper.doi}"
-        address = f"https://doi.org/{paper.doi}" if is_doi else f"urn:citerec:{quote(paper.id)}"
-        items[key] = {"id": key, "uris": [address], "itemData": data}
+        items[key] = {"id": key, "uris": [_address(paper)], "itemData": data}
     in_copy = {*items, *document.items}
     written = sum({key.key for key in language.keys(text)} <= in_copy for _, _, text in typed)
     return language.written(file, [*edits, *typed], items, plain), written
+
+
+def _address(paper: LibraryPaper) -> str:
+    """Return an address that no other paper of the library has: Zotero takes items with one address, such as
+    the URL of a volume, to be one."""
+    is_doi = bool(paper.doi) and paper.id == f"doi:{paper.doi}"
+    return f"https://doi.org/{paper.doi}" if is_doi else f"urn:citerec:{quote(paper.id)}"
 
 
 def _write_all(folder: Path, contents: Mapping[Path, bytes], others: Mapping[Path, Path]) -> None:

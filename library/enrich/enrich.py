@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
@@ -193,8 +192,14 @@ class ServiceFinder:
 
 def unanswered(lookups: Iterable[Lookup], service: Service, cache: AnswerCache) -> list[Lookup]:
     """Return the lookups that a service has not answered, before the first for which it found a work."""
-    answers = ((lookup, cache.get(service.name, lookup)) for lookup in lookups)
-    return [lookup for lookup, works in takewhile(lambda answer: not answer[1], answers) if works is None]
+    left = []
+    for lookup in lookups:
+        works = cache.get(service.name, lookup)
+        if works:
+            break
+        if works is None:
+            left.append(lookup)
+    return left
 
 
 Plan = dict[str, Counter[str]]

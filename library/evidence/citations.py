@@ -22,74 +22,15 @@ from citerec.datasets.tokenize import sentence_starts
 from citerec.formats.articles.citing import Mark, read_work
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
 from citerec.formats.drafts.language import replaced
-from citerec.formats.identifiers import clean_doi, find_arxiv_id
+from citerec.formats.identifiers import clean_doi
 from citerec.formats.letters import fold, normalise_title
 from citerec.formats.names import parse_names, surname
 from citerec.library.evidence import DATABASE, FOLDER
+from citerec.library.evidence.links import Linker
 from citerec.library.evidence.passages import Passage, TextPlace
 from citerec.library.evidence.reading import ReadText
 from citerec.library.evidence.store import TextStore
 from citerec.retrieval.queries import cut_around_mark
-
-LEAST_TITLE, UNSIGNED = 12, 20
-"""Letters of a title that is looked for, and of one without an author."""
-_WORD = re.compile(r"[^\W_]+")
-_YEAR = re.compile(r"(?<!\d)(?:1[89]|20)\d\d(?!\d)")
-_BEGINS = re.compile(
-    r"(?:comment|repl|respon|errat|correct|corrigend|review|retract|discussion|update)\w*\W+"
-    r"(?:(?:on|to|of|for|from)\W+)*$|\w\s$",
-    re.IGNORECASE,
-)
-"""What stands before the title of another work, or within a longer title."""
-_GOES_ON = re.compile(
-    r"\s*(?:[:—–-]|,\s*\d{4}\s*[.:]|(?!in\b)[a-z]|[,.]?\s*(?:[Pp]art\s+)?(?:[IVX]+|\d)\b(?!\d|\())"
-)
-
-
-class _Title(NamedTuple):
-    """The title and the first author of a paper, as they are looked for."""
-
-    letters: str
-    author: str
-    paper: LibraryPaper
-
-
-class Linker:
-    """Looks for the papers of a library in lists of references."""
-
-    def __init__(self, papers: Iterable[LibraryPaper]) -> None:
-        self._by_start: dict[str, list[_Title]] = {}
-        self._by_id: dict[str, _Title] = {}
-        for paper in papers:
-            author = normalise_title(surname(paper.authors[0])) if paper.authors else ""
-            title = _Title(normalise_title(paper.title), author, paper)
-            if len(title.letters) >= (LEAST_TITLE if author else UNSIGNED):
-                self._by_start.setdefault(title.letters[:LEAST_TITLE], []).append(title)
-            for name in filter(None, (paper.doi.lower(), paper.arxiv.lower())):
-                self._by_id.setdefault(name, title)
-
-    def find(self, text: str) -> LibraryPaper | None:
-        """Return the paper that an entry is; None if there is none, or none that is sure."""
-        letters, years = normalise_title(text), {int(year) for year in _YEAR.findall(text)}
-        for name in (clean_doi(text), find_arxiv_id(text)):
-            title = self._by_id.get(name)
-            if title and (title.letters in letters if title.letters else title.author in letters):
-                return title.paper
-        starts, ends, place = dict[int, int](), dict[int, int](), 0
-        for word in _WORD.finditer(text):
-            starts[place] = word.start()
-            place += len(normalise_title(word[0]))
-            ends[place] = word.end()
-        fits = list[tuple[int, bool, LibraryPaper]]()
-        for place, start in starts.items():
-            for own, author, paper in self._by_start.get(letters[place : place + LEAST_TITLE], ()):
-                end = ends.get(place + len(own))
-                is_whole = end and letters.startswith(own, place) and not _GOES_ON.match(text, end)
-                near = not (years and paper.year) or any(abs(paper.year - year) < 2 for year in years)
-                if is_whole and author in letters and near and not _BEGINS.search(text[:start]):
-                    fits.append((len(own), paper.year in years, paper))
-        return max(fits, key=lambda fit: fit[:2])[2] if fits else None
-
 
 TEXTS = 16
 """Texts that stay open: a work is cited at several places, and a paper cites many."""

@@ -28,6 +28,7 @@ from citerec.rerank.ranker.citing_contexts import CitingContexts
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.paper_names import initials, title_names
 from citerec.rerank.ranker.texts import K1, NEAR, B, idf, nearness
+from citerec.retrieval.arrays import Floats
 from citerec.retrieval.lexical.terms import FUNCTION_WORDS
 from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.queries import Queries, marked_sentence
@@ -130,14 +131,12 @@ class Explainer:
             title, abstract = self._corpus.titles[paper], self._corpus.abstracts[paper]
             texts, place, nearest = passages.get(paper, ()), None, ""
             if self._networks is not None and abstract:
-                cosines = self._networks.sentence_cosines(vector, paper)  # of sentences that it has read
-                nearest = _sentences(abstract)[int(np.argmax(cosines))] if len(cosines) else ""
+                nearest = _nearest_sentence(self._networks, vector, paper, abstract)
             # Words in common decide only without the encoder, and between the abstract and a full text.
             words_of = "" if nearest and not texts else abstract
             score, sentence, matched = best_sentence(words_of, weights, least)
             if nearest:
-                matched = _joined((start, end) for stem, start, end in _stems(nearest) if stem in weights)
-                sentence = nearest
+                sentence, matched = nearest, matching_spans(nearest, weights)
             for passage in texts:
                 value, text, spans = best_sentence(passage.passage.text, weights, least)
                 if text and value >= score:
@@ -283,6 +282,11 @@ def best_sentence(text: str, weights: dict[str, float], least: float = 0.0) -> t
     return best
 
 
+def matching_spans(sentence: str, weights: dict[str, float]) -> Spans:
+    """Return the spans of the words of a sentence whose stems have a weight."""
+    return _joined((start, end) for stem, start, end in _stems(sentence) if stem in weights)
+
+
 def _joined(spans: Iterable[tuple[int, int]]) -> Spans:
     """Join spans that overlap, as pairs of letters do."""
     joined: list[tuple[int, int]] = []
@@ -292,6 +296,12 @@ def _joined(spans: Iterable[tuple[int, int]]) -> Spans:
         else:
             joined.append((start, end))
     return tuple(joined)
+
+
+def _nearest_sentence(networks: NetworkRetriever, vector: Floats, paper: int, abstract: str) -> str:
+    """Return the sentence of an abstract, of those that the encoder has read, nearest to a query's vector."""
+    cosines = networks.sentence_cosines(vector, paper)
+    return _sentences(abstract)[int(np.argmax(cosines))] if len(cosines) else ""
 
 
 def _sentences(text: str) -> list[str]:

@@ -16,7 +16,8 @@ from citerec.datasets.corpus import Corpus
 from citerec.rerank.cross_encoder.backends import batches, open_backend
 from citerec.rerank.cross_encoder.network import CrossEncoder
 from citerec.rerank.cross_encoder.pairs import PairReader, TokenPairs, pair_reader
-from citerec.rerank.cross_encoder.published import PUBLISHED, open_cross_encoder, open_reference
+from citerec.rerank.cross_encoder.published import PUBLISHED, open_reference
+from citerec.rerank.cross_encoder.sentence_transformers import open_cross_encoder
 from citerec.rerank.settings import RerankerSettings, ScoringSettings
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.encoders.nets import weights_hash

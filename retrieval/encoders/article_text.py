@@ -110,7 +110,7 @@ class ArticleReader:
         return list(self._backend.encode_batch_fast(texts, add_special_tokens=False))
 
     def _subwords(self, name: str, text: str, encoding: Any) -> list[int]:
-        """The subwords of a field's text; retrieval.encoders.article numbers their sentences."""
+        """The subwords of a field's text; retrieval.encoders.sentences numbers their sentences."""
         ids: list[int] = encoding.ids
         return ids
 

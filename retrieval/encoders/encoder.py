@@ -1,7 +1,7 @@
 """Article encoders: pretrained transformers that encode papers and queries as vectors.
 
 `ArticleEncoder` encodes; `load_pretrained` finds or downloads a model and checks it.
-retrieval.encoders.article_text prepares texts, retrieval.encoders.article stores the vectors of papers,
+retrieval.encoders.article_text prepares texts, retrieval.encoders.embeddings stores the vectors of papers,
 retrieval.encoders.article searches them.
 """
 
@@ -25,6 +25,7 @@ from citerec.base.errors import InputError, error_text
 from citerec.base.files import cache_folder
 from citerec.datasets.columns import Ragged, chunks, padded_length
 from citerec.retrieval.encoders import adapters
+from citerec.retrieval.encoders.embeddings import Advance
 from citerec.retrieval.encoders.nets import (
     computing_in,
     find_device,
@@ -44,9 +45,6 @@ from citerec.retrieval.settings import ArticleConfig
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
-
-Advance = Callable[[float], None]
-"""Progress callback for shares of the work, which sum to 1."""
 
 LOCAL = "local"
 """Name of the encoder that may be any model."""

@@ -17,7 +17,7 @@ from citerec.base.errors import InputError, error_line
 from citerec.evaluate import build_benchmark
 from citerec.evaluation.benchmark import Data
 from citerec.evaluation.report import Provenance
-from citerec.evaluation.results import plan
+from citerec.evaluation.results import jobs
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.composing import compose_config
@@ -129,5 +129,5 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 raise InputError(line) from None
             raise
 
-    monkeypatch.setattr(plan, "_run_script", run)
+    monkeypatch.setattr(jobs, "_run_script", run)
     return done

@@ -22,14 +22,15 @@ from omegaconf import OmegaConf
 from citerec.base.errors import InputError
 from citerec.base.files import write_text
 from citerec.datasets.published import drafts
-from citerec.datasets.published.releases import Repository
+from citerec.datasets.published.repositories import Repository
 from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.papers.mdcr import MDCR, TYPES
 from citerec.evaluation.report import METRICS, group_tables, to_markdown
-from citerec.evaluation.results import plan as jobs
+from citerec.evaluation.results import jobs
+from citerec.evaluation.results.jobs import is_trained, job_settings, run_all, why_missing
 from citerec.evaluation.results.page import write_page
-from citerec.evaluation.results.plan import Job, Plan, job_settings, read_plan, run_all, why_missing
+from citerec.evaluation.results.plan import Job, Plan, read_plan
 from citerec.tests.composing import compose_config
 from citerec.tests.conftest import Done, write_tiny
 from citerec.tests.evaluation.conftest import world
@@ -408,7 +409,7 @@ def test_a_plan_goes_on_after_its_runner_was_stopped_or_killed(tmp_path: Path) -
             time.sleep(0.05)
         assert runner.poll() is None and checkpoint.exists()
         runner.send_signal(number)
-        assert runner.wait(60) == code and not jobs.is_trained(step)
+        assert runner.wait(60) == code and not is_trained(step)
     subprocess.run(command, cwd=tmp_path, check=True)  # waits for the training that the killed one left
     for name in ("model.safetensors", "about.json"):
         assert (step.output / name).read_bytes() == (whole / name).read_bytes()

@@ -160,7 +160,7 @@ def save_checkpoint(value: int) -> Work:
     def work() -> None:
         import torch
 
-        from citerec.training.hub import save_torch
+        from citerec.training.checkpoint import save_torch
 
         save_torch({"step": value, "weights": torch.full((300, 300), float(value))}, Path("last.ckpt"))
 
@@ -198,7 +198,7 @@ def prepared() -> None:
 def trained() -> object:
     """The weights of a finished training; what an unfinished one has left can be read."""
     from citerec.hatten.model import HAtten
-    from citerec.training.hub import read_torch
+    from citerec.training.checkpoint import read_torch
 
     out = Path("out")
     if (out / "hatten").exists():

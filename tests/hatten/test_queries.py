@@ -16,8 +16,8 @@ from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpora, open_corpus
+from citerec.hatten.biencoder.batches import TextBatches
 from citerec.hatten.settings import BiEncoderBatchSettings
-from citerec.hatten.training.batches import TextBatches
 from citerec.hatten.training.mining import Miner, Mining
 from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.encoder import ArticleEncoder

@@ -125,8 +125,17 @@ def _read_pools(path: Path) -> GradedPools:
 _Queries = Annotated[list[str], msgspec.Meta(min_length=1)]
 
 
-_Folds = msgspec.defstruct("_Folds", [(fold, _Queries) for folds in SPLITS.values() for fold in folds])
-_Splits = msgspec.defstruct("_Splits", [(facet, _Folds) for facet in (*FACETS, ALL)])
+class _Folds(msgspec.Struct):
+    fold1_dev: _Queries
+    fold1_test: _Queries
+    fold2_test: _Queries
+
+
+class _Splits(msgspec.Struct):
+    background: _Folds
+    method: _Folds
+    result: _Folds
+    all: _Folds
 
 
 def ranked_file(experiment: str, facet: str) -> str:

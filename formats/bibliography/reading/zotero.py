@@ -75,9 +75,7 @@ class ZoteroLibrary(NamedTuple):
             own = str(item.get("key"))
             parse = partial(_parse, fields, paths, wanted, keys.get(own, ""))
             for paper in usable_paper(parse, fields.where, on_bad):
-                there = (attached.text("path") for attached in fields.children("attachments"))  # in JSON
-                named = dict.fromkeys(path for path in there if path.lower().endswith(SUFFIX))
-                yield paper._replace(files=files.get(own) or tuple(named))
+                yield paper._replace(files=files.get(own) or _attached(fields))
 
     def paths(self) -> dict[str, list[str]]:
         """Return the path of each collection, by key, and before it those of the ones that it is in."""
@@ -129,6 +127,12 @@ def _parse(
     item = Item.of(TYPES.csl.get(kind, kind), texts, _creators(fields))
     tags = [tag.text("tag") for tag in fields.children("tags")] or fields.texts("tags")
     return entry_paper(item, next(filter(_KEY.fullmatch, keys), ""), collections, tags)
+
+
+def _attached(fields: Fields) -> tuple[str, ...]:
+    """Return the PDFs of an item in Better BibTeX's JSON."""
+    paths = (attachment.text("path") for attachment in fields.children("attachments"))
+    return tuple(dict.fromkeys(path for path in paths if path.lower().endswith(SUFFIX)))
 
 
 def _creators(fields: Fields) -> dict[str, Sequence[Name]]:

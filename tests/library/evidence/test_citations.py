@@ -14,7 +14,8 @@ from citerec.formats.bibliography.paper import LibraryPaper, make_paper
 from citerec.library.ask.recommender import Recommender
 from citerec.library.ask.relations import NO_LIST
 from citerec.library.benchmark.citations import find_pairs
-from citerec.library.evidence.citations import READ_FROM_PDF, Citations, Linker, is_sentence, text_contexts
+from citerec.library.evidence.citations import READ_FROM_PDF, Citations, is_sentence, text_contexts
+from citerec.library.evidence.links import Linker
 from citerec.library.papers.fulltexts import update_full_texts
 from citerec.library.papers.library import Library
 from citerec.library.serve.server import create_app

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.retrieval.encoders import article
-from citerec.retrieval.encoders.article import ArticleRetriever, load_or_encode
-from citerec.retrieval.encoders.encoder import Advance
+from citerec.retrieval.encoders import embeddings
+from citerec.retrieval.encoders.article import ArticleRetriever
+from citerec.retrieval.encoders.embeddings import Advance, load_or_encode
 from citerec.retrieval.settings import ArticleConfig
 from citerec.retrieval.vectors import VectorTable
 from citerec.tests.forked import exit_code
@@ -29,7 +29,7 @@ ROWS = np.arange(12)
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and shards of three papers."""
-    monkeypatch.setattr(article, "SHARD", 3)
+    monkeypatch.setattr(embeddings, "SHARD", 3)
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "vectors"
 
@@ -130,14 +130,14 @@ def test_a_killed_run_resumes_to_the_same_bytes(
 
     def encode_and_die() -> None:
         torch.set_num_threads(1)  # the threads of this process are not copied
-        write = article._write
+        write = embeddings._write
 
         def write_and_die(path: Path, array: Any) -> None:
             write(path, array)
             if path.name == "000000003.npy":
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        pytest.MonkeyPatch().setattr(article, "_write", write_and_die)
+        pytest.MonkeyPatch().setattr(embeddings, "_write", write_and_die)
         ArticleRetriever(config, "float32").index(tiny_corpus)
 
     assert exit_code(encode_and_die) == -signal.SIGKILL

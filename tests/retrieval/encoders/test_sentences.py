@@ -13,9 +13,10 @@ import torch
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.tokenize import sentence_starts
-from citerec.retrieval.encoders import article
-from citerec.retrieval.encoders.article import ArticleRetriever, SentenceRetriever, article_retriever
+from citerec.retrieval.encoders import sentences
+from citerec.retrieval.encoders.article import ArticleRetriever, article_retriever
 from citerec.retrieval.encoders.encoder import ArticleEncoder
+from citerec.retrieval.encoders.sentences import SentenceRetriever
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.settings import ArticleConfig, IndexConfig
 
@@ -50,7 +51,7 @@ def sentence_vectors(encoder: ArticleEncoder, title: str, text: str) -> torch.Te
 def test_a_paper_is_as_near_as_its_nearest_sentence(
     demo_corpus: Corpus, config: ArticleConfig, pairs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(article, "PAIRS", pairs)
+    monkeypatch.setattr(sentences, "PAIRS", pairs)
     retriever = SentenceRetriever(replace(config, query=("title", "abstract")), "float32").index(demo_corpus)
     ranking = retriever.search(np.arange(4), 40, Filters(exclude=list(demo_corpus.paper_ids[40:])))
 
