@@ -54,6 +54,8 @@ WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.b
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
 CHUNK_TOKENS = 4096
 """Maximum padded subwords of a chunk on a CPU."""
+PLAIN_TOKENS = 200
+"""Texts so short train 1.4 times as fast in bfloat16 on a CPU without torch's fused attention."""
 SETTINGS, ABOUT = "encoder.json", "about.json"
 """Files saved with a trained model: its encoder settings and its provenance."""
 
@@ -165,6 +167,9 @@ class ArticleEncoder(nn.Module):
         """Choose precision and sizes of chunks for a device, to which the weights are moved elsewhere."""
         self.precision = precision(arithmetic, device)
         self.chunk_tokens = fitting_tokens(device, transformer_bytes(self.model, training), CHUNK_TOKENS)
+        on_cpu = torch.device(device).type == "cpu"
+        if training and on_cpu and self.precision == torch.bfloat16 and self.config.max_tokens <= PLAIN_TOKENS:
+            self.model.set_attn_implementation("eager")
 
     @property
     def layout(self) -> TextLayout:

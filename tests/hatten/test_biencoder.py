@@ -124,9 +124,10 @@ def test_the_last_layers_are_trained_alone_and_kept(
         train(train_config({**few, "model.trained_layers": 3, "output_dir": tmp_path / "more"}))
 
 
-def test_cached_gradients_are_those_of_the_whole_batch(tiny_bert: Path, tiny_corpus: Corpus) -> None:
-    def step(cached: bool, chunk_tokens: int) -> tuple[list[torch.Tensor], int]:
+def test_chunks_cached_or_not_have_the_gradients_of_the_whole_batch(tiny_bert: Path, tiny_corpus: Corpus) -> None:
+    def step(cached: bool, chunk_tokens: int, attention: str = "sdpa") -> tuple[list[torch.Tensor], int]:
         encoder = ArticleEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert), max_tokens=24))
+        encoder.model.set_attn_implementation(attention)
         encoder.gradient_cache, encoder.chunk_tokens, kept = cached, chunk_tokens, list[int]()
         texts = ArticleReader(tiny_corpus, encoder.tokenizer, encoder.config).papers(np.arange(12))
 
@@ -140,8 +141,8 @@ def test_cached_gradients_are_those_of_the_whole_batch(tiny_bert: Path, tiny_cor
         return [weight.grad for weight in encoder.parameters() if weight.grad is not None], sum(kept)
 
     whole, all_kept = step(False, 4096)
-    for cached in (False, True):
-        gradients, kept = step(cached, 48)
+    for cached, attention in ((False, "sdpa"), (True, "sdpa"), (False, "eager")):
+        gradients, kept = step(cached, 48, attention)
         for gradient, wanted in zip(gradients, whole, strict=True):
             torch.testing.assert_close(gradient, wanted, atol=1e-6, rtol=1e-4)
         assert (kept < all_kept / 20) == cached
