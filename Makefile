@@ -58,13 +58,14 @@ NEURIPS ?= ../shared/data/neurips2025-lcr
 ACL ?= ../shared/data/acl-scisumm-lcr
 CROPS ?= ../shared/data/crops-lcr
 TEXTS ?= ../shared/data/scisumm-corpus
-JATS := $(BUILTIN)/jats
+OUTPUTS ?= outputs/networks
+JATS := outputs/jats
 ARTICLES := petermr/openDiagram@6641b3758f4f8ab4e7758e644b6850ab33c49f4b \
 	petermr/dictionary@475fd3acad31748c62a365914e15f714bad3d3c3 PLOS/allofplos@07fdeed848b2816a7fbf7da6418ef6e2076e1960
-PMC := $(BUILTIN)/pmc
-STATIC := $(BIN)/python train.py model=static data=several data.candidates=all model.rounds=6
-builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR ACL=DIR CROPS=DIR CLOZE=DIR TEXTS=DIR (hours)
-	rm -rf $(JATS) $(PMC) $(BUILTIN)/all $(BUILTIN)/small
+PMC := $(OUTPUTS)/pmc
+# Contexts of 689 articles under Creative Commons licences, which models of libraries are trained on.
+$(PMC)/train.json: | $(INSTALLED)
+	rm -rf $(JATS)
 	@set -e; for source in $(ARTICLES); do \
 		name=$${source%@*}; echo "fetching https://github.com/$$name"; git init --quiet $(JATS)/$$name; \
 		git -C $(JATS)/$$name fetch --quiet --depth=1 https://github.com/$$name $${source#*@}; \
@@ -73,6 +74,10 @@ builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR AC
 		| xargs -0 grep -liE 'creative ?commons' | tar -czf articles.tar.gz -T -
 	$(BIN)/citerec data build source=$(JATS)/articles.tar.gz output=$(PMC) candidates=title leaks=named words=whole \
 		on_error=skip max_bad_share=0.2 train=0.9 val=0.05 test=0.05
+
+STATIC := $(BIN)/python train.py model=static data=several data.candidates=all model.rounds=6
+builtin: $(PMC)/train.json ## rebuild the built-in model: make builtin NEURIPS=DIR ACL=DIR CROPS=DIR CLOZE=DIR TEXTS=DIR (hours)
+	rm -rf $(BUILTIN)/all $(BUILTIN)/small
 	$(BIN)/citerec data drafts list=library/builtin/drafts-unseen.yaml output=$(BUILTIN)/drafts
 	$(STATIC) 'data.dirs=[$(NEURIPS),$(ACL),$(CROPS),$(PMC)$(CLOZE:%=,%)]' output_dir=$(BUILTIN)/all
 	$(BIN)/citerec model compress checkpoint=$(BUILTIN)/all output=$(BUILTIN)/small words=45000 vectors=int8
@@ -80,10 +85,9 @@ builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR AC
 		'data=[$(ACL),$(CROPS),$(NEURIPS)]' texts=$(TEXTS)
 
 NETWORKS := reproduce/networks.yaml
-OUTPUTS ?= outputs/networks
 DATA ?= ../shared/data
 THREADS ?= 1
-train-all: $(INSTALLED) ## train all networks in the background for days, after `make minilm`: make train-all THREADS=2 OUTPUTS=/disk/networks
+train-all: $(PMC)/train.json ## train all networks in the background for days, after `make minilm`: make train-all THREADS=2 OUTPUTS=/disk/networks
 	-@test -f $(OUTPUTS)/drafts/train.json || $(BIN)/python reproduce/drafts.py $(DATA)/drafts-train/drafts.json.gz $(OUTPUTS)/drafts
 	@DATA=$(DATA) OMP_NUM_THREADS=$(THREADS) exec nice -n 19 $(BIN)/citerec results $(NETWORKS) outputs=$(OUTPUTS) $(ARGS)
 
