@@ -167,8 +167,8 @@ class ArticleEncoder(nn.Module):
         """Choose precision and sizes of chunks for a device, to which the weights are moved elsewhere."""
         self.precision = precision(arithmetic, device)
         self.chunk_tokens = fitting_tokens(device, transformer_bytes(self.model, training), CHUNK_TOKENS)
-        on_cpu = torch.device(device).type == "cpu"
-        if training and on_cpu and self.precision == torch.bfloat16 and self.config.max_tokens <= PLAIN_TOKENS:
+        plain = torch.device(device).type == "cpu" and self.precision == torch.bfloat16
+        if training and plain and self.config.max_tokens <= PLAIN_TOKENS:
             self.model.set_attn_implementation("eager")
 
     @property

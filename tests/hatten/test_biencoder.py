@@ -124,7 +124,7 @@ def test_the_last_layers_are_trained_alone_and_kept(
         train(train_config({**few, "model.trained_layers": 3, "output_dir": tmp_path / "more"}))
 
 
-def test_chunks_cached_or_not_have_the_gradients_of_the_whole_batch(tiny_bert: Path, tiny_corpus: Corpus) -> None:
+def test_chunks_have_the_gradients_of_the_whole_batch(tiny_bert: Path, tiny_corpus: Corpus) -> None:
     def step(cached: bool, chunk_tokens: int, attention: str = "sdpa") -> tuple[list[torch.Tensor], int]:
         encoder = ArticleEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert), max_tokens=24))
         encoder.model.set_attn_implementation(attention)
