@@ -63,7 +63,7 @@ JATS := outputs/jats
 ARTICLES := petermr/openDiagram@6641b3758f4f8ab4e7758e644b6850ab33c49f4b \
 	petermr/dictionary@475fd3acad31748c62a365914e15f714bad3d3c3 PLOS/allofplos@07fdeed848b2816a7fbf7da6418ef6e2076e1960
 PMC := $(OUTPUTS)/pmc
-# Contexts of 689 articles under Creative Commons licences, which models of libraries are trained on.
+# Contexts of articles under Creative Commons licences, which models of libraries are trained on.
 $(PMC)/train.json: | $(INSTALLED)
 	rm -rf $(JATS)
 	@set -e; for source in $(ARTICLES); do \

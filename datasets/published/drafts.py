@@ -6,7 +6,6 @@ texts; a run that was interrupted goes on with the drafts that are missing.
 
 from __future__ import annotations
 
-import logging
 import re
 import shutil
 from dataclasses import dataclass
@@ -24,8 +23,6 @@ from citerec.base.settings import Settings
 from citerec.datasets.published.releases import PREFIX
 from citerec.datasets.published.repositories import Repository, fetch_repository, fetched_commit
 from citerec.formats.json_lines import validate
-
-log = logging.getLogger(__name__)
 
 LIST = "drafts.yaml"
 """The list, in the package and in a folder of drafts."""
