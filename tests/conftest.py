@@ -42,6 +42,7 @@ from citerec.retrieval.networks.session import cores
 
 # Tests that a shell runs in the background start processes that would ignore interrupts, as they do.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+pytest.register_assert_rewrite("citerec.tests.runs")  # its assertions say what differs, too
 prepare_hydra()
 for _profile, _examples in (("thorough", 50), ("quick", 25)):  # of make test-all, and of make test
     hypothesis.settings.register_profile(_profile, deadline=None, derandomize=True, max_examples=_examples)
