@@ -3,9 +3,8 @@
     python reproduce/trained_layers.py outputs/encoder/biencoder reproduce/encoder.safetensors
     python reproduce/trained_layers.py reproduce/encoder.safetensors outputs/restored
 
-Half precision changes cosines by less than .001. A restored folder is trained on with `encoder=local
-encoder.path=FOLDER`; that of an encoder opens as what was saved, and `citerec model networks encoder=FOLDER`
-exports it. Of a cross-encoder, head and added tokens are not kept: it opens as a transformer.
+Half precision changes cosines by less than .001. A restored folder opens as what was saved: it is trained on
+with `encoder=local encoder.path=FOLDER`, and `citerec model networks` exports it.
 """
 
 import json
@@ -17,10 +16,15 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from citerec.rerank.cross_encoder.network import HEAD, SETTINGS, CrossEncoder
+from citerec.rerank.settings import PairSettings
 from citerec.retrieval.encoders.encoder import model_folder
 from citerec.retrieval.settings import MINILM
+from citerec.training.hub import ABOUT
 
-WEIGHTS, TEXTS = "model.safetensors", ("encoder.json", "about.json")
+WEIGHTS, TEXTS = "model.safetensors", ("encoder.json", SETTINGS, ABOUT)
+SCORE = "score."
+"""Begins the names of the head's weights."""
 
 source, target = map(Path, sys.argv[1:])
 start = model_folder(MINILM)
@@ -29,11 +33,24 @@ if source.is_dir():
     trained = load_file(source / WEIGHTS)
     alike = {name: value for name, value in trained.items() if value.shape == weights[name].shape}
     changed = {name: value.half() for name, value in alike.items() if not torch.equal(value, weights[name])}
+    if (source / HEAD).is_file():
+        changed |= {SCORE + name: value for name, value in load_file(source / HEAD).items()}
     texts = {name: (source / name).read_text("utf-8") for name in TEXTS if (source / name).is_file()}
     save_file(changed, target, texts)
 else:
-    shutil.copytree(start, target)
+    changed = {name: value.float() for name, value in load_file(source).items()}
     with safe_open(source, "pt") as file:
-        for name, text in file.metadata().items():
-            (target / name).write_text(json.dumps(json.loads(text), indent=1) + "\n", "utf-8")
-    save_file(weights | {name: value.float() for name, value in load_file(source).items()}, target / WEIGHTS)
+        texts = {name: json.loads(text) for name, text in file.metadata().items()}
+    if SETTINGS in texts:
+        pairs = PairSettings.from_dict(texts[SETTINGS]["pairs"])
+        model = CrossEncoder.pretrained(MINILM, pairs, texts[SETTINGS]["head"])
+        head = {name.removeprefix(SCORE): changed.pop(name) for name in list(changed) if SCORE in name}
+        model.score.load_state_dict(head)
+        model.model.load_state_dict(model.model.state_dict() | changed)
+        model.about = texts[ABOUT]
+        model.save(target)
+    else:
+        shutil.copytree(start, target)
+        for name, text in texts.items():
+            (target / name).write_text(json.dumps(text, indent=1) + "\n", "utf-8")
+        save_file(weights | changed, target / WEIGHTS)
