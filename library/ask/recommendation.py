@@ -16,7 +16,7 @@ TOGETHER = 10
 """Papers that are looked at to say that several or none fit."""
 SURE = 0.5
 """Probability of a paper above which something fits."""
-LEAST_COSINE, PER_PAPERS, MOST_PAPERS = 0.15, 0.03, 10_000
+LEAST_COSINE, PER_PAPERS, MOST_PAPERS = 0.2, 0.03, 10_000
 """Least cosine with a passage that the best of n papers has if any fits: LEAST_COSINE + PER_PAPERS * ln n, as
 the best of many is higher by chance; n at most MOST_PAPERS, for which this was seen to hold."""
 NO_PAPER, TOO_FEW, FEW_PAPERS = 0.18, 0.7, 1000
