@@ -81,7 +81,7 @@ def recommender(example: Path) -> Recommender:
 def test_where_an_author_is_named_the_reason_is_the_name(
     recommender: Recommender, question: str, name: str
 ) -> None:
-    found = recommender.recommend(question)
+    found = recommender.recommend(question, k=100)
     [paper] = [paper for paper in found if any("Kingma" in author for author in paper.authors)][:1]
     assert paper.evidence.name == name and (f"{name} is named here" in paper.why) == bool(name)
 

@@ -20,8 +20,8 @@ from citerec.library.sources.readers import read_source
 
 FOLDER = Path(__file__).parent / "sense"
 PARTS = yaml.safe_load((FOLDER / "questions.yaml").read_text("utf-8"))
-LEAST, SLACK = 38, 2
-"""Right answers of the built-in model (39 when it was made), and what 8-bit arithmetic of another processor
+LEAST, SLACK = 42, 2
+"""Right answers of the built-in model when it was made, and what 8-bit arithmetic of another processor
 may change."""
 
 
