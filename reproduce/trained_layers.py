@@ -40,17 +40,17 @@ if source.is_dir():
 else:
     changed = {name: value.float() for name, value in load_file(source).items()}
     with safe_open(source, "pt") as file:
-        texts = {name: json.loads(text) for name, text in file.metadata().items()}
-    if SETTINGS in texts:
-        pairs = PairSettings.from_dict(texts[SETTINGS]["pairs"])
-        model = CrossEncoder.pretrained(MINILM, pairs, texts[SETTINGS]["head"])
+        saved = {name: json.loads(text) for name, text in file.metadata().items()}
+    if SETTINGS in saved:
+        pairs = PairSettings.from_dict(saved[SETTINGS]["pairs"])
+        model = CrossEncoder.pretrained(MINILM, pairs, saved[SETTINGS]["head"])
         head = {name.removeprefix(SCORE): changed.pop(name) for name in list(changed) if SCORE in name}
         model.score.load_state_dict(head)
         model.model.load_state_dict(model.model.state_dict() | changed)
-        model.about = texts[ABOUT]
+        model.about = saved[ABOUT]
         model.save(target)
     else:
         shutil.copytree(start, target)
-        for name, text in texts.items():
-            (target / name).write_text(json.dumps(text, indent=1) + "\n", "utf-8")
+        for name, content in saved.items():
+            (target / name).write_text(json.dumps(content, indent=1) + "\n", "utf-8")
         save_file(weights | changed, target / WEIGHTS)

@@ -343,7 +343,7 @@ EXACT: Options = {
     "model.rounds": 3,
     "model.batch.queries": 33,  # cannot be divided by two
     "model.batch.steps_per_round": 4,
-    "model.mining.depth": 2,  # all are drawn: with 20, papers that rounding puts in another order change the draw
+    "model.mining.depth": 2,  # all are drawn: of 20, rounding would change the order, and so the draw
     "model.cached_negatives": True,
     "model.schedule.mean_only_rounds": 1,
     "model.encoder.dropout": 0,  # each process draws its own

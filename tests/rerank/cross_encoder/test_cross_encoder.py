@@ -32,6 +32,7 @@ from citerec.rerank.cross_encoder.network import (
 from citerec.rerank.cross_encoder.pairs import CIT, EOS, SEP, PairReader
 from citerec.rerank.settings import PairSettings
 from citerec.retrieval.settings import ArticleConfig
+from citerec.tests.conftest import Done
 
 Given = tuple[Tensor, Tensor, Tensor]
 Make = Callable[..., CrossEncoder]
@@ -143,6 +144,27 @@ def test_saving_and_loading_round_trips(make_encoder: Make, given: Given, tmp_pa
     with torch.no_grad():
         assert torch.equal(again(*given), made(*given))
     assert again.about == {"seed": 1}
+
+
+def test_it_is_kept_beside_the_weights_it_started_from_and_restored(
+    tiny_reranker: Path,
+    tiny_bert: Path,
+    tmp_path: Path,
+    script: Callable[..., Done],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/minilm").symlink_to(tiny_bert)
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path))
+    model = CrossEncoder.open(tiny_reranker)
+    with torch.no_grad():
+        model.model.encoder.layer[-1].output.dense.bias += 1
+    kept = tmp_path / "kept.safetensors"
+    for source, target in ((model.save(tmp_path / "trained"), kept), (kept, tmp_path / "restored")):
+        assert script("reproduce/trained_layers.py", str(source), str(target)).code == 0
+    restored = CrossEncoder.open(tmp_path / "restored")
+    assert restored.config == model.config
+    torch.testing.assert_close(restored.state_dict(), model.state_dict(), atol=1e-3, rtol=0)
 
 
 def test_the_folder_loads_with_transformers(make_encoder: Make, given: Given, tmp_path: Path) -> None:
