@@ -23,7 +23,7 @@ VERSIONS = """
 NOTES = """Gradients are averaged by Adam in most networks.[^a] Words lose their suffixes by a few rules.[^b]
 
 - A graph of small worlds is searched from layer to layer [@?]
-- See cf. Adam, p. 5 [@?]
+- See cf. Adam by Kingma, p. 5 [@?]
 
 [^a]: [@?].
 [^b]: See [@?, p. 5]. It is old.
@@ -53,7 +53,7 @@ def test_a_draft_with_notes_and_lists(command: Run) -> None:
         "Gradients are averaged by Adam in most networks ([CITE]).": "kingma2015adam",
         "Words lose their suffixes by a few rules (See [CITE]; It is old).": "porter1980suffix",
         "A graph of small worlds is searched from layer to layer [CITE].": "malkov2020hnsw",
-        "See cf. Adam, p. 5 [CITE]": "kingma2015adam",
+        "See cf. Adam by Kingma, p. 5 [CITE]": "kingma2015adam",
     }
 
 
