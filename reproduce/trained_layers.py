@@ -44,7 +44,8 @@ else:
     if SETTINGS in saved:
         pairs = PairSettings.from_dict(saved[SETTINGS]["pairs"])
         model = CrossEncoder.pretrained(MINILM, pairs, saved[SETTINGS]["head"])
-        head = {name.removeprefix(SCORE): changed.pop(name) for name in list(changed) if SCORE in name}
+        names = [name for name in changed if name.startswith(SCORE)]
+        head = {name.removeprefix(SCORE): changed.pop(name) for name in names}
         model.score.load_state_dict(head)
         model.model.load_state_dict(model.model.state_dict() | changed)
         model.about = saved[ABOUT]
