@@ -16,12 +16,12 @@ from torch.nn import functional as F
 from citerec.hatten.documents import Documents, Layout, LevelInputs
 
 # As torch's own, faster on a CPU: the only place where they come in.
-from citerec.hatten.kernels import dropout, linear, norm, relu_in_place, self_attention
+from citerec.hatten.kernels import dropout, feed_forward, linear, norm, self_attention
 from citerec.hatten.settings import EncoderConfig
 from citerec.retrieval.encoders.nets import as_numpy, fitting_tokens, precision, to_device
 from citerec.retrieval.vectors import encode
 
-CHUNK_TOKENS = 2048
+CHUNK_TOKENS = 1024
 """Maximum padded tokens of a chunk of paragraphs on a CPU."""
 TOKEN_BYTES = 16
 """Memory of a token's activations, per dimension and layer."""
@@ -93,8 +93,8 @@ class TransformerLayer(nn.Module):
         # As in Vaswani et al. 2017, section 5.4, dropout applies to the output of a part, not inside it.
         attended = self_attention(x, absent, self.qkv, self.out, self.heads)
         x = norm(x + dropout(attended, self.dropout, self.training), self.norm1)
-        hidden = relu_in_place(linear(x, self.up))
-        return norm(x + dropout(linear(hidden, self.down), self.dropout, self.training), self.norm2)
+        passed = feed_forward(x, self.up, self.down)
+        return norm(x + dropout(passed, self.dropout, self.training), self.norm2)
 
 
 class MultiHeadPooling(nn.Module):

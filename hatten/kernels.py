@@ -6,6 +6,8 @@ a CPU, where F.dropout is slower than a matrix product, and with heads of a size
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -67,6 +69,43 @@ def dropout(x: Tensor, rate: float, training: bool = True) -> Tensor:
     # Spreading the sign bit over all bits gives a mask, which leaves kept elements the bits of the factor.
     mask = numbers.sub_(kept - 2**14).bitwise_right_shift_(15).bitwise_and_(bits).view(torch.bfloat16)
     return x * mask.view(x.shape).to(x.dtype)
+
+
+class _FeedForward(torch.autograd.Function):
+    """`feed_forward` with gradients, whose hidden layer is written once and then changed in place: torch's ops
+    copy it three times on the way."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *weights: Tensor) -> Tensor:
+        up, up_bias, down, down_bias = weights
+        inputs = F.pad(x.flatten(0, -2), (0, 1), value=1.0)  # the bias is the weight of a column of ones
+        first = torch.cat([up, up_bias[:, None]], 1)
+        hidden = (inputs @ first.T).relu_()
+        ctx.save_for_backward(inputs, first, hidden, down)
+        return torch.addmm(down_bias, hidden, down.T).view(x.shape)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        inputs, first, hidden, down = ctx.saved_tensors
+        grad = grads[0].flatten(0, -2)
+        inner = grad @ down
+        torch.ops.aten.threshold_backward.grad_input(inner, hidden, 0, grad_input=inner)
+        of_first = (inputs.T @ inner).T
+        return (
+            (inner @ first[:, :-1]).view(grads[0].shape),
+            of_first[:, :-1],
+            of_first[:, -1],
+            grad.T @ hidden,
+            grad.sum(0),
+        )
+
+
+def feed_forward(x: Tensor, up: nn.Linear, down: nn.Linear) -> Tensor:
+    """`down(relu(up(x)))` in the dtype of x, [..., D] -> [..., D]."""
+    if x.device.type == "cpu" and x.dtype == torch.float32 and torch.is_grad_enabled():
+        result: Tensor = _FeedForward.apply(x, up.weight, up.bias, down.weight, down.bias)
+        return result
+    return linear(relu_in_place(linear(x, up)), down)
 
 
 def relu_in_place(x: Tensor) -> Tensor:

@@ -8,10 +8,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from citerec.hatten.documents import ABSTRACT, CONTEXT, NEAR, TITLE
-from citerec.hatten.kernels import dropout, relu_in_place
+from citerec.hatten.kernels import dropout, feed_forward, relu_in_place
 from citerec.hatten.static.means import DISTANCE_BUCKETS
 from citerec.hatten.static.network import MeanPath
 from citerec.tests.hatten.made import documents
@@ -34,6 +34,17 @@ def test_relu_in_place_is_relu_in_bfloat16() -> None:
     values = torch.tensor([-1.5, -0.0, 0.0, 1e-30, 3.0, float("inf"), float("-inf")], dtype=torch.bfloat16)
     with torch.no_grad():
         assert torch.equal(relu_in_place(values.clone()), torch.relu(values))
+
+
+@pytest.mark.parametrize("shape", [(3, 7, 6), (5, 6)])
+def test_feed_forward_has_the_values_and_gradients_of_torch_ops(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    up, down = nn.Linear(6, 9), nn.Linear(9, 6)
+    x, grad = torch.randn(shape, requires_grad=True), torch.randn(shape)
+    inputs = [x, *up.parameters(), *down.parameters()]
+    results = [feed_forward(x, up, down), down(torch.relu(up(x)))]
+    for mine, torchs in zip(*[[y, *torch.autograd.grad(y, inputs, grad)] for y in results], strict=True):
+        torch.testing.assert_close(mine, torchs)
 
 
 TARGET, WORDS = 3, 8
