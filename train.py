@@ -28,7 +28,6 @@ from citerec.training.settings import RunSettings, refuse_absent
 WORDS, SEARCH = {"pretrained": "embeddings"}, {name: name for name in ("retriever", "index_dir")}
 MODELS: dict[type, tuple[str, dict[str, str]]] = {
     hatten.HAttenSettings: ("citerec.hatten.model:HAtten", WORDS),
-    hatten.FastHAttenSettings: ("citerec.hatten.model:HAtten", WORDS),
     hatten.StaticSettings: ("citerec.hatten.static.model:StaticModel", WORDS),
     hatten.NNSelectSettings: ("citerec.hatten.nnselect.model:NNSelect", WORDS),
     hatten.BiEncoderSettings: ("citerec.hatten.biencoder.model:BiEncoder", {"pretrained": "encoder"}),

@@ -18,12 +18,8 @@ from citerec.training.hub import Pretrained
 if TYPE_CHECKING:
     from citerec.hatten.encoder import Encoder
     from citerec.hatten.training.batches import TrainingData
-    from citerec.hatten.training.module import EncoderModule
-    from citerec.hatten.training.rounds import EncoderRounds
     from citerec.hatten.words.vectors import Embeddings
     from citerec.training.loop import TrainingRun
-
-    Parts = tuple[type[TrainingData], type[EncoderModule], type[EncoderRounds]]
 
 
 class DenseModel(Pretrained):
@@ -52,6 +48,8 @@ class DenseModel(Pretrained):
         # torch and Lightning, which searching with a static model does not need
         from citerec.hatten.training.losses import build_loss
         from citerec.hatten.training.mining import build_mining
+        from citerec.hatten.training.module import EncoderModule
+        from citerec.hatten.training.rounds import EncoderRounds
         from citerec.training.loop import Training, TrainingRun
 
         settings, run = replace(settings or cls.settings_class(), **changes), run or TrainingRun()
@@ -63,13 +61,12 @@ class DenseModel(Pretrained):
         run.start(corpus, settings, start)
         model, encoder, reader = cls.untrained(corpus, settings, pretrained)
         encoder.adapt(run.device, settings.arithmetic)
-        data, module, rounds = cls.parts(settings)
         steps = settings.batch.steps(contexts)
         about = {**run.about(corpus, settings), **model.about}
         training = Training(
-            module(encoder, settings, run.seed, settings.rounds * steps),
-            data(reader, settings, run.seed, encoder, run.workers(settings.workers)),
-            rounds(run.path / model.folder, model, about, settings, run.seed),
+            EncoderModule(encoder, settings, run.seed, settings.rounds * steps),
+            cls.data_class()(reader, settings, run.seed, encoder, run.workers(settings.workers)),
+            EncoderRounds(run.path / model.folder, model, about, settings, run.seed),
             settings.rounds,
             start,
             f"{contexts:,} contexts, {settings.rounds} rounds of {steps} steps, "
@@ -78,13 +75,11 @@ class DenseModel(Pretrained):
         return cls.open(run.fit(corpus, settings, training))
 
     @classmethod
-    def parts(cls, settings: EncoderTraining) -> Parts:
-        """The classes of its batches, its Lightning module, and what happens between rounds."""
+    def data_class(cls) -> type[TrainingData]:
+        """The class of its batches."""
         from citerec.hatten.training.batches import TrainingData
-        from citerec.hatten.training.module import EncoderModule
-        from citerec.hatten.training.rounds import EncoderRounds
 
-        return TrainingData, EncoderModule, EncoderRounds
+        return TrainingData
 
     @classmethod
     def default_pretrained(cls, settings: EncoderTraining, seed: int) -> Any:

@@ -54,9 +54,6 @@ class Encoder(nn.Module):
     def adapt(self, device: torch.device | str, arithmetic: str = "float32") -> None:
         """Choose precision and sizes for a device, to which the weights are moved elsewhere."""
 
-    def begin_round(self, number: int) -> None:
-        """Prepare for a round of training, from 0, or for the evaluation after it."""
-
     def encode(self, documents: Any) -> Tensor:
         """B documents from the reader, or their inputs on the device -> [B, dim] float32.
 
@@ -149,13 +146,12 @@ class Level(nn.Module):
             TransformerLayer(*sizes, config.hidden, config.dropout) for _ in range(config.layers)
         )
         self.pool: Any = MultiHeadPooling(*sizes) if config.pooling == "attention" else Mean()
-        self.dropout = config.input_dropout
         self.positions: Tensor
         self.register_buffer("positions", sinusoids(positions, config.dim), persistent=False)
 
     def contextualise(self, x: Tensor, absent: Tensor | None) -> Tensor:
         """Add positions and apply the transformer layers, [n, L, D] -> [n, L, D]."""
-        x = dropout(x + self.positions[: x.shape[1]].to(x.dtype), self.dropout, self.training)
+        x = x + self.positions[: x.shape[1]].to(x.dtype)
         for layer in self.layers:
             x = layer(x, absent)
         return x
@@ -173,7 +169,7 @@ class HAttenEncoder(Encoder):
     Paragraphs are sorted by length and encoded in chunks of at most `chunk_tokens` tokens to limit padding.
     """
 
-    fast_prefixes = ("word_vectors", "mean.")
+    fast_prefixes = ("word_vectors",)
 
     def __init__(self, config: EncoderConfig, word_vectors: NDArray[np.float32]) -> None:
         """word_vectors [V, D]; InputError if D does not fit the configuration (EncoderConfig.fit)."""
@@ -215,12 +211,7 @@ class HAttenEncoder(Encoder):
                 nn.init.constant_(part.out.bias, -MEAN_LENGTH * MEAN_BIAS)
 
     @property
-    def layout(self) -> Any:
-        return self.level_layout
-
-    @property
-    def level_layout(self) -> Layout:
-        """How documents are laid out for the two levels."""
+    def layout(self) -> Layout:
         return Layout(self.chunk_tokens, self.config.max_tokens)
 
     def adapt(self, device: torch.device | str, arithmetic: str = "float32") -> None:
@@ -231,7 +222,7 @@ class HAttenEncoder(Encoder):
     def encode(self, documents: Documents | LevelInputs) -> Tensor:
         """B documents -> [B, D] float32 (not normalised); zeros for a document without words."""
         if isinstance(documents, Documents):
-            documents = to_device(self.level_layout.prepare(documents), self.device)
+            documents = to_device(self.layout.prepare(documents), self.device)
         vectors: Tensor = self.document_level(self.paragraph_inputs(documents), documents.absent)
         return vectors if documents.empty is None else vectors.masked_fill(documents.empty[:, None], 0.0)
 
@@ -271,23 +262,20 @@ class HAttenEncoder(Encoder):
 
 
 def encode_documents(
-    encoder: Encoder,
-    read: Callable[[NDArray[np.int64]], Any],
-    rows: NDArray[np.int64],
-    forward: Callable[[Any], Tensor] | None = None,
+    encoder: Encoder, read: Callable[[NDArray[np.int64]], Any], rows: NDArray[np.int64]
 ) -> NDArray[np.float32]:
     """Encode rows as vectors [len(rows), dim] of unit length.
 
     On a GPU batches are large, and prepared while the one before is computed.
 
-    read: rows -> documents. forward: documents or their inputs -> [B, dim], by default `encoder.encode`.
+    read: rows -> documents.
     """
-    forward, device = forward or encoder.encode, encoder.device
+    device = encoder.device
     if device.type == "cpu":
-        return encode(as_numpy(forward), read, rows, encoder.dim, "papers")
+        return encode(as_numpy(encoder.encode), read, rows, encoder.dim, "papers")
     layout = encoder.layout
     return encode(
-        as_numpy(lambda inputs: forward(to_device(inputs, device))),
+        as_numpy(lambda inputs: encoder.encode(to_device(inputs, device))),
         lambda part: layout.prepare(read(part)),
         rows,
         encoder.dim,

@@ -72,8 +72,8 @@ def dropout(x: Tensor, rate: float, training: bool = True) -> Tensor:
 
 
 class _FeedForward(torch.autograd.Function):
-    """`feed_forward` with gradients, whose hidden layer is written once and then changed in place: torch's ops
-    copy it three times on the way."""
+    """`feed_forward` with gradients. Its hidden layer is written once and then changed in place; torch's ops
+    copy it three times."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, *weights: Tensor) -> Tensor:

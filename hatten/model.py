@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import TARGET_WORD
 from citerec.hatten.dense import DenseModel
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
 from citerec.hatten.encoder import HAttenEncoder, encode_documents
 from citerec.hatten.retriever import WordsRetriever
-from citerec.hatten.settings import EncoderConfig, EncoderTraining, FastHAttenSettings, HAttenSettings
-from citerec.hatten.words.vectors import Embeddings, GloVe, inverse_document_frequency, load_initial_vectors
+from citerec.hatten.settings import EncoderConfig, EncoderTraining, HAttenSettings
+from citerec.hatten.words.vectors import Embeddings, GloVe, load_initial_vectors
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.encoders.nets import (
     as_numpy,
@@ -29,11 +28,7 @@ from citerec.retrieval.encoders.nets import (
 from citerec.retrieval.settings import IndexConfig
 from citerec.training import hub
 
-if TYPE_CHECKING:
-    from citerec.hatten.dense import Parts
-    from citerec.hatten.static.network import ResidualEncoder
-
-FORMAT, WORDS = "hatten-1", "words.json"
+FORMAT, WORDS = "hatten-2", "words.json"
 """Format name, and file of the word list."""
 
 
@@ -57,9 +52,7 @@ the citing paper, and every paper that may be cited, and recommends the nearest 
 
     @classmethod
     def default_pretrained(cls, settings: EncoderTraining, seed: int) -> Embeddings:
-        quick = isinstance(settings, FastHAttenSettings)
-        vectors: Embeddings = super().default_pretrained(settings, seed) if quick else GloVe()
-        return vectors
+        return GloVe()
 
     @classmethod
     def untrained(
@@ -67,21 +60,8 @@ the citing paper, and every paper that may be cited, and recommends the nearest 
     ) -> tuple[Self, HAttenEncoder, DocumentReader]:
         name, vocabulary, table = load_initial_vectors(pretrained, corpus, settings)
         encoder = build_encoder(settings.encoder, table, vocabulary)
-        if settings.has_mean_path:
-            residual = cast("ResidualEncoder", encoder)
-            residual.mean.init_word_weights(inverse_document_frequency(corpus, vocabulary))
-            residual.mean.dropout = settings.word_dropout
-            residual.mean_only_rounds = settings.schedule.mean_only_rounds
         reader = DocumentReader(corpus, vocabulary, settings.encoder.max_tokens)
         return cls(encoder, vocabulary, {"vectors": name}), encoder, reader
-
-    @classmethod
-    def parts(cls, settings: EncoderTraining) -> Parts:
-        if not isinstance(settings, FastHAttenSettings) or not settings.cached_negatives:
-            return super().parts(settings)
-        from citerec.hatten.training.fast import FastModule, FastRounds
-
-        return super().parts(settings)[0], FastModule, FastRounds
 
     def retriever(self, index: IndexConfig | None = None) -> HAttenRetriever:
         """Nearest-neighbour search with this model."""
@@ -113,9 +93,6 @@ the citing paper, and every paper that may be cited, and recommends the nearest 
             config = EncoderConfig(**settings["config"])
             encoder = build_encoder(config, weights["word_vectors"].numpy(), vocabulary)
             encoder.load_state_dict(weights)
-            if config.residual == "mean":
-                residual = cast("ResidualEncoder", encoder)
-                residual.mean_only = residual.levels_are_zero  # skip levels that contribute nothing
         return cls(encoder.eval(), vocabulary, about)
 
 
@@ -125,12 +102,7 @@ def build_encoder(
     """Build an encoder with random weights over a vocabulary and its vectors [V, D]; else InputError."""
     if len(vocabulary) != len(word_vectors):
         raise InputError(f"{len(vocabulary):,} words for {len(word_vectors):,} vectors")
-    if config.residual == "none":
-        return HAttenEncoder(config, word_vectors)
-    from citerec.hatten.static.network import ResidualEncoder  # not the paper's
-
-    target = int(vocabulary.lookup([TARGET_WORD])[0])
-    return ResidualEncoder(config, word_vectors, target)
+    return HAttenEncoder(config, word_vectors)
 
 
 class HAttenRetriever(WordsRetriever):

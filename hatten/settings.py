@@ -43,14 +43,10 @@ class EncoderConfig(Settings):
     """size of the paragraph-type embedding table, mostly unused"""
     dropout: float = 0.1
     """dropout after the attention and the feed-forward part of each layer"""
-    input_dropout: float = 0.0
-    """dropout on each level's input, after adding positions; 0 in the paper"""
     trainable_vectors: str = setting("none", choices=("none", "all"))
     """word vectors to train: none | all"""
     input_scale: float = 1.0
     """factor on the word vectors before positions are added"""
-    residual: str = setting("none", choices=("none", "mean"))
-    """none | mean (add a weighted mean of word vectors to the output; not in the paper)"""
     initial: str = setting("torch", choices=("torch", "mean"))
     """initial weights: torch (its own) | mean (each level starts as the mean of its tokens:
     HAttenEncoder.start_as_mean)"""
@@ -59,14 +55,6 @@ class EncoderConfig(Settings):
     its word vectors)"""
     pooling: str = setting("attention", choices=("attention", "mean"))
     """of a level: attention (multi-head attention pooling) | mean"""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.residual == "mean" and (self.levels, self.pooling) != ("both", "attention"):
-            raise InputError(
-                f"{self.where}.residual=mean: has both levels and attention pooling; levels={self.levels} "
-                f"pooling={self.pooling} need residual=none"
-            )
 
     def fit(self, dim: int) -> EncoderConfig:
         """Return the architecture for word vectors of a dimension; InputError that names all conflicts.
@@ -175,9 +163,7 @@ class EncoderRateSettings(RateSettings):
     """Learning-rate schedule."""
 
     vectors: float = 1.0
-    """factor on the learning rate of the encoder's fast parameters (HAtten's word vectors and mean path)"""
-    mean_only_rounds: int = 0
-    """initial rounds that train only the mean path and word vectors (residual=mean)"""
+    """factor on the learning rate of word vectors"""
 
 
 @dataclass(frozen=True)
@@ -210,11 +196,6 @@ class EncoderTraining(Settings):
         return "float32"
 
     @property
-    def has_mean_path(self) -> bool:
-        """Whether the encoder has a mean path that can be trained on its own (hatten.static.network)."""
-        return False
-
-    @property
     def batch_word_dropout(self) -> float:
         """Share of words that batches drop; means of word vectors drop them on their own."""
         return 0.0
@@ -230,11 +211,6 @@ class EncoderTraining(Settings):
                 object.__setattr__(self, "mining", asdict(MiningSettings(**options)))
             except TypeError as error:
                 raise InputError(f"model.mining: {error}") from None
-        rounds = self.schedule.mean_only_rounds
-        if rounds and not self.has_mean_path:
-            raise InputError(
-                f"model.schedule.mean_only_rounds={rounds}: needs model=hatten_fast, or encoder.residual=mean"
-            )
 
 
 @dataclass(frozen=True)
@@ -284,47 +260,13 @@ class HAttenSettings(WordsSettings, EncoderTraining):
         return self.precision
 
     @property
-    def has_mean_path(self) -> bool:
-        return self.encoder.residual == "mean"
-
-    @property
     def batch_word_dropout(self) -> float:
-        return 0.0 if self.has_mean_path else self.word_dropout
+        return self.word_dropout
 
     def check_vectors(self, vectors: Any) -> None:
         if (dim := vectors.width()) is not None:
             self.encoder.fit(dim)
         vectors.find()
-
-
-@dataclass(frozen=True)
-class FastHAttenSettings(HAttenSettings):
-    """model=hatten_fast: HAtten with a mean path that is trained first, alone (docs/research/hatten.md)."""
-
-    rounds: int = setting(5, least=1)
-    """number of rounds of mining, training and validation"""
-    random_vectors: int = 0
-    """words without a vector get a random one if the corpus has them so often; 0: they are dropped"""
-    encoder: EncoderConfig = field(
-        default_factory=lambda: EncoderConfig(
-            input_dropout=0.1, trainable_vectors="all", input_scale=14.0, residual="mean"
-        )
-    )
-    loss: dict[str, Any] = field(default_factory=loss_factory("InfoNCE"))
-    batch: EncoderBatchSettings = field(default_factory=EncoderBatchSettings)
-    cached_negatives: bool = True
-    """reuse the two levels' vectors of mined and random papers from the last encoding of all papers, with a
-    fresh mean path: many more negatives at the same cost"""
-    mining: dict[str, Any] = field(default_factory=mining_factory(), metadata=MINED)
-    schedule: EncoderRateSettings = field(
-        default_factory=lambda: EncoderRateSettings(20, "linear", vectors=0.67, mean_only_rounds=4)
-    )
-    optimizer: OptimizerSettings = field(default_factory=lambda: OptimizerSettings(lr=1.5e-3))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.cached_negatives and not self.has_mean_path:
-            raise InputError("model.cached_negatives=true: needs model.encoder.residual=mean")
 
 
 @dataclass(frozen=True)
@@ -398,7 +340,6 @@ class BiEncoderSettings(FineTuningSettings, EncoderTraining):
 
 
 register("hatten", HAttenSettings)
-register("hatten_fast", FastHAttenSettings)
 register("static", StaticSettings)
 register("nnselect", NNSelectSettings)
 register("biencoder", BiEncoderSettings)

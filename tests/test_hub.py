@@ -47,7 +47,7 @@ def make(request: pytest.FixtureRequest) -> Make:
     def made() -> Pretrained:
         words = ["deep", "nets", "targetcit", "naïve", "{"]
         if request.param == "hatten":
-            return random_model(words, dict(ABOUT), residual="mean")
+            return random_model(words, dict(ABOUT))
         if request.param == "static":
             return static(["<pad>", *words], "float16")
         if request.param == "ranker":
@@ -176,8 +176,8 @@ def test_missing_permission_or_network_raises_one_line(
         ("model.safetensors", None, r"model\.safetensors: this model file is missing"),
         ("model.safetensors", b"\x08\0\0\0\0\0\0\0{{{{", r"model\.safetensors: damaged"),
         ("hatten.json", b"[]", r"hatten\.json: must contain a dict, not a list"),
-        ("hatten.json", b'{"format": "hatten-1"}', "parts of the model are missing or inconsistent"),
-        ("hatten.json", b'{"format": "hatten-1", "config": {"heads": 0}}', "missing or inconsistent|heads"),
+        ("hatten.json", b'{"format": "hatten-2"}', "parts of the model are missing or inconsistent"),
+        ("hatten.json", b'{"format": "hatten-2", "config": {"heads": 0}}', "missing or inconsistent|heads"),
         ("words.json", b'["deep"]', "missing or inconsistent"),
         ("words.json", b"[1", r"words\.json: damaged"),
         ("about.json", b"\xff", r"about\.json: damaged"),

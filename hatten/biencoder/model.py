@@ -26,7 +26,7 @@ from citerec.retrieval.settings import MINILM, ArticleConfig, IndexConfig
 from citerec.training.module import prepare_transformer
 
 if TYPE_CHECKING:
-    from citerec.hatten.dense import Parts
+    from citerec.hatten.biencoder.batches import TextData
 
 
 class TunedEncoder(Encoder):
@@ -83,10 +83,10 @@ nearest papers by cosine similarity are recommended."""
         return cls(article, {"encoder": config.name}), TunedEncoder(article, settings), reader
 
     @classmethod
-    def parts(cls, settings: EncoderTraining) -> Parts:
+    def data_class(cls) -> type[TextData]:
         from citerec.hatten.biencoder.batches import TextData
 
-        return TextData, *super().parts(settings)[1:]
+        return TextData
 
     def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
         return replace(self, encoder=encoder.article, about=about)

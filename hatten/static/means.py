@@ -1,7 +1,6 @@
-"""The trained mean path, a weighted mean of word vectors, in NumPy (not in the paper).
+"""A weighted mean of word vectors (the mean path; not in the paper), in NumPy.
 
-hatten.static.network.MeanPath trains the weights, alone (hatten.static.model) or with HAtten's levels
-(`residual=mean`).
+hatten.static.network.MeanPath trains the weights.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A static embedding model: `citerec train model=static`, `retriever=static checkpoint=OUT`.
 
-HAtten's mean path (hatten.static.means) without its two levels: trained word vectors, with a weight per word,
-per distance from the citation marker and per paragraph type. It encodes tens of thousands of papers per
+A weighted mean (hatten.static.means) in place of HAtten's two levels: trained word vectors, with a weight per
+word, per distance from the citation marker and per paragraph type. It encodes tens of thousands of papers per
 second without torch. Out-of-vocabulary words, such as names from other fields, get random vectors by hash, so
 that texts sharing them are closer (the hashing trick, Weinberger et al. 2009).
 

@@ -1,14 +1,8 @@
-"""The networks of the mean path, a weighted mean of word vectors (not in the paper): its weights, the static
-model's network, and HAtten with a mean path (`residual=mean`).
-
-HAtten learns slowly from random weights, whereas an idf-weighted mean of word vectors retrieves well without
-training. With the mean path, the two levels only have to learn a residual.
-"""
+"""The static model's network: a weighted mean of word vectors with trained weights (hatten.static.means)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from citerec.datasets.records import TARGET_WORD
-from citerec.hatten.documents import NEAR, Array, Documents, Layout, LevelInputs, Vocabulary
-from citerec.hatten.encoder import Encoder, HAttenEncoder
+from citerec.hatten.documents import NEAR, Array, Documents, Vocabulary
+from citerec.hatten.encoder import Encoder
 from citerec.hatten.static.means import (
     DISTANCE_BUCKETS,
     INITIAL_NEAR_WEIGHT,
@@ -32,12 +26,12 @@ from citerec.retrieval.encoders.nets import to_device
 
 @dataclass(frozen=True)
 class MeanInputs:
-    """B documents for the mean path.
+    """B documents for a weighted mean.
 
     tokens: [T], word ids of the n distinct paragraphs; starts: [n], where each begins. positions, buckets:
     [m], tokens in paragraphs with the target marker and their distances from it (None: no such tokens).
     index, missing: [B, P], as in LevelInputs; query: [B, 1] and kinds: [B, P], rows and columns of the
-    weights of paragraphs. levels: the same documents for HAtten's two levels (None: not computed).
+    weights of paragraphs.
     """
 
     tokens: Array
@@ -48,19 +42,17 @@ class MeanInputs:
     missing: Array
     query: Array
     kinds: Array
-    levels: LevelInputs | None = None
 
 
 @dataclass(frozen=True)
 class MeanLayout:
-    """How documents are laid out for a mean path, without its weights: other processes may have it.
+    """How documents are laid out for a weighted mean, without its weights: other processes may have it.
 
-    kinds: number of its kinds of paragraphs. target_id: id of the target marker. levels: also for HAtten's.
+    kinds: number of its kinds of paragraphs. target_id: id of the target marker.
     """
 
     kinds: int
     target_id: int | None
-    levels: Layout | None = None
 
     def prepare(self, documents: Documents) -> MeanInputs:
         """The inputs of documents."""
@@ -75,7 +67,6 @@ class MeanLayout:
             documents.index < 0,
             query,
             types,
-            None if self.levels is None else self.levels.prepare(documents),
         )
 
 
@@ -101,9 +92,9 @@ class MeanPath(nn.Module):
             scaled = torch.from_numpy(weights / weights.max() * 2.0).clamp(min=1e-3)
             self.word_weight.copy_(torch.log(torch.expm1(scaled)))  # inverse of softplus
 
-    def layout(self, levels: Layout | None = None) -> MeanLayout:
+    def layout(self) -> MeanLayout:
         """How documents are laid out for it."""
-        return MeanLayout(self.paragraph_weight.shape[1], self.target_id, levels)
+        return MeanLayout(self.paragraph_weight.shape[1], self.target_id)
 
     def encode(self, word_vectors: Tensor, documents: Documents | MeanInputs) -> Tensor:
         """word_vectors [V, D] -> [B, D] of unit length; zeros for a document without words."""
@@ -141,7 +132,9 @@ class MeanPath(nn.Module):
 
 
 class StaticEncoder(Encoder):
-    """Encodes documents as unit vectors [B, D] with a mean path and trainable word vectors."""
+    """Encodes documents as unit vectors [B, D], weighted means of trainable word vectors."""
+
+    fast_prefixes = ("word_vectors",)
 
     def __init__(self, word_vectors: NDArray[np.float32], vocabulary: Vocabulary, near: int = 0) -> None:
         """word_vectors [V, D] in the order of the vocabulary; near: see MeanPath."""
@@ -161,46 +154,3 @@ class StaticEncoder(Encoder):
     def to_numpy(self) -> MeanEncoder:
         """Return the encoder in NumPy; on a CPU it shares memory with the weights."""
         return self.mean.to_numpy(self.word_vectors)
-
-
-class ResidualEncoder(HAttenEncoder):
-    """HAtten with a mean path, to whose vectors the two levels add theirs."""
-
-    def __init__(
-        self,
-        config: Any,
-        word_vectors: NDArray[np.float32],
-        target_id: int | None = None,
-    ) -> None:
-        super().__init__(config, word_vectors)
-        self.mean = MeanPath(len(word_vectors))
-        self.mean.target_id = target_id
-        for weight in self.document_level.pool.out.parameters():  # start as the mean path alone
-            nn.init.zeros_(weight)
-        self.mean_only, self.mean_only_rounds = False, 0
-
-    @property
-    def levels_are_zero(self) -> bool:
-        """Whether the two levels add nothing to the mean path, as before training."""
-        return not any(weight.any() for weight in self.document_level.pool.out.parameters())
-
-    @property
-    def layout(self) -> MeanLayout:
-        return self.mean.layout(None if self.mean_only else self.level_layout)
-
-    def begin_round(self, number: int) -> None:
-        self.mean_only = number < self.mean_only_rounds
-
-    def encode(self, documents: Any) -> Tensor:
-        return self.add_mean_path(documents, None if self.mean_only else self.encode_levels(documents))
-
-    def encode_levels(self, documents: Documents | MeanInputs) -> Tensor:
-        """B documents -> [B, D] through the two levels, as in the paper."""
-        levels = documents.levels if isinstance(documents, MeanInputs) else documents
-        assert levels is not None, "the layout lays them out"
-        return super().encode(levels)
-
-    def add_mean_path(self, documents: Documents | MeanInputs, levels: Tensor | None) -> Tensor:
-        """Add the mean path's vectors [B, D] to the output of the levels; None counts as zeros."""
-        vectors = self.mean.encode(self.word_vectors, documents)
-        return vectors if levels is None else vectors + levels

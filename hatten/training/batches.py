@@ -91,8 +91,6 @@ class Batch:
     others: Any
     cited_count: int
     """number of cited papers of all processes"""
-    other_rows: Any
-    """corpus rows of the others of all processes"""
     levels: Any
     """[Q, N]"""
     log_rate: Any
@@ -176,7 +174,7 @@ class Batches(Dataset[Batch]):
         pairs = None if self.positives is None else np.nonzero(np.isin(levels, self.positives))
         queries, cited, others_read = documents
         return Batch(
-            queries, cited, others_read, len(cited_rows), others, levels, self._log_rate(papers, drawn), pairs
+            queries, cited, others_read, len(cited_rows), levels, self._log_rate(papers, drawn), pairs
         )
 
     def rows(self, step: int) -> NDArray[np.int64]:
@@ -262,7 +260,6 @@ class TrainingData(RoundData):
 
     def train_dataloader(self) -> DataLoader[Batch]:
         current = self.trainer.current_epoch if self.trainer is not None else 0
-        self.encoder.begin_round(current)
         batches = self.batches(current, self.pool, self.encoder.layout)
         return make_loader(batches, self.workers, self.seed, self.first_batch())
 

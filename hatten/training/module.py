@@ -16,7 +16,7 @@ from citerec.training.module import AveragedModule
 class EncoderModule(AveragedModule[Encoder]):
     """Trains an encoder on batches of queries and papers."""
 
-    some_weights = True  # as in mean_only_rounds
+    some_weights = True  # a process may have documents without words
     schedule: EncoderRateSettings
 
     def __init__(self, encoder: Encoder, settings: EncoderTraining, seed: int, total_steps: int) -> None:
@@ -37,12 +37,9 @@ class EncoderModule(AveragedModule[Encoder]):
         """Cosines of queries and papers [Q, N], in all processes; each encodes its share of both."""
         queries = self.share.gather(self.encoder.encode(batch.queries), len(batch.levels))
         cited = self.share.gather(self.encoder.encode(batch.cited), batch.cited_count)
-        others = self.share.gather(self.encode_others(batch), len(batch.other_rows))
+        other_count = batch.levels.shape[1] - batch.cited_count
+        others = self.share.gather(self.encoder.encode(batch.others), other_count)
         return F.normalize(queries, dim=1) @ F.normalize(torch.cat([cited, others]), dim=1).T
-
-    def encode_others(self, batch: Batch) -> Tensor:
-        """Vectors of this process's mined and random papers."""
-        return self.encoder.encode(batch.others)
 
     def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
         """Return (weights, factor on the learning rate) of the slow and of the fast weights."""

@@ -13,7 +13,7 @@ import pytorch_lightning as pl
 from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
-from citerec.hatten.encoder import Encoder, encode_documents
+from citerec.hatten.encoder import encode_documents
 from citerec.hatten.settings import EncoderTraining, EncoderValidationSettings
 from citerec.hatten.training.batches import Pool, TrainingData
 from citerec.hatten.training.mining import Mining, MiningPlan, WordSets, build_mining
@@ -115,7 +115,7 @@ class EncoderRounds(Rounds):
         if not wanted.any() and plan is None:
             return {}
         start = time.monotonic()
-        papers = self._encode_papers(module, done, wanted)
+        papers = self._encode_papers(module, wanted)
         row = self._validate(module, papers)
         row["val/seconds"] = time.monotonic() - start
         if plan is not None:
@@ -156,25 +156,18 @@ class EncoderRounds(Rounds):
         encoded = self._encode_queries(module, data.split.contexts[queries], "training queries")
         return self.mining.mine(mining, (encoded, papers))
 
-    def _encode_papers(
-        self, module: EncoderModule, done: int, wanted: NDArray[np.bool_]
-    ) -> NDArray[np.float32]:
-        """Encode the wanted papers with the averaged weights after `done` rounds: [P, D], zeros elsewhere.
+    def _encode_papers(self, module: EncoderModule, wanted: NDArray[np.bool_]) -> NDArray[np.float32]:
+        """Encode the wanted papers with the averaged weights: [P, D], zeros elsewhere.
 
         Each process encodes its share, and gets the others'.
         """
         encoder, rows = module.best_encoder, np.flatnonzero(wanted)
         own = rows[module.share.part(len(rows))]
         vectors = np.zeros((len(wanted), encoder.dim), np.float32)
-        encoder.begin_round(done - 1)
         with eval_mode(encoder):
-            vectors[own] = self.encode_rows(encoder, own)
+            vectors[own] = encode_documents(encoder, self._data.reader.papers, own)
         module.share.merge(vectors, rows)
         return vectors
-
-    def encode_rows(self, encoder: Encoder, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Encode papers, rows of the corpus."""
-        return encode_documents(encoder, self._data.reader.papers, rows)
 
     def _encode_queries(
         self, module: EncoderModule, contexts: NDArray[np.int64], what: str

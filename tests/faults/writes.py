@@ -56,7 +56,6 @@ TINY = {
     "model.batch.queries": 4,
     "model.batch.steps_per_round": 2,
     "model.mining.depth": 20,
-    "model.schedule.mean_only_rounds": 0,
     "model.validation.queries": 10,
     "model.validation.depth": 20,
     "data.papers": 100,

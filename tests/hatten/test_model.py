@@ -34,8 +34,8 @@ def vectors(encoder: HAttenEncoder) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"trainable_vectors": "all", "residual": "mean"}, {"layers": 2}],
-    ids=["paper", "mean path", "two layers"],
+    [{}, {"trainable_vectors": "all", "initial": "mean"}, {"layers": 2}],
+    ids=["paper", "from a mean", "two layers"],
 )
 def test_a_saved_model_loads_unchanged(tmp_path: Path, options: dict[str, Any]) -> None:
     before = model(**options)
@@ -76,7 +76,7 @@ def test_a_missing_file_and_a_file_of_another_kind_are_clear_errors(tmp_path: Pa
     path = tmp_path / "other.pt"
     with pytest.raises(InputError, match="no such HAtten model folder"):
         HAtten.open(path)
-    for content in (b"", b"text\n", b"PK\x03\x04", pickle.dumps({"format": "hatten-1"}), os.urandom(1000)):
+    for content in (b"", b"text\n", b"PK\x03\x04", pickle.dumps({"format": "hatten-2"}), os.urandom(1000)):
         path.write_bytes(content)
         with pytest.raises(InputError, match=r"other\.pt: not a torch checkpoint"):
             load_reference_checkpoint(path)

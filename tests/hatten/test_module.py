@@ -13,15 +13,14 @@ from torch import Tensor
 
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.documents import DocumentReader, Vocabulary
+from citerec.hatten.encoder import HAttenEncoder
 from citerec.hatten.settings import (
     EncoderBatchSettings,
     EncoderRateSettings,
     EncoderValidationSettings,
-    FastHAttenSettings,
+    HAttenSettings,
 )
-from citerec.hatten.static.network import ResidualEncoder
 from citerec.hatten.training.batches import Batch, Batches, TrainingData
-from citerec.hatten.training.fast import FastModule
 from citerec.hatten.training.module import EncoderModule
 from citerec.hatten.training.rounds import Validation
 from citerec.tests.hatten.made import random_model, unit
@@ -30,17 +29,11 @@ from citerec.training.processes import WHOLE, Share
 from citerec.training.settings import OptimizerSettings
 
 
-def module(corpus: Corpus, ema: float = 0.9, loss: str = "InfoNCE", **schedule: Any) -> FastModule:
+def module(corpus: Corpus, ema: float = 0.9, loss: str = "InfoNCE", **schedule: Any) -> EncoderModule:
     torch.manual_seed(0)
-    options: dict[str, Any] = {
-        "max_tokens": 12,
-        "dropout": 0.0,
-        "residual": "mean",
-        "trainable_vectors": "all",
-    }
-    made = FastModule(
-        random_model(corpus.words, **options).encoder.train(),
-        FastHAttenSettings(
+    made = EncoderModule(
+        random_model(corpus.words, max_tokens=12, dropout=0.0, trainable_vectors="all").encoder.train(),
+        HAttenSettings(
             loss={"_target_": f"citerec.hatten.training.losses.{loss}"},
             schedule=EncoderRateSettings(**schedule),
             ema=ema,
@@ -53,8 +46,8 @@ def module(corpus: Corpus, ema: float = 0.9, loss: str = "InfoNCE", **schedule: 
     return made
 
 
-def encoder(module: EncoderModule) -> ResidualEncoder:
-    assert isinstance(module.encoder, ResidualEncoder)
+def encoder(module: EncoderModule) -> HAttenEncoder:
+    assert isinstance(module.encoder, HAttenEncoder)
     return module.encoder
 
 
@@ -105,22 +98,6 @@ def test_a_round_can_start_from_the_average(demo_corpus: Corpus, monkeypatch: py
     assert not torch.equal(encoder(made).word_vectors, averaged["word_vectors"])
 
 
-def test_in_the_first_rounds_only_the_mean_path_is_trained(demo_corpus: Corpus) -> None:
-    made, of_round = module(demo_corpus), batches(demo_corpus)
-    optimizer = made.configure_optimizers()["optimizer"]
-    before = weights(made)
-    encoder(made).mean_only_rounds = 1
-    encoder(made).begin_round(0)
-    step(made, optimizer, of_round[0])
-    changed = {name for name, weight in weights(made).items() if not torch.equal(weight, before[name])}
-    assert changed == {"word_vectors", *(name for name in before if name.startswith("mean."))}
-    encoder(made).begin_round(1)
-    step(made, optimizer, of_round[1])
-    assert not torch.equal(
-        encoder(made).document_level.pool.out.weight, before["document_level.pool.out.weight"]
-    )
-
-
 def test_learning_rates_warm_up_decay_and_differ_for_vectors(demo_corpus: Corpus) -> None:
     made = module(demo_corpus, warmup=4, decay="linear", vectors=3.0)
     both = made.configure_optimizers()
@@ -135,34 +112,16 @@ def test_learning_rates_warm_up_decay_and_differ_for_vectors(demo_corpus: Corpus
     assert slow == pytest.approx(expected) and fast == pytest.approx([3 * rate for rate in expected])
     names = {id(weight): name for name, weight in made.encoder.named_parameters()}
     of_fast = {names[id(weight)] for weight in optimizer.param_groups[1]["params"]}
-    assert of_fast == {"word_vectors", *(name for name in names.values() if name.startswith("mean."))}
+    assert of_fast == {"word_vectors"}
     assert sum(len(group["params"]) for group in optimizer.param_groups) == len(names)
 
 
-def test_cached_papers_get_a_fresh_mean_path_and_cached_levels(demo_corpus: Corpus) -> None:
-    made, batch = module(demo_corpus), batches(demo_corpus)[0]
-    with torch.no_grad():
-        fresh = encoder(made).encode(batch.others)
-        levels = encoder(made).encode_levels(batch.others)
-    made.cached_vectors = torch.zeros(len(demo_corpus.paper_ids), 8)
-    made.cached_vectors[torch.from_numpy(batch.other_rows)] = levels
-    torch.testing.assert_close(made.encode_others(batch), fresh)
-    made.encode_others(batch).sum().backward()
-    changed = encoder(made).word_vectors.grad
-    assert changed is not None and changed.any()
-    assert encoder(made).document_level.pool.out.weight.grad is None
-
-
-@pytest.mark.parametrize(  # 24: most have no query, and some no other paper
-    ("processes", "loss", "cached"),
-    [(4, "InfoNCE", False), (24, "InfoNCE", True), (4, "Triplet", False), (24, "Triplet", False)],
-)
+@pytest.mark.parametrize("processes", [4, 24])  # 24: most have no query, and some no other paper
+@pytest.mark.parametrize("loss", ["InfoNCE", "Triplet"])
 def test_processes_share_a_batch_and_have_the_gradients_of_one(
-    demo_corpus: Corpus, processes: int, loss: str, cached: bool
+    demo_corpus: Corpus, processes: int, loss: str
 ) -> None:
     made = module(demo_corpus, loss=loss)
-    if cached:
-        made.cached_vectors = torch.ones(len(demo_corpus.paper_ids), 8)
     losses: list[Tensor] = []
 
     def gradients(share: Share) -> dict[str, Tensor]:
@@ -180,7 +139,7 @@ def test_processes_share_a_batch_and_have_the_gradients_of_one(
     shared = in_processes(processes, gradients)
     for name, gradient in whole.items():
         mean = torch.stack([own[name] for own in shared]).mean(0)
-        torch.testing.assert_close(mean, gradient, rtol=1e-4, atol=2e-6, msg=name)
+        torch.testing.assert_close(mean, gradient, rtol=1e-4, atol=1e-5, msg=name)  # of up to .14
     torch.testing.assert_close(torch.stack(losses), losses[0].expand(processes + 1))
 
 
@@ -236,12 +195,12 @@ def test_a_short_round_mines_only_its_own_queries(demo_corpus: Corpus) -> None:
     reader = DocumentReader(demo_corpus, Vocabulary(demo_corpus.words), 12)
     short = EncoderBatchSettings(queries=8, mined=1, random=0, steps_per_round=5)
     network = encoder(module(demo_corpus))
-    data = TrainingData(reader, FastHAttenSettings(batch=short), 0, network)
+    data = TrainingData(reader, HAttenSettings(batch=short), 0, network)
     rounds = [data.round_queries(number) for number in range(2)]
     for number, queries in enumerate(rounds):
         order = Batches(reader, data.split, None, short, seed=0, round=number).order
         assert queries.tolist() == sorted(order.tolist()) and len(queries) == 40
     assert not set(rounds[0].tolist()) & set(rounds[1].tolist())
-    settings = FastHAttenSettings(batch=replace(short, steps_per_round=50))
+    settings = HAttenSettings(batch=replace(short, steps_per_round=50))
     every = TrainingData(reader, settings, 0, network).round_queries(3)
     assert every.tolist() == list(range(len(data.split)))

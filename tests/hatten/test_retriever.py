@@ -37,9 +37,8 @@ def vectors(encoder: HAttenEncoder, reader: DocumentReader, rows: np.ndarray, pa
     return np.array(result)
 
 
-@pytest.mark.parametrize("residual", ["none", "mean"])
-def test_ranks_by_the_cosine_of_its_vectors(tiny_corpus: Corpus, tmp_path: Path, residual: str) -> None:
-    trained = model(tiny_corpus, residual=residual)
+def test_ranks_by_the_cosine_of_its_vectors(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    trained = model(tiny_corpus)
     trained.save(tmp_path / "hatten")
     retriever = HAttenRetriever(tmp_path, arithmetic="float32")  # the output folder of its training
     retriever.index(tiny_corpus)

@@ -23,9 +23,9 @@ from citerec.hatten.static.model import (
     StaticModel,
     StaticRetriever,
 )
-from citerec.hatten.static.network import ResidualEncoder, StaticEncoder
+from citerec.hatten.static.network import StaticEncoder
 from citerec.retrieval.encoders.nets import weights_hash
-from citerec.tests.hatten.made import documents, measured_recall, random_model
+from citerec.tests.hatten.made import documents, measured_recall
 from citerec.tests.runs import history, train_twice
 from citerec.train import train
 from citerec.training.hub import WEIGHTS
@@ -35,11 +35,14 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def random_static(words: list[str]) -> StaticModel:
     """Return a static model with random vectors and weights for these words."""
-    model = random_model(words, {"tokenizer": "default"}, residual="mean", trainable_vectors="all")
-    assert isinstance(model.encoder, ResidualEncoder)
-    return StaticModel(
-        model.encoder.mean.to_numpy(model.encoder.word_vectors), model.vocabulary, 16, model.about
-    )
+    vocabulary, random = Vocabulary(words), np.random.default_rng(0)
+    table = random.standard_normal((len(vocabulary), 8)).astype(np.float32)
+    encoder = StaticEncoder(table, vocabulary)
+    with torch.no_grad():
+        for weight in encoder.mean.parameters():
+            noise = random.standard_normal(tuple(weight.shape)).astype(np.float32)
+            weight.add_(torch.from_numpy(noise) * 0.2)
+    return StaticModel(encoder.to_numpy(), vocabulary, 16, {"tokenizer": "default"})
 
 
 def test_vectors_and_fingerprint_are_the_same_without_torch() -> None:

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 
 from citerec.base.errors import InputError, error_line
 from citerec.hatten.model import HAtten, HAttenRetriever
-from citerec.hatten.static.network import ResidualEncoder
+from citerec.hatten.static.model import StaticModel
 from citerec.tests.conftest import Done
 from citerec.tests.hatten.made import measured_recall
 from citerec.tests.runs import (
@@ -41,7 +41,7 @@ from citerec.training.settings import run_folder, wandb_id
 ROUNDS, STEPS = 5, 10
 Options = dict[str, Any]
 SMALL: Options = {
-    "model": "hatten_fast",
+    "model": "hatten",
     "model.encoder.heads": 2,
     "model.encoder.hidden": 32,
     "model.encoder.max_tokens": 64,
@@ -55,19 +55,20 @@ SMALL: Options = {
     "model.batch.contexts_per_paper": 2,
     "model.batch.steps_per_round": STEPS,
     "model.mining.depth": 20,
-    "model.cached_negatives": False,
-    "model.mining.positives": True,
     "model.schedule.warmup": 5,
     "model.schedule.vectors": 3.0,
-    "model.schedule.mean_only_rounds": 0,
     "model.optimizer.lr": 0.01,
     "trainer.log_every_n_steps": 1,
 }
-TRIPLET = "citerec.hatten.training.losses.Triplet"
-PLAIN: Options = {
-    "model.cached_negatives": False,
-    "model.encoder.residual": "none",
-    "model.schedule.mean_only_rounds": 0,
+INFONCE = "citerec.hatten.training.losses.InfoNCE"
+LEARNS: Options = {
+    **SMALL,
+    "embeddings.dim": 32,
+    "embeddings.epochs": 20,
+    "model.encoder.input_scale": 8.0,
+    "model.batch.queries": 64,
+    "model.batch.random": 4,
+    "model.loss._target_": INFONCE,
 }
 SHORT: Options = {
     **SMALL,
@@ -87,7 +88,7 @@ def assert_same_model(*files: Path) -> None:
 @pytest.fixture(scope="module")
 def whole(demo: Options, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The output of an uninterrupted run."""
-    return train(train_config(demo, SMALL, {"output_dir": tmp_path_factory.mktemp("whole") / "out"})).parent
+    return train(train_config(demo, LEARNS, {"output_dir": tmp_path_factory.mktemp("whole") / "out"})).parent
 
 
 def test_a_run_learns_and_writes_its_files(whole: Path) -> None:
@@ -121,7 +122,7 @@ def test_the_saved_model_is_the_best_round_and_has_the_measured_recall(whole: Pa
 def test_killed_and_interrupted_runs_resume_to_the_same_weights(
     whole: Path, demo: Options, tmp_path: Path, script: Callable[..., Done]
 ) -> None:
-    out, options = tmp_path / "out", overrides(demo, SMALL)
+    out, options = tmp_path / "out", overrides(demo, LEARNS)
     killed = run_forked([*options, "checkpoint_minutes=0", signal_at(5, signal.SIGKILL)], out)
     assert (killed.returncode, steps_done(out)) == (-signal.SIGKILL, 4), killed.stderr
 
@@ -146,24 +147,15 @@ def test_killed_and_interrupted_runs_resume_to_the_same_weights(
     [
         pytest.param(
             {
-                **PLAIN,
-                "model.loss._target_": TRIPLET,
                 "model.restart": True,
                 "model.encoder.trainable_vectors": "none",
                 "model.schedule.decay": "none",
                 "model.mining.queries": 100,
                 "model.mining.papers": 60,
             },
-            id="triplet, samples, from the average in each round",
+            id="samples, from the average in each round",
         ),
-        pytest.param(
-            {
-                "model.cached_negatives": True,
-                "model.batch.random": 4,
-                "model.schedule.mean_only_rounds": 1,
-            },
-            id="mean path first, cached",
-        ),
+        pytest.param({"model.loss._target_": INFONCE, "model.batch.random": 4}, id="infonce"),
         pytest.param(
             {"model.batch.mined": 0, "model.precision": "bfloat16", "model.encoder.max_tokens": 8},
             id="nothing mined, bfloat16",
@@ -185,7 +177,7 @@ def test_the_setup_of_the_paper() -> None:
     assert (model.rounds, batch.steps_per_round, model.mining.queries) == (10, 5_000, 40_000)
     assert (config.data.tokenizer, model.markers) == ("reference", False)
     assert (model.precision, model.random_vectors) == ("float32", 0)
-    assert (encoder.trainable_vectors, encoder.input_dropout, model.mining.first) == ("none", 0.0, "none")
+    assert (encoder.trainable_vectors, encoder.initial, model.mining.first) == ("none", "torch", "none")
 
 
 @pytest.mark.parametrize("first", ["bm25", "none"])
@@ -204,7 +196,6 @@ def test_the_first_round_needs_no_trained_encoder(first: str, demo: Options, tmp
     [
         {},
         {"experiment": "paper"},
-        {"model": "hatten_fast", "model.schedule.mean_only_rounds": 1},
         pytest.param({"logger": "wandb"}, marks=pytest.mark.slow),
     ],
 )
@@ -217,7 +208,6 @@ def test_the_included_recipes_train(
     best = train(train_config(demo, sizes, recipe, {"output_dir": tmp_path}))
     config = HAtten.open(best).encoder.config
     assert (config.dim, config.heads) == (16, 8)  # of the word vectors
-    assert config.residual == ("mean" if recipe.get("model") == "hatten_fast" else "none")
     assert len(history(tmp_path)) >= 2
     if "logger" in recipe:
         import wandb
@@ -226,33 +216,45 @@ def test_the_included_recipes_train(
         assert list((tmp_path / "wandb").glob("offline-run-*/*.wandb"))
 
 
+def planned(name: str) -> Options:
+    """The options of a training of reproduce/networks.yaml, but for the data."""
+    plan = yaml.safe_load(Path("reproduce/networks.yaml").read_text("utf-8"))
+    options = (option.split("=") for option in plan["training"][name]["overrides"])
+    return {key: value for key, value in options if key.split(".")[0] != "data"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("words-only", ("words", "attention", "none")),
-        ("paragraphs-only", ("paragraphs", "attention", "none")),
-        ("mean-pooling", ("both", "mean", "none")),
-        ("mean-path", ("both", "attention", "mean")),
-        ("cited-only", ("both", "attention", "none")),
-        ("random-negatives", ("both", "attention", "none")),
+        ("words-only", ("words", "attention")),
+        ("paragraphs-only", ("paragraphs", "attention")),
+        ("mean-pooling", ("both", "mean")),
+        ("cited-only", ("both", "attention")),
+        ("random-negatives", ("both", "attention")),
     ],
 )
 def test_the_planned_ablations_train_what_they_keep_of_the_paper(
     name: str, expected: tuple[str, ...], demo: Options, tmp_path: Path
 ) -> None:
     """Smaller models and runs; all other options are those of reproduce/networks.yaml."""
-    plan = yaml.safe_load(Path("reproduce/networks.yaml").read_text("utf-8"))
-    options = (option.split("=") for option in plan["training"][name]["overrides"])
-    recipe = {key: value for key, value in options if key.split(".")[0] != "data"}
+    recipe = planned(name)
     sizes: Options = {"model.encoder.hidden": 16, "model.batch.queries": 8}
     sizes |= {"model.batch.steps_per_round": 2, "model.rounds": 2}
     best = train(train_config(recipe, demo, sizes, {"output_dir": tmp_path}))
     encoder = HAtten.open(best).encoder
-    assert (encoder.config.levels, encoder.config.pooling, encoder.config.residual) == expected
-    if name == "mean-path":
-        assert isinstance(encoder, ResidualEncoder) and encoder.levels_are_zero
+    assert (encoder.config.levels, encoder.config.pooling) == expected
     assert (tmp_path / "mined").exists() == (name != "random-negatives")
+
+
+def test_the_planned_mean_path_trains_weights_but_no_word_vectors(demo: Options, tmp_path: Path) -> None:
+    recipe, sizes = planned("mean-path"), {"model.batch.queries": 8, "model.batch.steps_per_round": 4}
+    models = []
+    for rate in (1e-4, 1e-1):
+        options = {"model.optimizer.lr": rate, "model.rounds": 1, "output_dir": tmp_path / str(rate)}
+        models.append(StaticModel.open(train(train_config(recipe, demo, sizes, options))).encoder.weights())
+    assert np.array_equal(*[weights["word_vectors"] for weights in models])
+    assert not np.allclose(*[weights["mean.word_weight"] for weights in models])
 
 
 def test_a_run_resumes_only_with_its_own_settings_data_and_state(
@@ -344,10 +346,7 @@ EXACT: Options = {
     "model.batch.queries": 33,  # cannot be divided by two
     "model.batch.steps_per_round": 4,
     "model.mining.depth": 2,  # all are drawn: of 20, rounding would change the order, and so the draw
-    "model.cached_negatives": True,
-    "model.schedule.mean_only_rounds": 1,
     "model.encoder.dropout": 0,  # each process draws its own
-    "model.encoder.input_dropout": 0,
     "model.word_dropout": 0,
     "model.optimizer.eps": 0.1,  # otherwise, gradients that are only rounding errors lead to full steps
     "trainer.gradient_clip_val": "null",  # would hide a factor
@@ -367,9 +366,6 @@ def test_two_processes_match_one_and_are_resumed_by_two_others(demo: Options, tm
     assert_same_up_to_rounding(tmp_path / "one", two, "hatten")
 
 
-NO_MEAN_PATH = "needs model=hatten_fast, or encoder.residual=mean"
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -382,17 +378,8 @@ NO_MEAN_PATH = "needs model=hatten_fast, or encoder.residual=mean"
         ({"model.loss.temperature": 1}, "model.loss: .*unexpected keyword argument 'temperature'"),
         ({"seed": -1}, "seed=-1: must not be below 0"),
         ({"model.workers": 1000}, "model.workers=1000: this machine has"),
-        (
-            {**PLAIN, "model": "hatten_fast", "model.cached_negatives": True},
-            "model.cached_negatives=true: needs model.encoder.residual=mean",
-        ),
-        (
-            {"model.encoder.residual": "none", "model.schedule.mean_only_rounds": 1},
-            f"mean_only_rounds=1: {NO_MEAN_PATH}",
-        ),
         ({"model.validation.monitor": "recall@7"}, "monitor=recall@7: choose one of mrr, recall@1"),
         ({"model.validation.monitor": "recall@500"}, "recall@500: choose one of .*recall@100$"),
-        ({"model": "nnselect", "model.schedule.mean_only_rounds": 1}, f"mean_only_rounds=1: {NO_MEAN_PATH}"),
         ({"model.mining._target_": "mine.Mining"}, "model.mining._target_=mine.Mining: no such class"),
         ({"model.mining.deep": 1}, "model.mining: .*unexpected keyword argument 'deep'"),
         ({"model": "biencoder", "encoder.path": "nowhere"}, "nowhere: no such model folder"),
@@ -434,9 +421,7 @@ def test_too_many_queries_per_batch_are_rejected_before_word_vectors_are_trained
 
 
 def test_unusable_data_give_one_line_and_exit_code_2(tmp_path: Path, script: Callable[..., Done]) -> None:
-    options = overrides(
-        {"model": "hatten_fast", "data": "custom", "data.dir": "nowhere", "output_dir": "out"}
-    )
+    options = overrides({"model": "static", "data": "custom", "data.dir": "nowhere", "output_dir": "out"})
     done = script("train.py", *options)
     assert done.code == 2
     assert done.err.startswith("error: ") and done.err.count("\n") == 1 and "nowhere" in done.err

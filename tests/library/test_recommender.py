@@ -106,7 +106,7 @@ def library(request: pytest.FixtureRequest, libraries: Path, tmp_path: Path) -> 
 
 def test_models_come_from_the_hub(static: str, hub: Hub, tmp_path: Path) -> None:
     StaticModel.open(static).push("someone/static")
-    random_model(["targetcit", *WORDS], residual="mean").push("someone/hatten")
+    random_model(["targetcit", *WORDS]).push("someone/hatten")
     found = {}
     for name, model in (("own", static), ("hub", "someone/static"), ("hatten", "someone/hatten")):
         Library.create(tmp_path / name, SHELF, model=model)
