@@ -162,10 +162,10 @@ def test_encoders_rank_by_the_distance_of_their_publications() -> None:
 @pytest.mark.parametrize(
     ("overrides", "parts"),
     [
-        (("+retriever@retriever.parts.minilm=article",), ["BM25", "HAttenRetriever", "article_retriever"]),
-        (("~retriever@retriever.parts.hatten",), ["BM25"]),
+        (("+retriever@retriever.parts.minilm=article",), ["BM25", "trained_retriever", "article_retriever"]),
+        (("~retriever@retriever.parts.dense",), ["BM25"]),
         (
-            ("retriever@retriever.parts.hatten=run", "retriever.parts.hatten.files=[a.trec,b.trec]"),
+            ("retriever@retriever.parts.dense=run", "retriever.parts.dense.files=[a.trec,b.trec]"),
             ["BM25", "CachedRun"],
         ),
     ],
