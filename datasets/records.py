@@ -80,7 +80,12 @@ class BadRecord(InputError):
 
     def __init__(self, path: Path, record: str | int, reason: str, field: str | None = None) -> None:
         at = f", field {field!r}" if field is not None else ""
-        super().__init__(f"{path}, record {quoted(record)}{at}: {reason}")
+        super().__init__(f"{record_name(path, record)}{at}: {reason}")
+
+
+def record_name(path: Path, record: str | int) -> str:
+    """Return what messages call a record."""
+    return f"{path}, record {quoted(record)}"
 
 
 @dataclass(frozen=True)

@@ -110,14 +110,14 @@ _MISSING = re.compile(r"Object missing required field `(\w+)`")
 def validate(value: Any, layout: type[T], where: str, at: str = "") -> T:
     """Convert `value` to the msgspec type `layout`; an InputError names the field. at: path of `value`."""
     try:
-        return msgspec.convert(value, layout, dec_hook=decode_hook)
+        return msgspec.convert(value, layout, dec_hook=_convert)
     except msgspec.ValidationError as error:
-        reason, field = validation_fault(error, at)
+        reason, field = _fault(error, at)
     in_field = f", field {field!r}" if field else ""
     raise InputError(f"{where}{in_field}: {reason}")
 
 
-def validation_fault(error: msgspec.ValidationError, at: str = "") -> tuple[str, str]:
+def _fault(error: msgspec.ValidationError, at: str) -> tuple[str, str]:
     """Return the reason of a validation error in words, and the path of the field."""
     reason, _, path = str(error).partition(" - at `$")
     path = (at + path.removesuffix("`")).removeprefix(".")
@@ -129,7 +129,7 @@ def validation_fault(error: msgspec.ValidationError, at: str = "") -> tuple[str,
     return reason, path
 
 
-def decode_hook(kind: type, value: Any) -> Any:
+def _convert(kind: type, value: Any) -> Any:
     """Convert a value to one of the types above; msgspec adds the path to a ValueError."""
     if kind is Year:
         return Year(parse_year(value))

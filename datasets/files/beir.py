@@ -24,7 +24,7 @@ import msgspec
 from citerec.base.errors import InputError
 from citerec.base.files import existing_file, open_bytes
 from citerec.base.progress import read_progress
-from citerec.datasets.files.source_files import Fields, Record, convert_record, parse_names
+from citerec.datasets.files.source_files import Fields, Record, parse_names
 from citerec.datasets.records import (
     TARGET_MARKER,
     ContextRecord,
@@ -33,8 +33,9 @@ from citerec.datasets.records import (
     Source,
     check_split_names,
     default_citing_id,
+    record_name,
 )
-from citerec.formats.json_lines import Year, read_objects
+from citerec.formats.json_lines import Year, read_objects, validate
 
 PAPERS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 HEADER = ("query-id", "corpus-id", "score")
@@ -133,11 +134,11 @@ class _Query(msgspec.Struct):
 def _parse_id(path: Path, number: int, record: Fields) -> str:
     id = record.get("_id")
     whole = isinstance(id, int) and not isinstance(id, bool)
-    return str(id) if whole else convert_record(_Identified, record, path, number).id
+    return str(id) if whole else validate(record, _Identified, record_name(path, number)).id
 
 
 def _parse_paper(path: Path, field: str | None, key: str, record: Fields) -> PaperRecord:
-    paper = convert_record(_Document, record, path, key)
+    paper = validate(record, _Document, record_name(path, key))
     fields = parse_names(path, key, record.get("metadata") or {}, field) if field else ()
     year = paper.metadata.year if paper.metadata else 0
     return PaperRecord(key, paper.title or "", paper.text or "", year, fields)
@@ -145,7 +146,7 @@ def _parse_paper(path: Path, field: str | None, key: str, record: Fields) -> Pap
 
 def _parse_citing_paper(path: Path, key: str, record: Fields) -> PaperRecord | None:
     """The implicit citing paper of a query; None if the query names a paper of the corpus."""
-    metadata = convert_record(_Query, record, path, key).metadata or _QueryMetadata()
+    metadata = validate(record, _Query, record_name(path, key)).metadata or _QueryMetadata()
     if metadata.citing_id is not None:
         return None
     id = default_citing_id(key)
@@ -153,7 +154,7 @@ def _parse_citing_paper(path: Path, key: str, record: Fields) -> PaperRecord | N
 
 
 def _parse_context(path: Path, key: str, record: Fields) -> ContextRecord:
-    query = convert_record(_Query, record, path, key)
+    query = validate(record, _Query, record_name(path, key))
     citing = query.metadata.citing_id if query.metadata else None
     text = query.text if TARGET_MARKER in query.text else f"{TARGET_MARKER} {query.text}"
     return ContextRecord(key, text, default_citing_id(key) if citing is None else citing)

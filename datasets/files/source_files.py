@@ -32,16 +32,9 @@ from citerec.datasets.records import (
     QueryRecord,
     Source,
     check_split_names,
+    record_name,
 )
-from citerec.formats.json_lines import (
-    OnBadRecord,
-    Year,
-    decode_hook,
-    json_type,
-    raise_bad,
-    read_objects,
-    validation_fault,
-)
+from citerec.formats.json_lines import OnBadRecord, Year, json_type, raise_bad, read_objects, validate
 
 CHUNK = 1 << 16
 """Bytes parsed at a time."""
@@ -52,7 +45,6 @@ which bound memory: the parser keeps the path of each."""
 Key = str | int
 Fields = dict[str, Any]
 Record = TypeVar("Record")
-Layout = TypeVar("Layout")
 
 # A pair of surrogates, one half of a pair (the group), or any other escape.
 _ESCAPE = re.compile(
@@ -90,7 +82,7 @@ def read_paper_objects(path: Path, on_bytes: OnBytes | None = None) -> Iterator[
         yield from read_objects(path, on_bytes)
         return
     for key, record in read_records(path, dict, on_bytes):
-        yield f"{path}, record {quoted(key)}", record | {"paper_id": key}
+        yield record_name(path, key), record | {"paper_id": key}
 
 
 def stream_json(
@@ -217,13 +209,13 @@ class _Query(msgspec.Struct):
 
 
 def _parse_paper(path: Path, field: str | None, key: str, record: Fields) -> PaperRecord:
-    paper = convert_record(_Paper, record, path, key)
+    paper = validate(record, _Paper, record_name(path, key))
     fields = parse_names(path, key, record, field) if field else ()
     return PaperRecord(key, paper.title or "", paper.abstract or "", paper.year, fields)
 
 
 def _parse_context(path: Path, key: str, record: Fields) -> ContextRecord:
-    context = convert_record(_Context, record, path, key)
+    context = validate(record, _Context, record_name(path, key))
     if (other := record.get("context_id", key)) != key:
         reason = f"{quoted(other)} differs from the record's key"
         raise BadRecord(path, key, reason, "context_id")
@@ -231,17 +223,8 @@ def _parse_context(path: Path, key: str, record: Fields) -> ContextRecord:
 
 
 def _parse_query(path: Path, key: int, record: Fields) -> QueryRecord:
-    query = convert_record(_Query, record, path, key)
+    query = validate(record, _Query, record_name(path, key))
     return QueryRecord(query.context_id, query.positive_ids)
-
-
-def convert_record(layout: type[Layout], record: Fields, path: Path, key: Key) -> Layout:
-    """Convert a record to the msgspec type `layout`; a BadRecord names the field that does not fit."""
-    try:
-        return msgspec.convert(record, layout, dec_hook=decode_hook)
-    except msgspec.ValidationError as error:
-        reason, field = validation_fault(error)
-    raise BadRecord(path, key, reason, field)
 
 
 def parse_names(path: Path, key: Key, record: Fields, field: str) -> tuple[str, ...]:
