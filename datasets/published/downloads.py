@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from citerec.base.archives import (
     DAMAGED,
@@ -227,11 +227,8 @@ class _Download:
 
 def content_digest(path: Path) -> str:
     """Return the SHA-256 of the uncompressed content of a file."""
-    digest = hashlib.sha256()
     with open_bytes(path) as (file, _):
-        while part := file.read(1 << 20):
-            digest.update(part)
-    return digest.hexdigest()
+        return hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
 
 
 def check_content(path: Path) -> None:
