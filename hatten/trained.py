@@ -17,8 +17,8 @@ def trained_retriever(checkpoint: str | Path | None, index: IndexConfig) -> Word
     """Return the retriever of a saved static or HAtten model; InputError if there is none."""
     if checkpoint is None:
         raise InputError(
-            "retriever=ranker, fusion or trained needs checkpoint=FOLDER, the output of citerec train model=static "
-            "or hatten, or a ranker=FOLDER that was saved with such a model"
+            "retriever=ranker, fusion or trained needs checkpoint=FOLDER, the output of citerec train "
+            "model=static or hatten, or a ranker=FOLDER that was saved with such a model"
         )
     if (find_saved(checkpoint, StaticModel.folder) / CONFIG).is_file():
         return StaticRetriever(checkpoint, index)
