@@ -277,7 +277,7 @@ def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[F
     if library is not None:
         told = {finding.key for finding in doubles if finding.kind == "preprint"}
         others = [draft.by_key[key] for key in draft.used if key not in told]
-        findings += _published_in_library(others, library)
+        findings += _publishedin_library(others, library)
     findings += _retracted(draft, library)
     if library is not None and (library.path / FOLDER / DATABASE).is_file():
         findings += _in_texts(draft, library)
@@ -360,9 +360,9 @@ def _place(entry: Entry) -> str:
     return f"{entry.shown} ({entry.place})"
 
 
-def _published_in_library(entries: Sequence[Entry], library: Library) -> Iterator[Finding]:
+def _publishedin_library(entries: Sequence[Entry], library: Library) -> Iterator[Finding]:
     """Yield the cited preprints of which the library has the published version."""
-    for entry, paper in _in_library(entries, library, is_preprint):
+    for entry, paper in in_library(entries, library, is_preprint):
         if is_published(paper):
             venue = "" if PREPRINT_VENUE.search(paper.venue) else paper.venue
             details = [venue, str(paper.year or ""), paper.doi and f"doi:{paper.doi}"]
@@ -370,15 +370,18 @@ def _published_in_library(entries: Sequence[Entry], library: Library) -> Iterato
             yield _at(entry, "preprint", message)
 
 
-def _in_library(
+def in_library(
     entries: Iterable[Entry], library: Library, which: Callable[[LibraryPaper], bool] = lambda _: True
 ) -> Iterator[tuple[Entry, LibraryPaper]]:
     """Yield entries and the papers of a library that they are."""
-    from citerec.library.papers.merging import leaders_of
+    from citerec.library.papers.merging import Identities
 
     read = [(entry, entry.paper) for entry in entries if entry.paper and which(entry.paper)]
     papers = library.related(paper for _, paper in read)
-    rows = leaders_of((paper for _, paper in read), papers.identities)
+    identities = Identities(papers.identities)
+    for _, paper in read:
+        identities.add(paper)
+    rows = identities.leaders()[len(papers) :].tolist()
     for row, (entry, _) in zip(rows, read, strict=True):
         if row < len(papers):
             yield entry, papers.paper(row)
@@ -387,7 +390,7 @@ def _in_library(
 def _library_papers(draft: CheckedDraft, keys: Iterable[str], library: Library) -> dict[str, LibraryPaper]:
     """Return the papers of a library that keys mean, by their entries, or if they have none, as its own."""
     listed = dict.fromkeys(keys)
-    papers = _in_library([draft.by_key[key] for key in listed if key in draft.by_key], library)
+    papers = in_library([draft.by_key[key] for key in listed if key in draft.by_key], library)
     rows = {key: library.row(key) for key in listed if key not in draft.by_key}
     own = {key: library.paper(row) for key, row in rows.items() if row is not None}
     return own | {entry.key: paper for entry, paper in papers}

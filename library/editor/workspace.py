@@ -32,11 +32,10 @@ from citerec.formats.drafts.latex import LATEX
 from citerec.library import MANIFEST
 from citerec.library.ask.recommendation import Recommendation
 from citerec.library.ask.recommender import Ranked, Recommender, open_recommender
-from citerec.library.drafts.check import Entry
+from citerec.library.drafts.check import Entry, in_library
 from citerec.library.drafts.copies import numbered_keys
 from citerec.library.editor.documents import Document, Outline, outline
 from citerec.library.papers.library import Library
-from citerec.library.papers.merging import leaders_of
 from citerec.library.settings import LspSettings
 from citerec.retrieval.passages import CitingPassages
 
@@ -121,14 +120,8 @@ def match_entries(
     by_key: dict[str, Entry] = {}
     for entry in entries:
         by_key.setdefault(entry.key, entry)
-    parsed = {entry.key: entry.paper for entry in by_key.values() if entry.paper}
-    papers = library.related(parsed.values()) if library else None
-    leaders = leaders_of(parsed.values(), papers.identities if papers else None)
-    ids = {
-        key: papers.corpus.paper_ids[leader]
-        for key, leader in zip(parsed, leaders, strict=True)
-        if papers and leader < len(papers)
-    }
+    same = in_library(by_key.values(), library) if library else ()
+    ids = {entry.key: paper.id for entry, paper in same}
     return Bibliography(tuple(files), target, by_key, ids)
 
 

@@ -89,17 +89,6 @@ class Identities:
         return leaders
 
 
-def leaders_of(papers: Iterable[LibraryPaper], existing: NDArray[np.uint64] | None = None) -> list[int]:
-    """Return, for each paper, the place of the first record of the same work.
-
-    existing: identities [B, F] of other papers, such as a library's, which come first.
-    """
-    identities = Identities(existing)
-    for paper in papers:
-        identities.add(paper)
-    return identities.leaders()[0 if existing is None else len(existing) :].tolist()
-
-
 _DECODER = msgspec.msgpack.Decoder(LibraryPaper)
 
 
