@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
@@ -109,8 +109,13 @@ def read_files(
 
     with ThreadPoolExecutor(workers) as pool:
         try:
-            for future in as_completed({pool.submit(read, file) for file in files}):
-                yield future.result()
+            running: set[Future[tuple[Path, ReadText]]] = set()
+            for file in files:
+                running.add(pool.submit(read, file))
+                if len(running) > 2 * workers:
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    yield from (future.result() for future in done)
+            yield from (future.result() for future in as_completed(running))
         finally:  # before the threads end, which may wait for a process
             for process in processes:
                 process.close()
