@@ -312,18 +312,23 @@ def _complete_library(
 
     unavailable: services that could not be asked, and why. Returns how many papers were completed.
     """
-    report, completed = Report(settings, unavailable), dict[int, LibraryPaper]()
+    report, changed = Report(settings, unavailable), list[int]()
+    for row, outcome in _findings(library, rows, find):
+        report.count(outcome)
+        if outcome.filled:
+            changed.append(row)
+    if changed:
+        found = _findings(library, np.array(changed), find)
+        library.change(changed, (outcome.paper for _, outcome in found))
+    report.print(len(library))
+    return len(changed)
+
+
+def _findings(library: Library, rows: Rows, find: Find) -> Iterator[tuple[int, Outcome]]:
     with count_progress("papers", len(rows)) as advance:
         for row in rows.tolist():
-            outcome = find(row, library.paper(row))
-            report.count(outcome)
-            if outcome.filled:
-                completed[row] = outcome.paper
+            yield row, find(row, library.paper(row))
             advance(1)
-    if completed:
-        library.change([*completed], completed.values())
-    report.print(len(library))
-    return len(completed)
 
 
 class Report:
