@@ -277,7 +277,7 @@ def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[F
     if library is not None:
         told = {finding.key for finding in doubles if finding.kind == "preprint"}
         others = [draft.by_key[key] for key in draft.used if key not in told]
-        findings += _publishedin_library(others, library)
+        findings += _published_in_library(others, library)
     findings += _retracted(draft, library)
     if library is not None and (library.path / FOLDER / DATABASE).is_file():
         findings += _in_texts(draft, library)
@@ -360,7 +360,7 @@ def _place(entry: Entry) -> str:
     return f"{entry.shown} ({entry.place})"
 
 
-def _publishedin_library(entries: Sequence[Entry], library: Library) -> Iterator[Finding]:
+def _published_in_library(entries: Sequence[Entry], library: Library) -> Iterator[Finding]:
     """Yield the cited preprints of which the library has the published version."""
     for entry, paper in in_library(entries, library, is_preprint):
         if is_published(paper):
