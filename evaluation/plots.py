@@ -72,7 +72,7 @@ def draw_intervals(
     path: Path, values: Mapping[str, Mapping[str, tuple[float, float, float]]], title: str
 ) -> Figure:
     """Draw a measure, {panel: {label: (value, low, high)}}, as dots with intervals, on one scale; returns the
-    figure."""
+    figure. What stands before the last colon in the name of a panel is its title."""
     from citerec.base.plots import COLOURS, panels, save
 
     figure, axes = panels(title, len(values))
@@ -85,8 +85,10 @@ def draw_intervals(
             panel.errorbar([value], [place], xerr=error, fmt="o", color=colour, capsize=3)
             offset: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 8.5}
             panel.annotate(f"{value:.3f}", (value, place), (0, 6), **offset)
-        label = textwrap.fill(name, 72 // len(values))
-        panel.set(xlabel=label, xlim=(0, end), ylim=(len(labels) - 0.5, -0.6))
+        of_data, _, measure = name.replace(" %", "\N{NO-BREAK SPACE}%").rpartition(": ")
+        panel.set_title(textwrap.fill(of_data, 72 // len(values)), fontsize=10)
+        panel.set_xlabel(textwrap.fill(measure, 72 // len(values)))
+        panel.set(xlim=(0, end), ylim=(len(labels) - 0.5, -0.6))
         panel.set_yticks(range(len(labels)), labels if panel is axes[0] else [""] * len(labels))
     save(figure, path)
     return figure
