@@ -111,7 +111,7 @@ def test_a_step_of_hatten_has_one_transfer_and_waits_for_nothing(
     words = list(demo_corpus.words)
     settings = EncoderTraining(loss={"_target_": f"citerec.hatten.training.losses.{loss}"})
     for device in ("cpu", "meta"):
-        options = {"max_tokens": 48, "dim": 10, "dropout": 0.0, "trainable_vectors": vectors}
+        options: dict[str, Any] = {"max_tokens": 48, "dim": 10, "dropout": 0.0, "trainable_vectors": vectors}
         encoder = random_model(words, **options).encoder.train()
         encoder.chunk_tokens = 500  # several chunks
         batch = batch_of(encoder, DocumentReader(demo_corpus, Vocabulary(words), 48))
