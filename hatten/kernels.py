@@ -79,22 +79,22 @@ class _FeedForward(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, *weights: Tensor) -> Tensor:
         up, up_bias, down, down_bias = weights
         inputs = F.pad(x.flatten(0, -2), (0, 1), value=1.0)  # the bias is the weight of a column of ones
-        first = torch.cat([up, up_bias[:, None]], 1)
-        hidden = (inputs @ first.T).relu_()
-        ctx.save_for_backward(inputs, first, hidden, down)
+        weight = torch.cat([up, up_bias[:, None]], 1)
+        hidden = (inputs @ weight.T).relu_()
+        ctx.save_for_backward(inputs, weight, hidden, down)
         return torch.addmm(down_bias, hidden, down.T).view(x.shape)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        inputs, first, hidden, down = ctx.saved_tensors
+        inputs, weight, hidden, down = ctx.saved_tensors
         grad = grads[0].flatten(0, -2)
         inner = grad @ down
         torch.ops.aten.threshold_backward.grad_input(inner, hidden, 0, grad_input=inner)
-        of_first = (inputs.T @ inner).T
+        weight_grad = (inputs.T @ inner).T
         return (
-            (inner @ first[:, :-1]).view(grads[0].shape),
-            of_first[:, :-1],
-            of_first[:, -1],
+            (inner @ weight[:, :-1]).view(grads[0].shape),
+            weight_grad[:, :-1],
+            weight_grad[:, -1],
             grad.T @ hidden,
             grad.sum(0),
         )
