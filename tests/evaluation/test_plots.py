@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from citerec.base.plots import COLOURS
 from citerec.evaluation.benchmarks.contexts.prefetch import recall_curves
 from citerec.evaluation.benchmarks.papers.sampled import size_curves
-from citerec.evaluation.plots import Curves, draw_curves
+from citerec.evaluation.plots import Curves, draw_curves, draw_intervals
 
 pytestmark = pytest.mark.pictures
 
@@ -61,3 +61,10 @@ def test_pools_that_distractors_fill_are_marked(tmp_path: Path) -> None:
     axes = axes_of(draw_curves(tmp_path / "x.png", size_curves(tables, "corpus", 200)))
     assert texts(axes) == [" whole collection; larger: with distractors"]
     assert not texts(axes_of(draw_curves(tmp_path / "x.png", size_curves(tables, "corpus", None))))
+
+
+def test_a_panel_is_titled_by_its_data_and_labelled_by_its_measure(tmp_path: Path) -> None:
+    values = {"Forty drafts: ask: R@10, with 95 % intervals": {"a": (0.5, 0.4, 0.6)}}
+    axes = axes_of(draw_intervals(tmp_path / "x.png", values, "title"))
+    assert axes.get_title() == "Forty drafts: ask" and texts(axes) == ["0.500"]
+    assert axes.get_xlabel() == "R@10, with 95\N{NO-BREAK SPACE}% intervals"
