@@ -21,7 +21,7 @@ def test_all_measurements_run(
     out = capsys.readouterr().out
     for row in (
         "| HAtten, training, 8 queries a step | ",
-        "| HAtten, encoding (on cpu, chunks of 2,048 tokens, chosen) | ",
+        "| HAtten, encoding (on cpu, chunks of 1,024 tokens, chosen) | ",
         "| cross-encoder of BERT-base's size, training | ",
         "| ... scoring | ",
     ):
