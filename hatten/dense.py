@@ -17,7 +17,6 @@ from citerec.training.hub import Pretrained
 
 if TYPE_CHECKING:
     from citerec.hatten.encoder import Encoder
-    from citerec.hatten.training.batches import TrainingData
     from citerec.hatten.words.vectors import Embeddings
     from citerec.training.loop import TrainingRun
 
@@ -46,6 +45,7 @@ class DenseModel(Pretrained):
         word2vec's of the corpus. changes: fields of the settings, such as rounds=4.
         """
         # torch and Lightning, which searching with a static model does not need
+        from citerec.hatten.training.batches import TrainingData
         from citerec.hatten.training.losses import build_loss
         from citerec.hatten.training.mining import build_mining
         from citerec.hatten.training.module import EncoderModule
@@ -65,7 +65,7 @@ class DenseModel(Pretrained):
         about = {**run.about(corpus, settings), **model.about}
         training = Training(
             EncoderModule(encoder, settings, run.seed, settings.rounds * steps),
-            cls.data_class()(reader, settings, run.seed, encoder, run.workers(settings.workers)),
+            TrainingData(reader, settings, run.seed, encoder, run.workers(settings.workers)),
             EncoderRounds(run.path / model.folder, model, about, settings, run.seed),
             settings.rounds,
             start,
@@ -73,13 +73,6 @@ class DenseModel(Pretrained):
             f"{settings.batch.queries} queries per step, in {encoder.precision}",
         )
         return cls.open(run.fit(corpus, settings, training))
-
-    @classmethod
-    def data_class(cls) -> type[TrainingData]:
-        """The class of its batches."""
-        from citerec.hatten.training.batches import TrainingData
-
-        return TrainingData
 
     @classmethod
     def default_pretrained(cls, settings: EncoderTraining, seed: int) -> Any:

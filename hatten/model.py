@@ -138,10 +138,6 @@ class HAttenRetriever(WordsRetriever):
         self.encoder.to(device)
         self.encoder.adapt(device, arithmetic)
 
-    @property
-    def dim(self) -> int:
-        return self.encoder.dim
-
     def fingerprint(self) -> dict[str, Any]:
         return {"weights": weights_hash(self.encoder), "arithmetic": str(self.encoder.precision)}
 

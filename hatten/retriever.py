@@ -28,6 +28,8 @@ KNOWN_SHARE, LEAST_TOKENS = 0.9, 1000
 class WordsRetriever(DenseRetriever):
     """Encodes every candidate once, and compares each query with all of them."""
 
+    encoder: Any
+    """has `dim`, the dimension of its vectors"""
     vocabulary: Vocabulary
     """words of the encoder"""
     max_tokens: int
@@ -38,11 +40,6 @@ class WordsRetriever(DenseRetriever):
     """training record of the model; corpora with another tokeniser than in training are rejected"""
     checkpoint: str | Path | None = None
     """path of the model, for messages"""
-
-    @property
-    @abstractmethod
-    def dim(self) -> int:
-        """Dimension of the vectors."""
 
     @abstractmethod
     def encode(self, documents: Documents) -> Floats:
@@ -77,7 +74,7 @@ class WordsRetriever(DenseRetriever):
         return float(in_vocabulary / total) if total >= LEAST_TOKENS else 1.0
 
     def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        return encode(self.encode, self._reader.papers, rows, self.dim, "papers")
+        return encode(self.encode, self._reader.papers, rows, self.encoder.dim, "papers")
 
     def encode_queries(self, queries: Queries | NDArray[np.int64]) -> NDArray[np.float32]:
-        return encode_queries(self.encode, self._reader, queries, self.dim)
+        return encode_queries(self.encode, self._reader, queries, self.encoder.dim)

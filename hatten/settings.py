@@ -238,9 +238,7 @@ class HAttenSettings(WordsSettings, EncoderTraining):
     precision: str = setting("auto", choices=("auto", "float32", "bfloat16"))
     """precision of the encoder's computation; weights are float32"""
     rounds: int = setting(4, least=1)
-    """number of rounds of mining, training and validation"""
     random_vectors: int = 5
-    """words without a vector get a random one if the corpus has them so often; 0: they are dropped"""
     encoder: EncoderConfig = field(
         default_factory=lambda: EncoderConfig(trainable_vectors="all", input_scale=14.0, initial="mean")
     )
@@ -293,11 +291,9 @@ class NNSelectSettings(WordsSettings, EncoderTraining):
     """model=nnselect"""
 
     centre_vectors: bool = False
-    """subtract the mean from the word vectors and scale them to unit length"""
     max_tokens: int = setting(512, least=1)
     """maximum words of a field"""
     rounds: int = setting(3, least=1)
-    """number of rounds of mining, training and validation"""
     schedule: EncoderRateSettings = field(default_factory=lambda: EncoderRateSettings(20, "linear"))
     optimizer: OptimizerSettings = field(default_factory=lambda: OptimizerSettings(lr=0.1))
 
@@ -312,9 +308,7 @@ class BiEncoderSettings(FineTuningSettings, EncoderTraining):
     """model=biencoder"""
 
     rounds: int = setting(3, least=1)
-    """number of rounds of mining, training and validation"""
     ema: float = setting(0.98, below=1)
-    """decay of the moving average of the weights, used for validation, mining and saving; 0: no averaging"""
     gradient_cache: bool = False
     """compute the activations again in the backward pass, a chunk of texts at a time, for batches of any size
     with the memory of a chunk, and the same gradients (GradCache, Gao et al. 2021)"""

@@ -100,6 +100,8 @@ class Retriever(ABC):
     """arrays of a saved index: NAME.npy for each attribute `_NAME`"""
     per_pool = False
     """whether scores depend on the other papers of a pool, so that each pool needs its own index"""
+    reads_contexts = True
+    """whether the index depends on training contexts; if not, corpora of the same papers can share it"""
     tunable: tuple[str, ...] = ()
     """parameters of `set_parameters` to tune on validation data"""
     partial = False
@@ -126,11 +128,6 @@ class Retriever(ABC):
         return self._corpus
 
     # Optional capabilities.
-
-    @property
-    def reads_contexts(self) -> bool:
-        """Whether the index depends on training contexts; if not, corpora of the same papers can share it."""
-        return True
 
     def set_parameters(self, **values: float) -> None:
         """Set `tunable` parameters for corpora that are indexed from now on."""

@@ -33,6 +33,7 @@ KEPT = 1 << 14
 class DenseRetriever(Retriever):
     """Finds the nearest papers by cosine, or by `similarity`. Subclasses implement the encoding."""
 
+    reads_contexts = False
     similarity = "cosine"
     """cosine, or l2: the negative Euclidean distance of vectors that are not normalised; those of papers are
     then (v, -|v|^2 / 2), of queries (q, 1), as |q - v|^2 = |q|^2 - 2 (q.v - |v|^2 / 2)"""
@@ -73,10 +74,6 @@ class DenseRetriever(Retriever):
             **self.fingerprint(),
             "index": self.index_config.asdict(),
         }
-
-    @property
-    def reads_contexts(self) -> bool:
-        return False
 
     @property
     def index_bytes(self) -> int:

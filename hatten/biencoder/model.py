@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -24,9 +24,6 @@ from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.encoder import SETTINGS, ArticleEncoder, TextInputs, TextLayout
 from citerec.retrieval.settings import MINILM, ArticleConfig, IndexConfig
 from citerec.training.module import prepare_transformer
-
-if TYPE_CHECKING:
-    from citerec.hatten.biencoder.batches import TextData
 
 
 class TunedEncoder(Encoder):
@@ -81,12 +78,6 @@ nearest papers by cosine similarity are recommended."""
         article.config = replace(article.config, similarity="cosine")  # as the loss compares vectors
         reader = ArticleReader(corpus, article.tokenizer, article.config)
         return cls(article, {"encoder": config.name}), TunedEncoder(article, settings), reader
-
-    @classmethod
-    def data_class(cls) -> type[TextData]:
-        from citerec.hatten.biencoder.batches import TextData
-
-        return TextData
 
     def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
         return replace(self, encoder=encoder.article, about=about)

@@ -234,10 +234,6 @@ class StaticRetriever(WordsRetriever):
         self.encoder, self.vocabulary = model.with_unknown_words
         self.max_tokens, self.near = model.max_tokens, model.near
 
-    @property
-    def dim(self) -> int:
-        return self.encoder.dim
-
     def fingerprint(self) -> dict[str, Any]:
         return {"weights": self.encoder.fingerprint, "arithmetic": "torch.float32"}
 

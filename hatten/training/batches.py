@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,10 @@ from citerec.retrieval.vectors import Reader
 from citerec.training.loop import RoundData, make_loader
 from citerec.training.processes import WHOLE, Share
 from citerec.training.queries import DataSets, training_split
+from citerec.training.settings import QuerySettings
 
-WORDS = 1
-"""Seed of the draws of words to drop."""
+WORDS, ABSTRACTS = 1, 6
+"""Seeds of the draws of words to drop and of abstracts to leave out."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,12 @@ class Batches(Dataset[Batch]):
     ) -> list[Any]:
         """Read this process's share of queries, cited papers and others."""
         rows = [part[self.share.part(len(part))] for part in (contexts, cited, others)]
+        if isinstance(self.config, QuerySettings) and self.config.varies_texts:
+            reader: Any = self.reader  # an ArticleReader
+            rng = np.random.default_rng((self.seed, ABSTRACTS, self.round, step))
+            share = rng.choice(self.config.abstracts)
+            kept = [rng.random(len(part))[self.share.part(len(part))] < share for part in (cited, others)]
+            return [reader.queries(rows[0]), reader.papers(rows[1], kept[0]), reader.papers(rows[2], kept[1])]
         texts = [self.reader.queries(rows[0]), self.reader.papers(rows[1]), self.reader.papers(rows[2])]
         if not self.word_dropout:
             return texts
@@ -243,8 +250,6 @@ class Batches(Dataset[Batch]):
 class TrainingData(RoundData):
     """Batches of the training split; the trainer requests a new loader every round."""
 
-    kind: ClassVar[type[Batches]] = Batches
-
     def __init__(
         self, reader: Reader, settings: EncoderTraining, seed: int, encoder: Encoder, workers: int = 0
     ) -> None:
@@ -254,8 +259,8 @@ class TrainingData(RoundData):
         self.settings, self.encoder = settings, encoder
         self.corpus = reader.corpus
         self.split = training_split(self.corpus, self.batch.splits)
-        self.sets: DataSets | None = None
-        """data sets of the split's queries; None: one"""
+        shares = self.batch.shares if isinstance(self.batch, QuerySettings) else {}
+        self.sets = DataSets.read(self.corpus, self.split, shares)
         self.pool: Pool | None = None
 
     def train_dataloader(self) -> DataLoader[Batch]:
@@ -273,7 +278,7 @@ class TrainingData(RoundData):
     def batches(self, round: int, pool: Pool | None, layout: Any = None) -> Batches:
         """The batches of a round; arguments as for Batches."""
         positives = build_loss(self.settings.loss).positives
-        return self.kind(
+        return Batches(
             *(self.reader, self.split, pool, self.batch, self.seed, round, self.share, self.sets),
             layout,
             positives,

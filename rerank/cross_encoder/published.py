@@ -29,26 +29,20 @@ UNUSED = ("pooler.", "embeddings.position_ids")
 """Prefixes of weights that no score depends on."""
 
 
-def open_reference(checkpoint: str | Path, encoder: str | Path | None = None) -> CrossEncoder:
-    """Load a published reranker from a file, or by the name PUBLISHED, which is downloaded once.
-
-    encoder: as for `load_reference`. Raises InputError if a file is unavailable or invalid.
-    """
-    if str(checkpoint) == PUBLISHED and not Path(checkpoint).exists():
-        (file,) = RELEASES[PUBLISHED].files
-        checkpoint = ensure_release(PUBLISHED, cache_folder()) / file
-    return load_reference(checkpoint, encoder)
-
-
 def load_reference(checkpoint: str | Path, encoder: str | Path | None = None) -> CrossEncoder:
-    """Load a torch file of {current_batch, scorer, optimizer}; in evaluation mode, in float32.
+    """Load a torch file of {current_batch, scorer, optimizer}, or the one of the name PUBLISHED, which is
+    downloaded once; in evaluation mode, in float32.
 
     The scorer is a state dict of `bert_model.*` and `ln_score.*`; only tensors and plain values are
     unpickled. encoder: folder with the configuration and tokeniser of the transformer that was fine-tuned;
-    None means SciBERT, from the cache or downloaded. Raises InputError if they are invalid or do not match.
+    None means SciBERT, from the cache or downloaded. Raises InputError if a file is missing, invalid or does
+    not match.
     """
     from transformers import AutoModel
 
+    if str(checkpoint) == PUBLISHED and not Path(checkpoint).exists():
+        (file,) = RELEASES[PUBLISHED].files
+        checkpoint = ensure_release(PUBLISHED, cache_folder()) / file
     scorer = read_torch(checkpoint).get("scorer")
     if not isinstance(scorer, dict) or not all(isinstance(value, Tensor) for value in scorer.values()):
         raise InputError(

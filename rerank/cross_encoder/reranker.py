@@ -16,7 +16,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.rerank.cross_encoder.backends import batches, open_backend
 from citerec.rerank.cross_encoder.network import CrossEncoder
 from citerec.rerank.cross_encoder.pairs import PairReader, TokenPairs, pair_reader
-from citerec.rerank.cross_encoder.published import PUBLISHED, open_reference
+from citerec.rerank.cross_encoder.published import PUBLISHED, load_reference
 from citerec.rerank.cross_encoder.sentence_transformers import open_cross_encoder
 from citerec.rerank.settings import RerankerSettings, ScoringSettings
 from citerec.retrieval.base import Retriever
@@ -101,7 +101,7 @@ class Reranker:
         """
         scoring, path = scoring or ScoringSettings(), find_saved(path, CrossEncoder.folder)
         if path.is_file() or (str(path) == PUBLISHED and not path.exists()):
-            return cls(open_reference(path, scoring.encoder), scoring, path.name)
+            return cls(load_reference(path, scoring.encoder), scoring, path.name)
         return cls(open_cross_encoder(path), scoring, path.name)
 
     def save(self, folder: str | Path) -> Path:

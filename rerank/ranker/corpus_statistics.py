@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import fields, replace
-from functools import cached_property, wraps
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -45,19 +45,9 @@ def keep_fields(queries: Queries, *names: str) -> Queries:
 
 
 def _blocks(words: Ragged) -> Iterator[Ragged]:
-    """Yield blocks of PAPERS_PER_BATCH texts; one empty block without texts."""
+    """Yield blocks of PAPERS_PER_BATCH of maybe millions of texts; one empty block without texts."""
     for start in range(0, max(len(words), 1), PAPERS_PER_BATCH):
         yield words.take(np.arange(start, min(start + PAPERS_PER_BATCH, len(words))))
-
-
-def _in_blocks(read: Callable[..., Counts]) -> Callable[..., Counts]:
-    """Apply a method to texts in blocks, because there may be millions."""
-
-    @wraps(read)
-    def in_blocks(statistics: CorpusStatistics, words: Ragged, *args: Any, **kwargs: Any) -> Counts:
-        return Counts.concat([read(statistics, block, *args, **kwargs) for block in _blocks(words)])
-
-    return in_blocks
 
 
 USUAL = 0.0005
@@ -196,16 +186,20 @@ class CorpusStatistics:
             for texts, weigh in ((words, nearness), (inputs, nearness_before))
         )
 
-    @_in_blocks
     def counts(self, words: Ragged, terms: Terms | None = None) -> Counts:
         """Count the terms of texts, [n, T]; terms: others than the stems."""
-        return (terms or self.terms).counts(np.arange(len(words)), words, len(words))
+        terms = terms or self.terms
+        return Counts.concat(
+            [terms.counts(np.arange(len(block)), block, len(block)) for block in _blocks(words)]
+        )
 
-    @_in_blocks
     def near_counts(self, words: Ragged, weigh: Callable[[NDArray[np.integer]], Floats] = nearness) -> Counts:
         """Count the terms of texts, weighted by their distance to the mark, [n, T]."""
-        text, term, distance = self.locate_terms(words)
-        return Counts.add_up(text, term, (len(words), self.terms.size), weigh(distance))
+        parts = []
+        for block in _blocks(words):
+            text, term, distance = self.locate_terms(block)
+            parts.append(Counts.add_up(text, term, (len(block), self.terms.size), weigh(distance)))
+        return Counts.concat(parts)
 
     def locate_terms(
         self, words: Ragged, terms: Terms | None = None

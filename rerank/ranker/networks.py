@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,10 +36,6 @@ class Rescoring:
 
     depth: int
     weight: float
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        return cls(int(content["depth"]), float(content["weight"]))
 
     def first(self, lists: Lists, scores: Floats) -> list[NDArray[np.int64]]:
         """Places in [n] of the first candidates of each list, best first."""
@@ -91,8 +88,8 @@ class NetworkModel:
         """Raises LookupError, TypeError or ValueError for what `as_json` does not return."""
         return cls(
             LinearModel(floats(content["weights"]), floats(content["deviations"])),
-            Rescoring.from_json(content[FIRST]),
-            Rescoring.from_json(content[PAIRS]) if PAIRS in content else None,
+            msgspec.convert(content[FIRST], Rescoring),
+            msgspec.convert(content.get(PAIRS), Rescoring | None),
             {str(name): Confidence(floats(values)) for name, values in content["confidences"].items()},
         )
 

@@ -66,6 +66,7 @@ class BM25(Retriever):
         check_count("retriever.contexts", contexts, 0)
         check_count("retriever.threads", threads)
         self._backend, self._contexts, self.threads = backend, contexts, threads
+        self.reads_contexts = contexts > 0
         self._formula = Formula(method, k1, b)
         self.set_parameters()
         self.query = check_fields(query)
@@ -94,10 +95,6 @@ class BM25(Retriever):
     @property
     def index_bytes(self) -> int:
         return self._engine.nbytes + self._terms.nbytes
-
-    @property
-    def reads_contexts(self) -> bool:
-        return self._contexts > 0
 
     def with_query_fields(self, query: Sequence[str]) -> BM25:
         """Return this index with other query fields."""

@@ -44,6 +44,7 @@ class NetworkRetriever(Retriever):
 
     name = ENCODER
     arrays = ("keys",)
+    reads_contexts = False
     comparable = True
     reads_all = True
     """whether it may be `complete`: false where the papers are those found for one question"""
@@ -64,10 +65,6 @@ class NetworkRetriever(Retriever):
 
     def __deepcopy__(self, memo: object) -> Self:
         return copy.copy(self)  # for another corpus; networks and store are shared
-
-    @property
-    def reads_contexts(self) -> bool:
-        return False
 
     def settings(self) -> dict[str, Any]:
         return self.networks.fingerprint()

@@ -16,8 +16,8 @@ from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpora, open_corpus
-from citerec.hatten.biencoder.batches import TextBatches
 from citerec.hatten.settings import BiEncoderBatchSettings
+from citerec.hatten.training.batches import Batches
 from citerec.hatten.training.mining import Miner, Mining
 from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.encoder import ArticleEncoder
@@ -143,8 +143,8 @@ def test_batches_leave_texts_out(reader: Recorder) -> None:
     split = corpus.split("train")
     config = BiEncoderBatchSettings(8, 0, 2, 4, 60, abstracts=(0, 0.5, 1))
 
-    def batches(config: BiEncoderBatchSettings) -> TextBatches:
-        return TextBatches(reader, split, None, config, 0, 0)
+    def batches(config: BiEncoderBatchSettings) -> Batches:
+        return Batches(reader, split, None, config, 0, 0)
 
     plain, varied = batches(replace(config, abstracts=(1,))), batches(config)
     rates = list[float]()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.rerank.cross_encoder.published import load_reference, open_reference
+from citerec.rerank.cross_encoder.published import load_reference
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.settings import ScoringSettings
 
@@ -132,7 +132,7 @@ def test_the_published_reranker_is_opened_by_name(
     shutil.copytree(transformer, tmp_path / "cache" / "models" / "scibert")
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    named, given = open_reference("scibert-acl200"), load_reference(checkpoint, transformer)
+    named, given = load_reference("scibert-acl200"), load_reference(checkpoint, transformer)
     assert torch.equal(named.score.weight, given.score.weight)
     assert Reranker.open("scibert-acl200").name == "scibert-acl200"
 
