@@ -191,6 +191,10 @@ class Language(ABC):
         """Yield the citations; those of the same paper that stand for one are joined."""
         return self.citations(text)
 
+    def definitions(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield the start and end of each definition of a macro."""
+        return iter(())
+
     @abstractmethod
     def cite(self, key: str) -> str:
         """Return the citation of a key."""
@@ -210,6 +214,10 @@ class Language(ABC):
             for missing_key, key in zip(missing, keys, strict=False)
         ]
         return (replaced(citation, edits), len(edits)) if missing else None
+
+    def fitted(self, text: str, start: int, end: int, citation: str) -> str:
+        """Return what cites the same where it takes the place of text[start:end]."""
+        return citation
 
     def mask(self, citation: str, key: str) -> str | None:
         """Replace the keys of a citation by one; None if it has none."""

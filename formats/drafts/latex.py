@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -33,9 +33,18 @@ from citerec.formats.drafts.language import (
     identified,
     replaced,
 )
-from citerec.formats.drafts.latex_source import BIBLIOGRAPHY, INPUT, is_document, is_paper, read_source
+from citerec.formats.drafts.latex_source import (
+    ADDRESS,
+    BIBLIOGRAPHY,
+    DEFINITION,
+    INPUT,
+    is_document,
+    is_paper,
+    read_source,
+)
 from citerec.formats.identifiers import find_year
 from citerec.formats.latex_text import (
+    braced_argument,
     macro_arguments,
     plain_text,
     remove_blocks,
@@ -91,6 +100,9 @@ _PUNCTUATION = re.compile(r"\s*\[[^\[\]]{0,3}\]")
 """What ends a quotation, between its key and its text."""
 _SHARED_NOTES = re.compile(rf"(?:{_GAP}\([^()]*\)){{0,2}}")
 _COMMENT = re.compile(r"(?<!\\)%[^\n]*\n?")
+_NOTED = re.compile(r"\s*(?:TODO|FIXME|XXX)\W", re.I)
+_BETWEEN_KEYS = re.compile(r",(?!\s*(?:\d{4}[a-z]?|[^\s,]+\s+[^\s,][^,]*)\s*(?:,|\Z))")
+"""Not a comma before a year, or before words."""
 _PARAMETER, _MACRO = re.compile(r"#\d"), re.compile(r"[\\#]")
 _AUTHORS, _YEAR = re.compile(r"citeauthor", re.I), re.compile(r"cite(?:year|yearpar|num)")
 _BETWEEN, _BRACKET = re.compile(r"[\s~]*[(\[]?"), re.compile(r"[)\]]")
@@ -140,7 +152,7 @@ class Latex(Language):
     lead = "~"
     between = ", "
     _hidden = re.compile(
-        rf"(?<!\\)(?:\\\\)*+%[^\n]*|\\begin\s*\{{({_CODE})\*?\}}.*?(?:\\end\s*\{{\1|\Z)"
+        rf"{ADDRESS}|(?<!\\)(?:\\\\)*+%[^\n]*|\\begin\s*\{{({_CODE})\*?\}}.*?(?:\\end\s*\{{\1|\Z)"
         r"|\\(?:verb|lstinline|mintinline)\*?(?:\[[^\[\]]*\])?(?:(?<=[le]|\])\{\w+\})?([^\sA-Za-z*{\[])[^\n]{0,1000}?\2",
         re.DOTALL,
     )
@@ -200,6 +212,16 @@ class Latex(Language):
                 joined = _BETWEEN.fullmatch(text, citation.end, following.start)
             bracket = _BRACKET.match(text, following.end) if joined else None
             yield citation._replace(end=bracket.end() if bracket else following.end) if joined else citation
+
+    def fill(self, citation: str, keys: Sequence[str]) -> tuple[str, int] | None:
+        r"""\citeauthor with the \citeyear after it gets one key."""
+        if [*self.joined(citation)] == [*self.citations(citation)]:
+            return super().fill(citation, keys)
+        filled = super().fill(citation, [*keys[:1], *keys[:1]])
+        return filled and (filled[0], min(filled[1], 1))
+
+    def definitions(self, text: str) -> Iterator[tuple[int, int]]:
+        return ((match.start(), braced_argument(text, match.end())[1]) for match in DEFINITION.finditer(text))
 
     def keys_of(self, citations: Iterable[Citation]) -> Iterator[Key]:
         return (key for key in super().keys_of(citations) if not _MACRO.search(key.key))
@@ -372,9 +394,10 @@ def _key_groups(text: str, name: str, place: int) -> list[re.Match[str]]:
 
 
 def _group_keys(text: str, start: int, end: int) -> Iterator[Key]:
-    """Yield the keys in braces. An empty one is missing if it is alone."""
+    """Yield the keys in braces. An empty one is missing if it is alone; what can be no key after words behind
+    TODO is some of them."""
     group = _COMMENT.sub(lambda comment: " " * len(comment[0]), text[start:end])
-    parts = group.split(",")
+    parts = _BETWEEN_KEYS.split(group) if _NOTED.match(group) else group.split(",")
     for part in parts:
         if (key := part.strip()) or len(parts) == 1:
             first = start + len(part) - len(part.lstrip()) if key else start

@@ -23,10 +23,17 @@ _VERBATIM = re.compile(
     r"(?:([^\sA-Za-z*{\[])(.{0,1000}?)\1|(?<!verb)(?<!verb\*)\{([^{}\n]{0,1000})\})"
 )
 _SPECIAL = re.compile(r"[^\w\s.,:;()/-]|_")
-_COMMENTED_OUT = (
-    (re.compile(r"\\begin\{comment\}"), re.compile(r"\\end\{comment\}")),
-    (re.compile(r"\\iffalse\b"), re.compile(r"\\fi\b")),
+ADDRESS = r"\\(?:url|nolinkurl|path|href)\s*+\{[^{}\n]*\}"
+"""An address, in which % begins no comment."""
+_BEGIN_COMMENT, _END_COMMENT = re.compile(r"\\begin\{comment\}"), re.compile(r"\\end\{comment\}")
+_FALSE = re.compile(r"\\iffalse(?![A-Za-z@])")
+_CONDITION = (
+    r"(?<!\\newif)\\(else|fi|if(?:x|num|dim|odd|case|cat|[hvm]mode|inner|void|[hv]box|eof|defined|csname|true"
+    r"|false)?{})(?![A-Za-z@])"
 )
+"""What begins, divides or ends a condition of TeX; with those that \\newif declares."""
+_NEW_CONDITION = re.compile(r"\\newif\s*\\(if[A-Za-z@]+)")
+_END_OF_FILE, _END = re.compile(r"\\endinput(?![A-Za-z@])"), r"\end{document}"
 INPUT = re.compile(
     r"\\(?P<command>(?:sub)?(?:import|includefrom|inputfrom))\*?\s*\{(?P<folder>[^{}]*)\}\s*\{(?P<file>[^{}]+)\}"
     r"|\\(?P<plain>input|include|subfile|subfileinclude|includestandalone|includepaper|InputIfFileExists)\b\s*"
@@ -42,7 +49,7 @@ BIBLIOGRAPHY = re.compile(
     r"(?:\[[^\[\]]*\]\s*)?\{([^{}]+)\}|\\(?:begin\s*\{refsection\}|newrefsection|putbib)\s*\[([^\[\]]+)\]"
 )
 """Names of .bib files: those of BibTeX, biblatex, multibib, bibunits, bibtopic and bibentry."""
-_DEFINITION = re.compile(
+DEFINITION = re.compile(
     r"\\(?P<how>(?:re)?new|provide|DeclareRobust)(?:[cC]ommand|robustcmd)\*?\s*+"
     r"(?:\{\s*+\\(?P<braced>[A-Za-z@]+)\s*+\}|\\(?P<bare>[A-Za-z@]+))\s*+"
     r"(?:\[(?P<number>\d)\])?\s*+(?:\[(?P<default>[^\[\]]*)\])?\s*+(?=\{)"
@@ -95,13 +102,37 @@ def read_source(path: Path, inputs: Inputs | None = None) -> str:
     macros: dict[str, _Macro] = {}
     left = [MAX_MACROS, MAX_CHARACTERS]
     for _ in range(MAX_DEPTH):
-        for begin, end in _COMMENTED_OUT:
-            text = remove_blocks(text, begin, end)
+        text = _without_false(remove_blocks(text, _BEGIN_COMMENT, _END_COMMENT))
         text = _expand_macros(_take_definitions(text, macros), macros, path, left)
         if not INPUT.search(text):  # else in a macro
             break
         text = source.resolve(text, (source.path,), source.folder, last=True)
-    return text
+    body, end, _ = text.rpartition(_END)
+    return f"{body}{end}" or text
+
+
+def _without_comments(text: str) -> str:
+    """Return a text without comments, up to its \\endinput."""
+    text = re.sub(ADDRESS, lambda address: re.sub(r"(?<!\\)%", r"\\%", address[0]), text)
+    return _END_OF_FILE.split(_COMMENT.sub(r"\1", text), maxsplit=1)[0]
+
+
+def _without_false(text: str) -> str:
+    """Return a text without what stands between \\iffalse and its \\else or \\fi."""
+    own = "".join(f"|{name}" for name in dict.fromkeys(_NEW_CONDITION.findall(text)))
+    condition = re.compile(_CONDITION.format(own))
+    pieces, done = list[str](), 0
+    while first := _FALSE.search(text, done):
+        depth = 1
+        for token in condition.finditer(text, first.end()):
+            depth += 1 if token[1].startswith("if") else -1 if token[1] == "fi" else 0
+            if depth == 0 or (depth == 1 and token[1] == "else"):
+                pieces.append(text[done : first.start()])
+                done = token.end()
+                break
+        else:
+            break
+    return " ".join([*pieces, text[done:]])
 
 
 class _Source:
@@ -121,7 +152,7 @@ class _Source:
         text = _VERBATIM.sub(
             lambda match: _SPECIAL.sub(" ", match[2] or match[3] or ""), self.inputs.open(file, parents)
         )
-        text = _COMMENT.sub(r"\1", text)
+        text = _without_comments(text)
         self.names.update((match[1] or match[2], match[3]) for match in _FOLDER.finditer(text))
         self.setters.update(_SETTER.findall(text))
         return self.resolve(_STYLE.sub(self._read_style, text), (*parents, file), folder)
@@ -159,13 +190,13 @@ class _Source:
             file = real_path(self.folder / f"{name.strip()}{suffix}")
             inside = file.is_relative_to(real_path(self.inputs.root or self.folder))
             if file not in parents and inside and os.path.isfile(file):
-                text = _COMMENT.sub(r"\1", decode_text(file))
+                text = _without_comments(decode_text(file))
                 above = (*parents, file)
                 pieces += (self._read_style(used, above) for used in _STYLE.finditer(text))
                 pieces += (
                     match[0] for match in BIBLIOGRAPHY.finditer(text) if not {"#", "\\"} & set(match[0][1:])
                 )
-                for definition in _DEFINITION.finditer(text):
+                for definition in DEFINITION.finditer(text):
                     body, end = braced_argument(text, definition.end())
                     if _CITES.search(body) and not _CITES.search(f"{definition[0]}#"):  # known by its name
                         pieces.append(text[definition.start() : end])
@@ -182,7 +213,7 @@ class _Macro(NamedTuple):
 def _take_definitions(text: str, macros: dict[str, _Macro]) -> str:
     """Return the text without the definitions of macros, which are added to `macros`."""
     pieces, done = [], 0
-    while match := _DEFINITION.search(text, done):
+    while match := DEFINITION.search(text, done):
         pieces.append(text[done : match.start()])
         body, done = braced_argument(text, match.end())
         if match["how"] == "renew":  # these change the layout of LaTeX's own macros

@@ -19,6 +19,7 @@ from citerec.formats.drafts.bibliographies import OTHER_FILES, References, bib_e
 from citerec.formats.drafts.inputs import Inputs, decode_text
 from citerec.formats.drafts.language import (
     CITE_MARK,
+    REACH,
     Citation,
     Key,
     Language,
@@ -61,6 +62,9 @@ _IMPORT = re.compile(r"#?\bimport\s+\"([^@\"\n]+\.typ)\"")
 _FILE = re.compile(rf"(?<=\")[^\"\n]+(?:\.bib|{'|'.join(map(re.escape, OTHER_FILES))})(?=\")")
 _LIST = re.compile(rf"#{_BIBLIOGRAPHY.pattern}")
 _FUNCTION = re.compile(r"#let\s+([\w-]+)\s*(?:\([^()]*\))?\s*=")
+_CALLED = re.compile(r"#[A-Za-z_][\w.-]*(?:\([^()]*\))?\Z")
+_GOES_ON = re.compile(r"[\w-]|[:.]\w")
+"""What a key before it would include."""
 _BRACKET = re.compile(r"\\.|[\[\]]", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_][\w-]*")
 _REFERENCE = re.compile(r"\w(?:[\w:.-]*\w)?")
@@ -128,6 +132,7 @@ class Typst(Language):
         names = "|".join(["cite", "ref", *(re.escape(match[1]) for match in _ALIAS.finditer(text))])
         pattern = (
             rf"#?\b(?:{names})({_ARGUMENTS})(?:{_SUPPLEMENT})?|{_AT}(?:{_SUPPLEMENT})?|{CITE_MARK.pattern}"
+            r"|(?<=attribution:)\s*<([^<>\s]*)>"
         )
         for match in re.finditer(pattern, text, re.IGNORECASE):
             if match[1]:
@@ -137,7 +142,8 @@ class Typst(Language):
                 number = label.lastindex or 0
                 key = Key(label[number], *label.span(number))
             else:
-                key = Key(match[2], *match.span(2)) if match[2] else Key("", *match.span())
+                number = 3 if match[3] is not None else 2  # of a quotation
+                key = Key(match[number], *match.span(number)) if match[number] else Key("", *match.span())
             yield Citation(*match.span(), () if _CROSS_REFERENCE.match(key.key) else (key,))
 
     def cite(self, key: str) -> str:
@@ -150,6 +156,13 @@ class Typst(Language):
         if before == "<" and not regular and text[end : end + 1] == ">":
             return start - 1, end + 1, f'label("{key}")'
         return super().insertion(text, start, end, key)
+
+    def fitted(self, text: str, start: int, end: int, citation: str) -> str:
+        if text.startswith("[", start) and _CALLED.search(text[max(start - REACH, 0) : start]):
+            return f"[{citation}]"  # the argument of a call
+        if citation.startswith("@") and _GOES_ON.match(text, end):
+            return f"#cite(<{citation[1:]}>)"
+        return citation
 
     def labels(self, text: str) -> set[str]:
         """Return the labels in a text, except those that citations, references and links name."""

@@ -212,7 +212,8 @@ def _citations(source: Source, reader: PlaceholderReader, path: Path) -> Iterato
     for key in source.keys:
         if key not in reader.spans and not MISSING.fullmatch(key) and not _MACRO.search(key):
             word = re.compile(rf"(?<![\w:.-]){re.escape(key)}(?![\w:-])")
-            places = ((file, text, word.search(text)) for file, text in reader.texts.items())
+            texts = reader.texts.items()
+            places = ((file, text, word.search(reader.language.visible(text))) for file, text in texts)
             file, text, match = next((place for place in places if place[2]), (path, "", None))
             start, end = match.span() if match else (0, 0)
             yield Citation(key, file, text.count("\n", 0, start) + 1, start, end)

@@ -6,7 +6,7 @@ import filecmp
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain, count
@@ -23,7 +23,7 @@ from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.references import paper_item
 from citerec.formats.drafts.bibliographies import OTHER_FILES
 from citerec.formats.drafts.inputs import decode_text, encoded_like, exact_text
-from citerec.formats.drafts.language import replaced
+from citerec.formats.drafts.language import Key, Language, replaced
 from citerec.formats.drafts.languages import draft_language, language_of
 from citerec.formats.drafts.office.language import Office
 from citerec.library.ask.recommendation import Recommendation
@@ -54,6 +54,8 @@ _FIGURES = (".pdf", ".png", ".jpg", ".jpeg", ".eps", ".svg")
 _SUFFIXES = ("", ".tex", ".bib", ".sty", ".cls", ".bst", *_FIGURES, *map(str.upper, _FIGURES))
 _SETTINGS = ("_quarto.yml", "_metadata.yml", "_bookdown.yml", "_output.yml", "latexmkrc", ".latexmkrc")
 """What programs read beside a document, which does not name it."""
+_OPEN_LIST = re.compile(r"\\(?:no)?bibliography[A-Za-z]*\*?\s*(?:\[[^\[\]]*\]\s*)?\{[^{}]*\Z")
+"""A command that may name several .bib files."""
 _DASHES = re.compile("-{2,}")
 """Not allowed in HTML comments."""
 SHOWN = 3
@@ -127,10 +129,10 @@ def plan_copies(draft: Draft, fill: Path, root: Path | None, plain: bool = False
             )
         bib = fill.with_suffix(".bib")
     else:
-        bib = fill / (draft.bibs[-1].relative_to(base) if draft.bibs else f"{draft.path.stem}.bib")
+        bib = fill / (_inside(draft.bibs[-1], base) if draft.bibs else f"{draft.path.stem}.bib")
     office = draft_language(draft.path).holds_items
     named, lacking = ([], []) if office or real_path(folder) == base else named_files(draft, base)
-    others = {file: folder / file.relative_to(base) for file in named if file not in texts}
+    others = {file: folder / _inside(file, base) for file in named if file not in texts}
     for target in texts.values() if office and not plain else (*texts.values(), bib):
         if os.path.exists(target):
             raise InputError(f"fill={fill}: {target} already exists; choose another name")
@@ -142,6 +144,11 @@ def plan_copies(draft: Draft, fill: Path, root: Path | None, plain: bool = False
                 f"fill={fill}: {target} already exists and differs from {file}; choose another name"
             )
     return Copies(texts, others, bib, alone or not draft.bibs, folder, plain, lacking)
+
+
+def _inside(file: Path, base: Path) -> Path:
+    """Return the place of a file in a copy of the folder `base`, at the top if it is elsewhere."""
+    return file.relative_to(base) if file.is_relative_to(base) else Path(file.name)
 
 
 def named_files(draft: Draft, base: Path) -> tuple[list[Path], list[str]]:
@@ -224,7 +231,9 @@ def _fill_places(suggestions: Suggestions, sure: float, texts: TextStore | None)
             edits.append(_comment(draft, place, others[:SHOWN]))
             continue
         filled.cited += 1
-        edits.append((place.start, place.end, pinpointed(command, best[0].evidence.place, texts)))
+        command = pinpointed(command, best[0].evidence.place, texts)
+        whole = draft.files[place.file]
+        edits.append((place.start, place.end, language.fitted(whole, place.start, place.end, command)))
         cited |= {paper.id for paper in best}
         filled.papers |= {paper.key: paper.id for paper in best}
         filled.commands.setdefault(place.command, []).extend(paper.key for paper in best)
@@ -266,6 +275,7 @@ def write_copies(
     there = {key for file in draft.bibs for key in BibtexText(exact_text(file)).all_keys()}
     lacking = {key: ids[key] for key, entry in draft.cited.items() if entry is None and key in ids}
     new = lacking | {key: id for key, id in filled.papers.items() if key not in there and key not in ids}
+    writes_bib = bool(new) and (copies.plain or not language.holds_items)
     contents, texts = dict[Path, bytes](), dict[Path, str]()
     for file, target in copies.texts.items():
         edits = filled.edits.get(file, [])
@@ -274,7 +284,9 @@ def write_copies(
                 language, file, edits, ids | filled.papers, library, copies.plain
             )
         else:
-            texts[target] = _place_bibliographies(draft, replaced(draft.files[file], edits))
+            texts[target] = _place_bibliographies(
+                draft, replaced(draft.files[file], edits), copies, writes_bib
+            )
     names, places = ", ".join(map(str, (*texts, *contents))), len(draft.places)
     lines = [f"{names}: filled {filled.cited} of {places} missing citations; check each of them"]
     if filled.unsure:
@@ -286,13 +298,13 @@ def write_copies(
         lines.append(f"{filled.in_fields} left as they are, since fields are around them")
     if sure and not any(paper.probability is not None for papers in suggestions.papers for paper in papers):
         lines.append(f"sure={sure} was ignored: the library's model gives no probabilities")
-    if new and (copies.plain or not language.holds_items):
+    if writes_bib:
         written = bibliography
         for key, id in new.items():
             at, entry = new_entry(written, library.by_id(id), key, abstract=True, language=language)
             written = f"{written[:at]}{entry}{written[at:]}"
         lines.append(f"{copies.bib}: {'1 entry' if len(new) == 1 else f'{len(new)} entries'} added")
-        if texts and copies.rename_bib and not _rename_bibliography(draft, texts, copies):
+        if texts and copies.rename_bib and not _add_bibliography(draft, texts, copies):
             lines.append(f"add {copies.bib.name} to the bibliographies of the copy")
         texts[copies.bib] = written
     for target in texts.keys() - {copies.bib}:
@@ -385,27 +397,46 @@ def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Ed
     return start, start, form.format(f"citerec: not sure: {keys}")
 
 
-def _place_bibliographies(draft: Draft, text: str) -> str:
-    """Name .bib files where the copy has them, if the draft names other places, as of another computer."""
-    for name, file in draft.named_bibs.items():
-        stem, place = name.removesuffix(".bib"), relative_path(file, draft.path.parent)
-        if not os.path.isabs(stem) and os.path.isfile(Path(draft.path.parent, f"{stem}.bib")):
-            continue
-        named = rf"(?<![^\s,{{\[\"']){re.escape(stem)}(\.bib)?(?![^\s,}}\]\"'])"
-        replaced = lambda match, place=place: place if match[1] else place.removesuffix(".bib")  # noqa: E731
-        text = re.sub(named, replaced, text)
-    return text
+def _visible(language: Language, text: str, names: Iterable[Key]) -> list[Key]:
+    """Return the names that stand in no comment or code."""
+    visible = language.visible(text)
+    return [name for name in names if visible[name.start : name.end] == text[name.start : name.end]]
 
 
-def _rename_bibliography(draft: Draft, texts: dict[Path, str], copies: Copies) -> bool:
-    """Replace the last .bib file that the draft names by the new one. Return False if it names none."""
-    target = copies.texts[draft.path]
-    named = draft_language(draft.path).bibliographies(texts[target])
-    named = [name for name in named if not name.key.endswith(OTHER_FILES)]
-    for key, start, end in named[-1:]:
-        name = copies.bib.name if key.endswith(".bib") else copies.bib.stem
-        texts[target] = replaced(texts[target], [(start, end, name)])
-    return bool(named)
+def _place_bibliographies(draft: Draft, text: str, copies: Copies, writes_bib: bool) -> str:
+    """Name .bib files where the copy has them. writes_bib: `copies.bib` takes the place of the last one."""
+    language, edits = draft_language(draft.path), list[Edit]()
+    files = {name.removesuffix(".bib"): file for name, file in draft.named_bibs.items()}
+    folder = copies.texts[draft.path].parent
+    for name, start, end in _visible(language, text, language.bibliographies(text)):
+        stem = name.removesuffix(".bib")
+        file = files.get(stem, real_path(draft.path.parent / f"{stem}.bib"))
+        if file in draft.bibs:
+            is_bib = writes_bib and file == draft.bibs[-1]
+            target = copies.bib if is_bib else copies.others.get(file, file)
+            if real_path(folder / f"{stem}.bib") != real_path(target):
+                place = relative_path(target, folder)
+                edits.append((start, end, place if name != stem else place.removesuffix(".bib")))
+    return replaced(text, edits)
+
+
+def _add_bibliography(draft: Draft, texts: dict[Path, str], copies: Copies) -> bool:
+    """Let the copy of the draft name the new .bib file, if it does not yet: in place of one that is nowhere,
+    or after others in one command. Return False if it cannot."""
+    language, target = draft_language(draft.path), copies.texts[draft.path]
+    text, folder = texts[target], draft.path.parent
+    named = _visible(language, text, language.bibliographies(text))
+    stems = [name.key.removesuffix(".bib") for name in named]
+    if any(real_path(target.parent / f"{stem}.bib") == real_path(copies.bib) for stem in stems):
+        return True
+    for key, start, end in [name for name in named if not name.key.endswith(OTHER_FILES)][-1:]:
+        new = copies.bib.name if key.endswith(".bib") else copies.bib.stem
+        is_there = os.path.isfile(folder / f"{key.removesuffix('.bib')}.bib")
+        if not is_there or _OPEN_LIST.search(text[:start]):
+            edit = (end, end, f",{new}") if is_there else (start, end, new)
+            texts[target] = replaced(text, [edit])
+            return True
+    return False
 
 
 def _name_in_own_bibliographies(draft: Draft, text: str, commands: Mapping[str, Sequence[str]]) -> str:
@@ -415,9 +446,9 @@ def _name_in_own_bibliographies(draft: Draft, text: str, commands: Mapping[str, 
     commands: filled ones, and the keys that they cite.
     """
     language, places = draft_language(draft.path), set[int]()
-    named = [bibliography.key for bibliography in language.bibliographies(text)]
+    named = [name.key for name in _visible(language, text, language.bibliographies(text))]
     for command, keys in commands.items():
-        own = language.own_bibliography(text, command)
+        own = _visible(language, text, language.own_bibliography(text, command))
         names = {bibliography.key for bibliography in own}
         files = map(draft.named_bibs.get, names)
         there = {key for file in files if file for key in BibtexText(exact_text(file)).all_keys()}

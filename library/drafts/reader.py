@@ -29,7 +29,7 @@ from citerec.datasets.tokenize import cut_window, sentence_starts
 from citerec.formats.articles.markers import Bibliography
 from citerec.formats.documents import FullText, Paragraph, Reference
 from citerec.formats.drafts.inputs import Inputs, clean_text
-from citerec.formats.drafts.language import MISSING, PLACEHOLDER, Citation, Language, Source
+from citerec.formats.drafts.language import CITE_MARK, MISSING, PLACEHOLDER, Citation, Language, Source
 from citerec.formats.drafts.languages import draft_language
 from citerec.library import MARK
 
@@ -54,6 +54,8 @@ class PlaceholderReader:
         """The keys that each placeholder replaces."""
         self.marks: dict[str, str] = {}
         """The mark in each placeholder's own context (target_mark)."""
+        self.defined = list[str]()
+        """What is missing in definitions of macros, whose uses are not told apart."""
         self._marked: dict[Path, str] = {}
 
     def original_keys(self, keys: Iterable[str]) -> Iterator[str]:
@@ -69,8 +71,12 @@ class PlaceholderReader:
 
     def mark(self, path: Path, text: str) -> str:
         """Return the text of a file, cleaned, with placeholders."""
-        pieces, done = [], 0
-        for citation in self.language.joined(text) if self.masked else self.language.citations(text):
+        pieces, done, definitions = [], 0, [] if self.masked else [*self.language.definitions(text)]
+        for citation in self.language.joined(text):
+            if citation.missing and any(start < citation.start < end for start, end in definitions):
+                line = text.count("\n", 0, citation.start) + 1
+                self.defined.append(f"{path.name}:{line}: {text[citation.start : citation.end]}")
+                continue
             thousands, ones = divmod(len(self.spans), 1000)
             key = f"{PLACEHOLDER}{chr(0xF001 + thousands)}{chr(0xF401 + ones)}"
             command = text[citation.start : citation.end]
@@ -87,7 +93,7 @@ class PlaceholderReader:
         if self.masked:
             return self.language.mask(command, key) if citation.printed else None
         filled = self.language.fill(command, [key]) if citation.missing else None
-        return filled and filled[0]
+        return filled and (self.language.mask(filled[0], key) if filled[0].count(key) > 1 else filled[0])
 
 
 @dataclass(frozen=True)
@@ -168,9 +174,13 @@ def read_draft(
     language, keys = reader.language, source.keys
     paragraphs, _ = language.paragraphs(source.text)
     notes = list(source.notes)
-    if not masked and any(map(MISSING.fullmatch, keys)):
-        notes.append("citations without a key in macros of the draft's own are not filled")
     original_keys = list(dict.fromkeys(reader.original_keys(keys)))
+    used = reader.defined and CITE_MARK.search(source.text)
+    in_macros = not masked and (used or any(map(MISSING.fullmatch, original_keys)))
+    if in_macros:
+        where = f" ({', '.join(reader.defined)})" if reader.defined else ""
+        notes.append(f"citations without a key in macros of the draft's own are not filled{where}")
+    original_keys = [key for key in original_keys if not MISSING.fullmatch(key)]
     entries = source.references.entries(original_keys)
     cited = {key: entries.get(key) for key in original_keys}
     references = dict.fromkeys(cited, Reference()) | entries
@@ -204,9 +214,10 @@ def read_draft(
     typed = language.holds_items and not set(keys) <= source.references.own.keys()
     if not places and not typed:  # keys that are typed become citations of a word processor
         without_text = not read.isdisjoint(reader.spans)
-        problem = (
-            "missing citations have no running text around them" if without_text else "no missing citations"
-        )
+        problem = "no missing citations"
+        if without_text or in_macros:
+            where = "are in macros of the draft's own" if in_macros else "have no running text around them"
+            problem = f"missing citations {where}"
         raise InputError(f"{path}: {problem}; write {language.marks} where a citation is missing")
     return Draft(
         path,

@@ -180,6 +180,15 @@ def test_a_file_of_papers_stands_for_a_library(run: Run, command: Run) -> None:
     assert command("references", "library=own.bib")[1].startswith("own.bib: inLibrary unknown\n")
 
 
+def test_lines_of_keys_in_own_macros_and_attributions(run: Run) -> None:
+    text = "% lost2020\n\\newcommand{\\pc}[1]{\\citep{#1}}\n\nTrees \\pc{lost2020}.\n\\bibliography{refs}\n"
+    Path("draft.tex").write_text(text, encoding="utf-8")
+    assert run("draft.tex")[1].startswith("draft.tex:4: lost2020 is unknown in refs.bib")
+    text = '#quote(attribution: <lost2020>)[Trees grow.] So @lost2020.\n#bibliography("refs.bib")\n'
+    Path("draft.typ").write_text(text, encoding="utf-8")
+    assert run("draft.typ")[1].startswith("draft.typ:1: lost2020 is unknown in refs.bib")
+
+
 def test_many_uncited_entries_are_counted(run: Run) -> None:
     entries = [f"@article{{x{n}, title = {{Title number {n} of many}}, year = 2000}}" for n in range(30)]
     Path("refs.bib").write_text("\n".join(entries), encoding="utf-8")

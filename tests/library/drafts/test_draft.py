@@ -269,7 +269,7 @@ def test_a_place_has_the_text_around_its_context(tmp_path: Path) -> None:
         r"\cite{?}", r"\cite{}", r"\cite{ }", r"\cite{???}", r"\citep{TODO}", r"\citet*{FIXME}",
         r"\cite{todo}", r"\cite{XXX}", r"\cite{TODO:adam}", r"\citep[see][p.~3]{?}", r"\parencite{?}",
         r"\textcite[][4]{?}", r"\autocite{?}", r"\footcite{?}", r"\Citet{?}", r"\citeauthor{?}", r"\cite {?}",
-        r"\cite{a,?,b}", r"\cites{a}{?}",
+        r"\cite{a,?,b}", r"\cites{a}{?}", r"\cite{TODO: Lee et al., 2014}", r"\citeauthor{?} (\citeyear{?})",
     ],
 )  # fmt: skip
 def test_commands_without_a_key(command: str, tmp_path: Path) -> None:
@@ -318,7 +318,8 @@ def test_words_of_a_suffix_are_beside_the_mark(name: str, text: str, beside: str
         r"\cite{lee2020}", r"\nocite{?}", r"\citestyle{?}", r"\cite{a,}", r"\cite{what?}", "% \\cite{?}",
         r"\verb+\cite{?}+", "\\begin{lstlisting}\n\\cite{?}\n\\end{lstlisting}", r"\iffalse \cite{?} \fi",
         "\\begin{comment}\n\\cite{?}\n\\end{comment}", "[?]", r"\cite",
-        r"\newcommand{\todocite}{\cite{TODO}}",
+        r"\newcommand{\todocite}{\cite{TODO}}", r"\iffalse \ifx\a\b\fi \cite{?} \fi", r"\endinput \cite{?}",
+        r"\end{document} \cite{?}",
     ],
 )  # fmt: skip
 def test_texts_without_missing_citations(text: str, tmp_path: Path) -> None:
@@ -330,6 +331,27 @@ def test_macros_of_the_draft(tmp_path: Path) -> None:
     text = r"\newcommand{\mycite}[1]{(see \citep{#1})}\newcommand{\net}{ParseNet}\net is good \mycite{TODO}."
     (place,) = read_draft_of(tmp_path, text).places
     assert place.command == r"\mycite{TODO}" and place.context == "ParseNet is good (see [TARGETCIT])."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [r"\url{https://a.org/b%20c} and \cite{?}.", r"\href{b%20c}{Pages} and \cite{?}.",
+     r"\iffalse Old \cite{?}. \else Pages and \cite{?}. \fi"],
+)  # fmt: skip
+def test_what_hides_nothing(text: str, tmp_path: Path) -> None:
+    (place,) = read_draft_of(tmp_path, text).places
+    assert place.context.rstrip().endswith("and [TARGETCIT].")
+
+
+@pytest.mark.parametrize(
+    "text", [r"\newcommand{\pc}[1]{\citep{#1}}\pc{?}", r"\newcommand{\need}{[citation needed]}\need"]
+)
+def test_marks_in_definitions_are_never_filled(text: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="missing citations are in macros of the draft's own; write"):
+        read_draft_of(tmp_path, f"Trees {text}.")
+    notes = read_draft_of(tmp_path, f"Trees {text}. Words \\cite{{?}}.").notes
+    where = r" (paper.tex:1: [citation needed])" if "need" in text else ""
+    assert notes == [f"citations without a key in macros of the draft's own are not filled{where}"]
 
 
 def test_places_without_text_are_reported(tmp_path: Path) -> None:
@@ -811,6 +833,43 @@ def test_only_the_last_of_several_bib_files_gets_another_name(folder: Path, reco
     filled = text.replace("refs.bib", "b.bib").replace("?", "devlin2019bert")
     assert (folder / "b.tex").read_text() == filled
     assert (folder / "b.bib").read_text().startswith(BIB)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "filled"),
+    [
+        ("d.tex", "The refs of BERT \\cite{?}.\n\\bibliography{refs}\n%\\bibliography{old}",
+         "The refs of BERT \\cite{KEY}.\n\\bibliography{copy}\n%\\bibliography{old}"),
+        ("d.tex", "BERT \\cite{?}.\\bibliography{refs,../shared}",
+         "BERT \\cite{KEY}.\\bibliography{copy,../shared}"),
+        ("d.tex", "BERT \\cite{?}.\\bibliography{../shared}",
+         "BERT \\cite{KEY}.\\bibliography{../shared,copy}"),
+        ("d.tex", "BERT \\cite{?}.\\bibliography{gone}", "BERT \\cite{KEY}.\\bibliography{copy}"),
+        ("d.md", "---\nbibliography: refs.bib\n---\nThe refs of BERT [@?].",
+         "---\nbibliography: copy.bib\n---\nThe refs of BERT [@KEY]."),
+        ("d.typ", '#text(red)[CITE] on BERT.\n#bibliography("refs.bib")\n// #bibliography("old.bib")',
+         '#text(red)[@KEY] on BERT.\n#bibliography("copy.bib")\n// #bibliography("old.bib")'),
+        ("d.typ", 'As in BERT @?-like.\n#bibliography("refs.bib")',
+         'As in BERT #cite(<KEY>)-like.\n#bibliography("copy.bib")'),
+    ],
+)  # fmt: skip
+def test_a_copy_names_its_bibliography_and_changes_nothing_else(
+    name: str, text: str, filled: str, folder: Path, recommender: Recommender
+) -> None:
+    (folder.parent / "shared.bib").write_text("@misc{a, title={A}}")
+    (folder / name).write_text(text)
+    copy = folder / f"copy{Path(name).suffix}"
+    run(recommender, tex=str(folder / name), fill=str(copy))
+    assert copy.read_text() == filled.replace("KEY", "devlin2019bert")
+
+
+def test_a_bibliography_of_another_folder_is_copied(folder: Path, recommender: Recommender) -> None:
+    (folder / "part").mkdir()
+    (folder / "part/d.tex").write_text("As in BERT \\cite{?}.\\bibliography{../refs}")
+    out = folder / "out"
+    run(recommender, tex=str(folder / "part/d.tex"), bib=[str(folder / "refs.bib")], fill=str(out))
+    assert (out / "d.tex").read_text().endswith("\\bibliography{refs}")
+    assert (out / "refs.bib").read_text().startswith(BIB)
 
 
 def test_a_bibliography_of_a_part_names_the_new_entries(folder: Path, recommender: Recommender) -> None:
