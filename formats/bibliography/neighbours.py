@@ -196,11 +196,7 @@ _TYPES = {"report": "techreport"}
 
 
 def _typesettable(
-    kind: str,
-    fields: Sequence[tuple[str, str]],
-    text: str,
-    used: Container[str],
-    language: Language | None = None,
+    kind: str, fields: Sequence[tuple[str, str]], text: str, used: Container[str], language: Language | None
 ) -> tuple[str, list[tuple[str, str]]]:
     """Return an entry's type and fields (names and values, with their braces) for a .bib file.
 

@@ -425,15 +425,13 @@ class Language(ABC):
 
     def sections(self, text: str) -> tuple[list[Section], list[list[str]]]:
         """Split a text at its headings; also returns the keys of the citations, which become placeholders."""
-        cites: list[list[str]] = []
-        pieces, done = [], 0
+        cites, edits = list[list[str]](), list[tuple[int, int, str]]()
         for citation in self.joined(text):
             if citation.printed:
                 mark = f"\ue000{len(cites)}\ue001" if citation.cited else ""
-                pieces += [text[done : citation.start], mark]
-                done = citation.end
+                edits.append((citation.start, citation.end, mark))
                 cites += [citation.cited] if mark else []
-        text = "".join([*pieces, text[done:]])
+        text = replaced(text, edits)
         level, name, done, sections = 0, "", 0, []
         for next_level, next_name, start, end in self.headings(text):
             sections.append(Section(level, name, text[done:start]))

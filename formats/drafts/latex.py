@@ -467,11 +467,8 @@ def _find_authors(source: str) -> tuple[str, ...]:
     """Find author names: parts of the author macros that look like names of two to five words."""
     names = []
     for _, argument, _ in macro_arguments(_AUTHOR, source):
-        done, without_notes = 0, ""
-        for match, _, end in macro_arguments(_AUTHOR_NOTE, argument):
-            without_notes += argument[done : match.start()]
-            done = end
-        without_notes = _AUTHOR_MARK.sub("", without_notes + argument[done:])
+        notes = ((match.start(), end, "") for match, _, end in macro_arguments(_AUTHOR_NOTE, argument))
+        without_notes = _AUTHOR_MARK.sub("", replaced(argument, notes))
         for block in _AUTHOR_BLOCKS.split(without_notes):
             first_line = _AUTHOR_ENDS.split(block)[0]  # the other lines are the address
             names += [_NUMBER.sub("", plain_text(part)) for part in _BETWEEN_AUTHORS.split(first_line)]

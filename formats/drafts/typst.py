@@ -26,7 +26,6 @@ from citerec.formats.drafts.language import (
     Note,
     Source,
     identified,
-    outermost,
     replaced,
 )
 from citerec.formats.identifiers import find_year
@@ -76,7 +75,7 @@ _TITLE, _ABSTRACT = (
 )
 """Arguments, of which a title may be in several languages."""
 _NAMED_TITLE = re.compile(rf"#let\s+(?:\w+-)?title\s*=\s*{_FIELD}")
-_NOT_OF_DOCUMENT = re.compile(r"\b(?:outline|bibliography|figure|table|print-glossary)\(")
+_NOT_OF_DOCUMENT = re.compile(rf"\b(outline|bibliography|figure|table|print-glossary){_ARGUMENTS}")
 _TERM = re.compile(r"\(\s*key\s*:\s*\"([^\"\n]+)\"\s*,")
 _SHORT = re.compile(r"#(?:gls|ac|abr|abbr|glo)\w*\(\s*\"([^\"\n]{1,40})\"[^()]*\)", re.IGNORECASE)
 """What prints an abbreviation."""
@@ -202,11 +201,7 @@ class Typst(Language):
         return Source(text, metadata, [*keys], references, skipped=inputs.notes, labels=labels)
 
     def metadata(self, head: str) -> Metadata:
-        calls = [
-            re.compile(_ARGUMENTS).match(head, call.end() - 1) for call in _NOT_OF_DOCUMENT.finditer(head)
-        ]
-        spans = outermost(call.span() for call in calls if call)
-        own = replaced(head, ((start, end, "") for start, end in spans))
+        own = _NOT_OF_DOCUMENT.sub(r"\1", head)
         matches = (_TITLE.search(own) or _NAMED_TITLE.search(own), _ABSTRACT.search(own))
         title, abstract = ((match[1] or match[2] or "") if match else "" for match in matches)
         date = _DATE.search(head)
@@ -302,8 +297,7 @@ def _with_functions(text: str, code: str) -> str:
         if named and any(b - a > _DOCUMENT for a, b in _blocks(code, start, end)):
             written = f"\n\n{code[start:end]}\n\n"
             call = rf"^[ \t]*#{re.escape(named[1])}(?![\w-])(?:\([^()\n]*\))?"
-            if called := re.search(call, text, re.MULTILINE):
-                text = replaced(text, [(*called.span(), written)])
+            text = re.sub(call, lambda _, written=written: written, text, count=1, flags=re.MULTILINE)
     return text
 
 

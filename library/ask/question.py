@@ -11,7 +11,7 @@ import numpy as np
 from citerec.base.errors import InputError
 from citerec.base.settings import listed
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, WINDOW, target_mark
-from citerec.formats.drafts.language import CITE_MARK, Citation, Key, replaced
+from citerec.formats.drafts.language import CITE_MARK, Citation, Key, outermost, replaced
 from citerec.formats.names import AND, ET_AL
 from citerec.library.limits import MAX_TEXT
 from citerec.library.papers.storage import Storage
@@ -37,13 +37,12 @@ def mark_context(text: str) -> str:
     """
     if not (spans := _missing(text, _citations(text))):
         return append_mark(text)
-    target, pieces, done = _target(text, spans), list[str](), 0
-    for span in spans:
-        if span[0] >= done:
-            mark = text[slice(*span)]
-            pieces += [text[done : span[0]], target_mark(mark) if span == target else OTHER_MARKER]
-            done = span[1]
-    return "".join([*pieces, text[done:]])
+    target = _target(text, spans)
+    marks = (
+        (start, end, target_mark(text[start:end]) if (start, end) == target else OTHER_MARKER)
+        for start, end in outermost(spans)
+    )
+    return replaced(text, marks)
 
 
 def _citations(text: str) -> list[Citation]:
@@ -81,10 +80,7 @@ def cited_near(text: str, id_of: Callable[[str], str | None]) -> tuple[CitingPas
         ids = [id for key in citation.cited if (id := id_of(key))] if is_near and not citation.missing else []
         if ids:
             cited.setdefault((citation.start, citation.end), ids)
-    spans = list[tuple[int, int]]()
-    for span in sorted({*missing, *cited}, key=lambda span: (span[0], -span[1])):
-        if not spans or span[0] >= spans[-1][1]:
-            spans.append(span)
+    spans = [*outermost(sorted({*missing, *cited}, key=lambda span: (span[0], -span[1])))]
     passages = [span for span in spans if span in cited]
     if len(passages) == 1 or target not in passages:
         return None, 0

@@ -62,14 +62,11 @@ def cut(parts: Sequence[PdfParagraph]) -> list[Passage]:
             words = 0
         groups[-1].append(sentence)
         words += sentence.words
-    if len(groups) > 1 and words < LEAST // 2 and _count(groups[-2]) + words <= MOST:
+    is_short = len(groups) > 1 and words < LEAST // 2
+    if is_short and sum(sentence.words for sentence in groups[-2]) + words <= MOST:
         last = groups.pop()
         groups[-1] += last
     return [_join(group) for group in groups]
-
-
-def _count(group: Sequence[_Sentence]) -> int:
-    return sum(sentence.words for sentence in group)
 
 
 def _sentences(parts: Sequence[PdfParagraph]) -> Iterator[_Sentence]:

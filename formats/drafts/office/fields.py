@@ -89,7 +89,10 @@ def citation_items(
         uris = item.get("uris", item.get("uri"))
         uris = [uri for uri in (uris if isinstance(uris, list) else [uris]) if isinstance(uri, str)]
         ends = (uri.rpartition("/")[2] for uri in uris if "zotero.org/" in uri)
-        names = data.get("citation-key"), _author_and_year(data), *ends, data.get("id"), item.get("id")
+        people, title, year = _about(data)
+        # For an item without a key: nobody knows those of Zotero's database.
+        written = f"{people[0].short if people else ' '.join(title.split()[:3])} {year}"
+        names = data.get("citation-key"), written, *ends, data.get("id"), item.get("id")
         key = next(filter(None, (_NOT_IN_KEY.sub("-", str(name or "")).strip("-") for name in names)), "item")
         data = data and {**data, "id": key}
         items.append((key, {"id": item.get("id", key), "uris": uris, "itemData": data}))
@@ -138,12 +141,6 @@ def _about(data: Mapping[str, Any]) -> tuple[Sequence[Name], str, str]:
         work = csl_item(Fields({**data}, ""))
     people = next(filter(None, map(work.names.get, ROLES)), ())
     return people, work.fields.get("title", ""), str(date_year(work.fields.get("issued", "")) or "")
-
-
-def _author_and_year(data: Mapping[str, Any]) -> str:
-    """Return the key of an item without one: nobody knows those of Zotero's database."""
-    people, title, year = _about(data)
-    return f"{people[0].short if people else ' '.join(title.split()[:3])} {year}"
 
 
 def _shown(item: Cited) -> str:

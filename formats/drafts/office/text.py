@@ -343,7 +343,7 @@ class OfficeText:
         """Return the document with other text.
 
         edits: of text that can be replaced, without overlaps. insert: returns what is written at a place, and
-        what its tag becomes (OfficeFormat.insert).
+        what its tag becomes (Office.insert).
         """
         changes: dict[str, dict[tuple[int, int], bytes]] = {}
         for start, end, new in edits:
