@@ -125,18 +125,14 @@ def describe_missing(key: str) -> str:
 
 def refuse_missing(config: DictConfig) -> None:
     """Raise InputError for the first required option that is missing, and for a value in place of several
-    options (index=ivf); call it before slow imports.
-
-    Options that others read by `oc.select` may be missing.
-    """
+    options (index=ivf); call it before slow imports."""
     for name, kind in SCHEMAS.items():
         # Some options of a command have the name of a schema that lies elsewhere (ranker, drafts).
         if isinstance(value := config.get(name), str) and name not in option_notes():
             first = next(part.name for part in dataclasses.fields(kind) if not part.name.startswith("_"))
             raise InputError(f"{name}={value}: {name} has several options, such as {name}.{first}=...")
-    select = OmegaConf.to_yaml(config)
     for path, value in flat_options(config):
-        if value == "???" and f"oc.select:{path}," not in select:
+        if value == "???":
             raise InputError(describe_missing(path))
 
 

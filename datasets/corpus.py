@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.datasets.columns import Column, Ragged, decode_text, load_array, load_ragged
-from citerec.datasets.records import default_citing_id
+from citerec.datasets.records import TRAIN, default_citing_id, split_group
 from citerec.datasets.word_statistics import WordStatistics
 
 STORE_VERSION = 4
@@ -67,7 +67,6 @@ class Corpus:
         self.context_ids, self.context_texts = self._texts("context_ids"), self._texts("context_texts")
         self.years: NDArray[np.int32] = load_array(self.path, "years")
         self.is_candidate: NDArray[np.bool_] = load_array(self.path, "is_candidate")
-        self.seen: NDArray[np.bool_] = load_array(self.path, "seen")
         self.citing: NDArray[np.int32] = load_array(self.path, "citing")
         self.field_names: Sequence[str] = self._texts("fields_names")
         self.fields = load_ragged(self.path, "fields")
@@ -83,6 +82,19 @@ class Corpus:
             )
             for split in manifest["splits"]
         }
+
+    @cached_property
+    def training_splits(self) -> list[Split]:
+        """The splits that models may be trained on: `train`, and others of its group, such as train_named."""
+        return [split for name, split in self.splits.items() if split_group(name) == TRAIN]
+
+    @cached_property
+    def seen(self) -> NDArray[np.bool_]:
+        """Mask [P] of the papers that a training context cites."""
+        seen = np.zeros(len(self.paper_ids), np.bool_)
+        for split in self.training_splits:
+            seen[split.positives.values] = True
+        return seen
 
     whole: WordStatistics | None = None
     """statistics of the collection that the papers are some of, for their words"""

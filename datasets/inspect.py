@@ -16,7 +16,7 @@ from citerec.base.help import CONF
 from citerec.datasets.building.contexts import adjacent_years
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.records import MARKER_WORDS, TRAIN
+from citerec.datasets.records import MARKER_WORDS, TRAIN, split_group
 from citerec.formats.letters import fold, normalise_title
 
 EXAMPLES = 3
@@ -54,8 +54,8 @@ def repeated(hashes: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def inspect_split(corpus: Corpus, split: Split, hashes: NDArray[np.int64]) -> Listed:
     """Find what to know of the contexts of a split; hashes: of the words of all contexts (`same_words`)."""
-    train = corpus.splits.get(TRAIN)
-    trained = hashes[:0] if train is None or split.name == TRAIN else hashes[train.contexts]
+    others = [] if split_group(split.name) == TRAIN else corpus.training_splits
+    trained = np.concatenate([hashes[:0], *(hashes[train.contexts] for train in others)])
     in_training = np.isin(hashes, trained) & (hashes != 0)
     empty = {"title": corpus.title_tokens.lengths == 0, "abstract": corpus.abstract_tokens.lengths == 0}
     listed: Listed = {}

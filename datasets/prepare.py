@@ -211,7 +211,6 @@ class StoreBuilder:
         if candidates != "all" and not is_candidate.any():
             raise InputError("no paper has an abstract, so none is a candidate; set data.candidates=all")
         citing = np.frombuffer(self._citing, np.int32)
-        seen = np.zeros(len(self._paper_rows), np.bool_)
         in_train = np.zeros(len(self._context_rows), np.bool_)
         unreachable = 0
         for name, (contexts, positives, lengths) in self._splits.items():
@@ -219,7 +218,6 @@ class StoreBuilder:
             counts = np.frombuffer(lengths, np.int32)
             unreachable += int((~is_candidate[cited] | (cited == np.repeat(citing[rows], counts))).sum())
             if name == TRAIN:
-                seen[cited] = True
                 in_train[rows] = True
             save_arrays(self._folder, **{f"{name}.contexts": rows})
             save_ragged(self._folder, f"{name}.positives", Ragged(cited, offsets_of(counts)))
@@ -229,7 +227,7 @@ class StoreBuilder:
                 unreachable,
             )
         years = np.frombuffer(self._years, np.int32)
-        save_arrays(self._folder, is_candidate=is_candidate, seen=seen, citing=citing, years=years)
+        save_arrays(self._folder, is_candidate=is_candidate, citing=citing, years=years)
         self._fields.finish()
         counted = [(self._titles, None), (self._abstracts, None), (self._context_tokens, in_train)]
         write_words(self._folder, self._words.words(), counted)

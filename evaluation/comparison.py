@@ -20,8 +20,8 @@ from citerec.base.errors import InputError
 from citerec.base.settings import Settings, setting
 from citerec.datasets.corpus import Split
 from citerec.evaluation.measures import PerQuery, means, measure
-from citerec.evaluation.protocol import metric_key, protocol_file
-from citerec.evaluation.report import METRICS, PER_QUERY, markdown_table
+from citerec.evaluation.protocol import Qrels, metric_key, protocol_file
+from citerec.evaluation.report import METRICS, PER_QUERY, QRELS, markdown_table
 from citerec.evaluation.settings import PROTOCOLS, TRANSDUCTIVE
 from citerec.evaluation.significance import Difference, format_p, holm, intervals, paired_difference
 from citerec.retrieval.base import Ranking
@@ -157,10 +157,16 @@ def compare(
         raise InputError(
             "compare: give two or more systems; by name ({name: system}) if their names are equal"
         )
-    measured = {
-        name: measure(system if isinstance(system, Ranking) else system.search(split, k), measures)
+    rankings = {
+        name: system if isinstance(system, Ranking) else system.search(split, k)
         for name, system in named.items()
     }
+    depths = sorted({ranking.k for ranking in rankings.values()})
+    if len(depths) > 1 and any("@" not in name for name in measures):
+        raise InputError(
+            f"compare: rankings of {depths[0]} and {depths[-1]} papers: not comparable in MRR or AP"
+        )
+    measured = {name: measure(ranking, measures) for name, ranking in rankings.items()}
     (reference, first), rows = next(iter(measured.items())), list[dict[str, Any]]()
     for name, values in measured.items():
         if values.query_ids != first.query_ids:
@@ -195,6 +201,9 @@ def _read_both(a: str | Path, b: str | Path, protocol: str, group: str) -> tuple
     rows = {query: row for row, query in enumerate(queries_b.query_ids)}
     if len(queries_a) != len(queries_b) or any(query not in rows for query in queries_a.query_ids):
         raise InputError(f"{a} and {b}: not comparable: they have different queries")
+    files = [Path(folder) / protocol_file(QRELS, protocol) for folder in (a, b)]
+    if all(file.is_file() for file in files) and Qrels.read(files[0]) != Qrels.read(files[1]):
+        raise InputError(f"{a} and {b}: not comparable: other papers are relevant; use the same data")
     return queries_a, queries_b.take([rows[query] for query in queries_a.query_ids])
 
 

@@ -75,10 +75,13 @@ def _parse_measure(name: str, k: int) -> Measure:
     """Return the measure of that name; InputError if it is unknown, or cut off beyond k papers."""
     try:
         measure = ir_measures.parse_measure(_STANDARD.sub(lambda match: _NAMES[match[0]], name))
-    except (NameError, SyntaxError, ValueError):
+        is_supported = ir_measures.pytrec_eval.supports(measure)
+    except (NameError, SyntaxError, ValueError, TypeError, AssertionError):
         raise InputError(f"{name}: no such measure; give one such as R@10, MRR, nDCG@10, P@5 or AP") from None
-    if not ir_measures.pytrec_eval.supports(measure):
+    if not is_supported:
         raise InputError(f"{name}: trec_eval cannot compute it")
+    if any(measure.params.get(part, 1) < 1 for part in ("cutoff", "rel")):  # which ends the interpreter
+        raise InputError(f"{name}: ranks and grades begin at 1")
     if (cutoff := measure.params.get("cutoff", 0)) > k:
         raise InputError(f"{name}: the ranking has {k} papers per query; search with k={cutoff}")
     return measure

@@ -38,8 +38,8 @@ BATCH = 256
 def topics(corpus: Corpus, split: str) -> pd.DataFrame:
     """Return the queries of a split: qid, query, title, abstract, year, own."""
     queries = corpus.split(split)
-    citing = corpus.citing[queries.contexts].tolist()
-    inside = [row if row >= 0 else None for row in citing]
+    inside = [row if row >= 0 else None for row in corpus.citing[queries.contexts].tolist()]
+    own = corpus.own_papers(queries.contexts).tolist()
     return pd.DataFrame(
         {
             "qid": [corpus.context_ids[row] for row in queries.contexts],
@@ -47,7 +47,7 @@ def topics(corpus: Corpus, split: str) -> pd.DataFrame:
             "title": ["" if row is None else corpus.titles[row] for row in inside],
             "abstract": ["" if row is None else corpus.abstracts[row] for row in inside],
             "year": [0 if row is None else int(corpus.years[row]) for row in inside],
-            "own": [None if row is None else corpus.paper_ids[row] for row in inside],
+            "own": [corpus.paper_ids[row] if row >= 0 else None for row in own],
         }
     )
 

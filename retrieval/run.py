@@ -37,7 +37,7 @@ LINES = 1 << 19
 
 log = logging.getLogger(__name__)
 
-_RESERVED = re.compile(r"[\s%]")
+_RESERVED, _ESCAPED = re.compile(r"[\s%]"), re.compile(r"(?:%[0-9A-F]{2})+")
 
 
 def escape_ids(ids: Iterable[str]) -> list[str]:
@@ -46,8 +46,12 @@ def escape_ids(ids: Iterable[str]) -> list[str]:
 
 
 def unescape_id(text: str) -> str:
-    """Reverse `escape_ids` for one id."""
-    return unquote(text) if "%" in text else text
+    """Reverse `escape_ids` for one id; what other tools write with %, such as %3C in a DOI, stays."""
+    return _ESCAPED.sub(_unescape, text) if "%" in text else text
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return whole if escape_ids([whole := unquote(match[0])]) == [match[0]] else match[0]
 
 
 _ARROW = re.compile(r"In CSV column #(\d+): Row #(\d+): CSV conversion error to \w+: ")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from citerec.base.files import atomic_write, write_text
-from citerec.datasets.corpus import Split
+from citerec.datasets.corpus import Corpus, Split
 from citerec.training.hub import Pretrained
 from citerec.training.module import AveragedModule
 from citerec.training.processes import Share
@@ -25,12 +25,23 @@ from citerec.training.settings import RECALL_AT
 
 log = logging.getLogger(__name__)
 
+VALIDATION = "val"
+"""The split to validate on, by default."""
 HISTORY, CURVES = "history.csv", "training.png"
 METRICS = "metrics.json"
 """Metrics of the best round, read by the table of a sweep."""
 SHOWN = ("mrr", "recall@10", "recall@100", "recall@2000")
 VALIDATION_SEED = 2
 """Second seed of validation samples, to make them independent of other uses of the seed."""
+
+
+def validation_split(corpus: Corpus, name: str, queries: int) -> Split | None:
+    """Return the split to validate on; None without queries. InputError for an unknown one, unless it is
+    the default, which a corpus may lack."""
+    if queries and (name != VALIDATION or VALIDATION in corpus.splits) and len(split := corpus.split(name)):
+        return split
+    log.warning(f"corpus {corpus.name}: no validation, so the last weights will be saved")
+    return None
 
 
 def validation_sample(split: Split, size: int, rng: np.random.Generator) -> NDArray[np.int64]:

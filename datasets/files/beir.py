@@ -13,6 +13,7 @@ its ranking, as BEIR does. Qrels may lack the header.
 from __future__ import annotations
 
 import io
+import logging
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -36,6 +37,8 @@ from citerec.datasets.records import (
     record_name,
 )
 from citerec.formats.json_lines import Year, read_objects, validate
+
+log = logging.getLogger(__name__)
 
 PAPERS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 HEADER = ("query-id", "corpus-id", "score")
@@ -163,6 +166,7 @@ def _parse_context(path: Path, key: str, record: Fields) -> ContextRecord:
 def _read_qrels(path: Path) -> Iterator[QueryRecord]:
     """Yield the queries of a split in order of first occurrence, with the papers scored above 0."""
     qrels: dict[str, list[str]] = {}
+    judged, has_grades = set[str](), False
     with open_bytes(path) as (file, _):
         try:
             for number, line in enumerate(io.TextIOWrapper(cast(Any, file), "utf-8-sig"), start=1):
@@ -174,9 +178,15 @@ def _read_qrels(path: Path) -> Iterator[QueryRecord]:
                         f"{path}, line {number}: must be query-id, corpus-id and a whole number as score, "
                         "separated by tabs"
                     )
+                judged.add(cells[0])
+                has_grades |= int(cells[2]) > 1
                 if int(cells[2]) > 0:
                     qrels.setdefault(cells[0], []).append(cells[1])
         except UnicodeDecodeError:
             raise InputError(f"{path}: is not UTF-8") from None
+    if without := len(judged) - len(qrels):
+        log.warning(f"{path}: {without:,} of {len(judged):,} queries have no relevant paper and are left out")
+    if has_grades:
+        log.warning(f"{path}: has grades; papers scored above 0 are all equally relevant here")
     for query, papers in qrels.items():
         yield QueryRecord(query, papers)

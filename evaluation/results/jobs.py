@@ -65,15 +65,30 @@ def why_missing(job: Job) -> str | None:
     if settings != job_settings(job):
         return "settings changed"
     inputs = [path for override in job.overrides if (path := Path(override.partition("=")[2])).is_file()]
+    data = settings["data"] or {}
+    inputs += [Path(place) for place in (data.get("dir"), *(data.get("dirs") or ())) if place]
     for path in [*inputs, *(step.output for step in job.needs)]:
         if _modified(path) > metrics.stat().st_mtime:
             return f"{path} is newer"
-    return None
+    return next((f"options of {step.name} changed" for step in job.needs if _has_changed(step)), None)
 
 
 def is_trained(step: Step) -> bool:
-    """True if a training has finished."""
-    return step.output.exists() and not (step.folder / UNFINISHED).exists()
+    """True if a training with these options has finished."""
+    return step.output.exists() and not (step.folder / UNFINISHED).exists() and not _has_changed(step)
+
+
+def _has_changed(step: Step) -> bool:
+    """True if a training was last begun with other options than now, but for those of the trainer."""
+    try:
+        begun = OmegaConf.load(step.folder / ".hydra" / "overrides.yaml")
+    except (OSError, YAMLError):
+        return False
+    then, now = (
+        {option for option in options if not option.startswith(("trainer.", "resume=", "output_dir="))}
+        for options in (begun, step.overrides)
+    )
+    return then != now
 
 
 def _modified(path: Path) -> float:

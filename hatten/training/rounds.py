@@ -23,7 +23,13 @@ from citerec.retrieval.indexes.index import search_exact
 from citerec.retrieval.vectors import encode_queries
 from citerec.training.hub import Pretrained
 from citerec.training.processes import WHOLE, Share
-from citerec.training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
+from citerec.training.rounds import (
+    VALIDATION_SEED,
+    Rounds,
+    recall_and_mrr,
+    validation_sample,
+    validation_split,
+)
 
 MINED = "mined"
 """Folder of the mined pools in the run folder."""
@@ -38,10 +44,7 @@ class Validation:
         """[Q] context rows; empty: no validation"""
         self.candidates: NDArray[np.bool_] = np.zeros_like(corpus.is_candidate)
         """[P] papers to search"""
-        if config.split.partition("/")[0] not in corpus.splits or config.queries == 0:
-            return
-        split = corpus.split(config.split)
-        if len(split) == 0:
+        if (split := validation_split(corpus, config.split, config.queries)) is None:
             return
         rng = np.random.default_rng((seed, VALIDATION_SEED))
         rows = validation_sample(split, config.queries, rng)

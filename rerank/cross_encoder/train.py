@@ -47,7 +47,13 @@ from citerec.training.loop import Training, TrainingRun
 from citerec.training.module import AveragedModule, prepare_transformer
 from citerec.training.processes import WHOLE, Share
 from citerec.training.queries import DataSets, training_split
-from citerec.training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
+from citerec.training.rounds import (
+    VALIDATION_SEED,
+    Rounds,
+    recall_and_mrr,
+    validation_sample,
+    validation_split,
+)
 from citerec.training.settings import FineTuningSettings
 
 log = logging.getLogger(__name__)
@@ -208,9 +214,7 @@ def _build_validation(
     config: RerankingValidationSettings, corpus: Corpus, prefetcher: Prefetcher, seed: int
 ) -> tuple[RerankingValidation | None, str]:
     """Build the validation, None without queries, and the cache key of its prefetched papers."""
-    split = corpus.splits.get(config.split)
-    if split is None or len(split) == 0 or config.queries == 0:
-        log.warning(f"corpus {corpus.name}: no validation, so the last weights will be saved")
+    if (split := validation_split(corpus, config.split, config.queries)) is None:
         return None, ""
     rows = validation_sample(split, config.queries, np.random.default_rng((seed, VALIDATION_SEED)))
     contexts = split.contexts[rows]

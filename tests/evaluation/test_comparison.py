@@ -1,6 +1,7 @@
 """Per-query measures on disk, and comparisons of two evaluations."""
 
 import json
+import shutil
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -107,6 +108,15 @@ def test_incomparable_evaluations_are_one_line(
         compare_outputs(outputs / "bm25", outputs / other, measures)
 
 
+def test_evaluations_of_other_relevant_papers_are_refused(outputs: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(outputs / "popularity", other)
+    qrels = (other / "qrels.trec").read_text().splitlines()
+    (other / "qrels.trec").write_text("\n".join([*qrels[:-1], f"{qrels[-1].split()[0]} 0 another 1\n"]))
+    with pytest.raises(InputError, match="not comparable: other papers are relevant; use the same data"):
+        compare_outputs(outputs / "bm25", other)
+
+
 def grouped(folder: Path, level: float, sizes: dict[str, float]) -> Path:
     """An evaluation of 20 papers in two pools each of some sizes, with their MAP less `level`."""
     rng = np.random.default_rng(0)
@@ -163,6 +173,9 @@ def test_systems_are_compared_in_python(demo_corpus: Corpus) -> None:
     citing = demo_corpus.citing[split.contexts]
     one = split.take(np.flatnonzero(citing == citing[0]))
     assert "nan" not in str(compare([bm25, popularity], one, measures))  # no interval of one citing paper
+    with pytest.raises(InputError, match="rankings of 10 and 100 papers: not comparable in MRR or AP"):
+        compare([bm25, rankings[0], bm25.search(split, 10)], split, measures)
+    assert len(compare([rankings[0], bm25.search(split, 10)], split, ["R@10"]).rows) == 2
     with pytest.raises(InputError, match="two or more systems; by name"):
         compare([bm25, bm25], split)
     with pytest.raises(InputError, match="ranking 2 ranks other queries than bm25"):

@@ -32,6 +32,14 @@ def test_seen_needs_one_target_that_training_cites(tiny_source: Path, tmp_path: 
     assert len(Qrels.from_split(corpus, corpus.split("test")).judgements["c9"]) == 2
 
 
+def test_what_other_training_splits_cite_is_seen(tiny_source: Path, tmp_path: Path) -> None:
+    before = open_corpus(tiny_source, cache_dir=tmp_path / "before").seen
+    (tiny_source / "train.json").rename(tiny_source / "train_named.json")
+    splits = ["train_named", "val", "test"]
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache", splits=splits)
+    assert corpus.seen.any() and np.array_equal(corpus.seen, before)
+
+
 @pytest.mark.parametrize("split", ["train", "val", "test"])
 def test_inductive_targets_and_candidates_are_unseen_in_training(tiny_corpus: Corpus, split: str) -> None:
     result = make_protocols((TRANSDUCTIVE, INDUCTIVE), tiny_corpus, tiny_corpus.split(split), Filters())

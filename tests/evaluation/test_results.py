@@ -275,7 +275,9 @@ def test_only_missing_or_outdated_jobs_run(
     assert capsys.readouterr().out.count("up to date\n") == 3
     job = plan.jobs[2]
     config, later = job.folder / ".hydra" / "config.yaml", (job.folder / METRICS).stat().st_mtime + 1
+    queries = Path(job_settings(job)["data"]["dir"]) / "test.json"
     changes: dict[str, Callable[[], object]] = {
+        "is newer": lambda: os.utime(queries, (later, later)),
         "ids.txt is newer": lambda: os.utime(job.needs[0].output, (later, later)),
         "missing": (job.folder / METRICS).unlink,
         "settings unreadable": config.unlink,

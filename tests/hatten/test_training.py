@@ -286,6 +286,13 @@ def test_a_run_resumes_only_with_its_own_settings_data_and_state(
     refused("not the pool that this run mined", {})
 
 
+def test_a_misspelt_split_to_validate_on_is_one_line(demo: Options, tmp_path: Path) -> None:
+    validation = {"model.validation.split": "dev", "model.validation.queries": 10}
+    config = train_config(demo, SHORTEST, {"output_dir": tmp_path}, validation)
+    with pytest.raises(InputError, match="no split 'dev'; choose from train, val, test"):
+        train(config)
+
+
 def test_a_resumed_run_says_whether_it_starts_anew_or_is_finished(
     demo: Options, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -81,6 +81,8 @@ def test_runs_of_other_tools_are_read(tmp_path: Path) -> None:
     # Tabs, several blanks, lines of one query apart, ranks that contradict the scores.
     (tmp_path / "run.trec").write_text("q1\tQ0\ta\t1\t1.5\tx\nq2  Q0 b 1 2 x\nq1 Q0 b 2 3e1 x\n\n")
     assert _as_dict(Run.read(tmp_path / "run.trec")) == {"q1": {"b": 30.0, "a": 1.5}, "q2": {"b": 2.0}}
+    (tmp_path / "run.trec").write_text("q1 Q0 10.1/a%3Cp1 1 1.5 x\n")  # as in a DOI; our own blank is %20
+    assert _as_dict(Run.read(tmp_path / "run.trec")) == {"q1": {"10.1/a%3Cp1": 1.5}}
 
 
 @pytest.mark.parametrize(

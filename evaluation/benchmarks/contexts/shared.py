@@ -17,7 +17,7 @@ import numpy as np
 from citerec.base.errors import InputError
 from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.records import TRAIN
+from citerec.datasets.records import TRAIN, split_group
 from citerec.evaluation.benchmark import Benchmark, Data, RetrieverFactory
 from citerec.evaluation.measures import PerQuery, f1, means, query_values
 from citerec.evaluation.protocol import (
@@ -128,7 +128,7 @@ class CorpusBenchmark(Benchmark):
         whole = corpus.split(split)
         if len(whole) == 0:
             raise InputError(f"corpus {corpus.name}: split {split!r} has no queries to evaluate")
-        if split == TRAIN:
+        if split_group(split) == TRAIN:
             log.warning("split %s: a trained retriever has seen the answers to these queries", split)
         if self.settings.queries is None:
             return whole

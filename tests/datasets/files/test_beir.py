@@ -91,6 +91,15 @@ def test_a_document_with_the_querys_id_is_left_out_of_its_ranking_alone(tmp_path
     assert own in retriever.search(np.array([2]), 9).papers[0], "other queries find it"
 
 
+def test_grades_and_queries_without_a_relevant_paper_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    qrels = ["query-id\tcorpus-id\tscore", "q1\td1\t2", "q2\td2\t0"]
+    assert len(open_corpus(beir(tmp_path / "beir", qrels), cache_dir=tmp_path).split("test")) == 1
+    assert "test.tsv: 1 of 2 queries have no relevant paper and are left out" in caplog.text
+    assert "test.tsv: has grades; papers scored above 0 are all equally relevant here" in caplog.text
+
+
 def test_gzipped_files_are_read(tmp_path: Path) -> None:
     folder = beir(tmp_path / "beir")
     before = open_corpus(folder, cache_dir=tmp_path / "one")

@@ -44,6 +44,8 @@ def test_contexts_without_results_count_as_zero(tiny_corpus: Corpus) -> None:
     [
         ("R@20", "R@20: the ranking has 10 papers per query; search with k=20"),
         ("recall", "recall: no such measure; give one such as R@10, MRR, nDCG@10, P@5 or AP"),
+        ("R@0", "R@0: ranks and grades begin at 1"),
+        ("AP(rel=0)", "AP(rel=0): ranks and grades begin at 1"),
         ("R@x", "R@x: no such measure; give one such as R@10, MRR, nDCG@10, P@5 or AP"),
         ("MRR@10", "MRR@10: trec_eval cannot compute it"),
         (None, "evaluate: rank the queries of a split, as in search(corpus.split('test'), k=100)"),

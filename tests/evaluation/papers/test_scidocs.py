@@ -226,5 +226,6 @@ def test_the_command(collection: Collection, evaluate: Callable[..., Done]) -> N
     file = write_vectors(folder / "v.jsonl", vectors | {PAPERS[0]: [0.5]})
     done = evaluate(*options, f"embeddings_file={file}")
     assert done.code == 2 and done.err.count("\n") == 1 and "the embedding has" in done.err
+    options[1] = "benchmark.dir=scidocs"  # the same option
     done = evaluate(*options, "retriever=bm25")
     assert done.code == 0 and "co-view" in done.out, done.err
