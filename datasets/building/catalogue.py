@@ -19,6 +19,7 @@ where short titles also need the same first author.
 
 from __future__ import annotations
 
+import logging
 import re
 import sqlite3
 from array import array
@@ -30,6 +31,7 @@ from typing import Any
 
 import msgspec
 
+from citerec.base.errors import count_noun
 from citerec.base.files import database_disk_error
 from citerec.formats.documents import Metadata, Reference
 from citerec.formats.identifiers import _YEAR, arxiv_month, identifier, identifier_kind
@@ -37,6 +39,8 @@ from citerec.formats.json_lines import encode_json
 from citerec.formats.letters import LONG_TITLE, fold, normalise_title, title_key
 from citerec.formats.names import surname
 from citerec.formats.same_work import MAX_YEARS_APART
+
+log = logging.getLogger(__name__)
 
 AUTHORS = 4
 """Number of first authors used to resolve references and to check contexts for names."""
@@ -116,14 +120,18 @@ class PaperTable:
         row = self._database.execute("SELECT paper FROM names WHERE name = ?", (name,)).fetchone()
         return row and row[0]
 
-    def assign(self, name: str, paper: str) -> None:
-        """Give a name to a paper. If it is that of an entry, the paper replaces the entry."""
+    def assign(self, name: str, paper: str) -> bool:
+        """Give a name to a paper. If it is that of an entry, the paper replaces the entry. False if another
+        paper has it."""
         entry = self.named(name)
         if entry is None:
             self._execute("INSERT INTO names VALUES (?, ?)", [(name, paper)])
         elif entry.startswith("bib-"):
             self._execute("DELETE FROM entries WHERE id = ?", [(entry,)])
             self._execute("UPDATE names SET paper = ? WHERE paper = ?", [(paper, entry)])
+        elif entry != paper:
+            return False
+        return True
 
     def count(self, condition: str, *values: str) -> int:
         """Count the papers that meet an SQL condition with these values for its question marks."""
@@ -216,9 +224,15 @@ class Catalogue:
         """Assign the rows. Returns how many papers were read, dropped for each reason, and kept."""
         for id in self._untitled:
             self._table.add(Metadata(id, id.replace("_", " ")), identified=False)
-        for paper in self.papers():
-            for name in paper.identifiers:
-                self._table.assign(name, paper.id)
+        twins = sum(
+            False in {self._table.assign(name, paper.id) for name in paper.identifiers}
+            for paper in self.papers()
+        )
+        if twins:
+            log.warning(
+                f"{count_noun(twins)} with the DOI or another identifier of another paper: one that several "
+                "sources have is there as often, maybe in training and in test; build from one of them"
+            )
         self._index()
         if self._identifier is None:
             self._add_entries_without_paper()
