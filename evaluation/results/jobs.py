@@ -86,7 +86,7 @@ def _has_changed(step: Step) -> bool:
         return False
     then, now = (
         {option for option in options if not option.startswith(("trainer.", "resume=", "output_dir="))}
-        for options in (begun, step.overrides)
+        for options in (map(str, begun), step.overrides)
     )
     return then != now
 

@@ -297,7 +297,8 @@ def _with_functions(text: str, code: str) -> str:
         if named and any(b - a > _DOCUMENT for a, b in _blocks(code, start, end)):
             written = f"\n\n{code[start:end]}\n\n"
             call = rf"^[ \t]*#{re.escape(named[1])}(?![\w-])(?:\([^()\n]*\))?"
-            text = re.sub(call, lambda _, written=written: written, text, count=1, flags=re.MULTILINE)
+            if called := re.search(call, text, re.MULTILINE):
+                text = replaced(text, [(*called.span(), written)])
     return text
 
 

@@ -159,7 +159,7 @@ def test_records_of_one_paper_are_merged(tmp_path: Path) -> None:
 def test_a_paper_that_is_there_under_two_ids_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    doi = {"identifiers": {"DOI": "10.1000/p"}}
+    doi: dict[str, Any] = {"identifiers": {"DOI": "10.1000/p"}}
     records = [paper("p", **doi), paper("q", **doi), paper("s"), citing("r", [(CITES, "p")])]
     build_corpus(write(tmp_path / "a.jsonl", records), tmp_path / "out", TRAIN)
     assert "1 paper with the DOI or another identifier of another paper" in caplog.text
