@@ -150,14 +150,21 @@ class _Reader:
         self, files: list[str], papers: Callable[[], Iterable[LibraryPaper]], taken: Mapping[str, str]
     ) -> dict[str, str]:
         self._read(files, without_text=True)
-        finder, matched, unknown = PaperFinder(papers()), dict[str, str](), 0
+        finder, found, unknown = PaperFinder(papers()), list[tuple[bool, int, int, str, str]](), 0
         readable = self._store.readable()
         for file, text in self._store.abouts(file for file in files if file in readable):
-            paper = finder.find(Path(file), text)
-            unknown += not paper and stamp_of(Path(file)) is not None
-            if paper and paper not in taken:
-                matched.setdefault(paper, file)
+            (paper, way), is_gone = finder.find(Path(file), text), stamp_of(Path(file)) is None
+            unknown += not paper and not is_gone
+            if paper:  # of two alike, a copy has the longer name
+                found.append((is_gone, way, len(Path(file).name), file, paper))
+        matched, others = dict[str, str](), list[str]()
+        for is_gone, *_, file, paper in sorted(found):
+            if (taken.get(paper) or matched.setdefault(paper, file)) != file and not is_gone:
+                others.append(Path(file).name)
         self._read(matched.values())  # whose texts were dropped while the library lacked the paper
+        if others:
+            names = ", ".join(others[:SHOWN])
+            self._report.lines.append(f"  {count_noun(len(others), 'PDF')} of papers with another: {names}")
         if unknown:
             self._report.lines.append(f"  {count_noun(unknown, 'PDF')} of no paper in the library")
         return matched

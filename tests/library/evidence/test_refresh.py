@@ -7,6 +7,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence import index as index_module
 from citerec.library.evidence import refresh as refresh_module
 from citerec.library.evidence import store as store_module
+from citerec.library.evidence.files import ABSENT, ALONE, WITHIN, PaperFinder
 from citerec.library.evidence.index import FORMULA, PassageIndex, open_index
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.reading import READER, ReadText, read_here, unreadable
@@ -268,6 +270,42 @@ def test_a_folder_of_pdfs_is_matched_by_doi_arxiv_and_title(tmp_path: Path) -> N
     assert files == {"0.pdf", "1.pdf", "2001.00002v3.pdf"}
     report = refresh(tmp_path / "library", papers, pdfs=[str(pdfs)])
     assert (report.papers, report.read) == (4, 1)  # the text of a PDF without a paper had been dropped
+
+
+TITLE, OTHER = "Kestrels hunting along verges of roads", "Buzzards soaring over the uplands in spring"
+
+
+@pytest.mark.parametrize(
+    ("head", "printed", "way"),
+    [
+        ("Review\nKestrels hunting along\nverges of roads *", TITLE, ALONE),
+        (f"RETRACTED ARTICLE: {TITLE}", TITLE, WITHIN),
+        ("Kestrels hunting on verges", "Kestrels hunting on verges", ABSENT),
+        (f"{TITLE}\nRelated: Comment on '{TITLE}'", TITLE, ALONE),
+        (f"Comment on:\n{TITLE}", TITLE, None),
+        (f"Electronic Supplementary Information (ESI) for\n{TITLE}", TITLE, None),
+        (f"{TITLE}\nOnline appendix", TITLE, None),
+        (f"Author Correction: {TITLE}", TITLE, None),
+        (f"{OTHER}\nas in {TITLE},", OTHER, None),
+        (f"{OTHER}\nData are those of doi:10.1/a", OTHER, None),
+    ],
+)
+def test_a_doi_counts_unless_the_title_says_another_work(head: str, printed: str, way: int | None) -> None:
+    text = ReadText(title=printed, head=f"{head}\nA. Author", identifiers=["doi:10.1/a"])
+    found = PaperFinder([LibraryPaper("p", title=TITLE, doi="10.1/a")]).find(Path("a.pdf"), text)
+    assert found == (("", ABSENT) if way is None else ("p", way))
+
+
+def test_of_several_pdfs_of_a_paper_the_best_is_taken(tmp_path: Path) -> None:
+    pdfs, made = tmp_path / "pdfs", paper_made(0)
+    [paper] = write_papers(pdfs, [0])
+    for name, title in (("0 (1)", "{}"), ("-", "Reprint of {}"), ("0-supplement", "Supplementary data: {}")):
+        again = replace(made, title=title.format(made.title), first_page=[f"doi:{paper.doi}"])
+        (pdfs / f"{name}.pdf").write_bytes(again.pdf())
+    for files in ((), paper.files):
+        report = refresh(tmp_path / "library", [paper._replace(files=files)], pdfs=[str(pdfs)])
+        assert report.lines[0] == "  2 PDFs of papers with another: 0 (1).pdf, -.pdf"
+        assert opened(tmp_path / "library")[0].text(paper.id)[0].file == str(pdfs / "0.pdf")
 
 
 def test_notes_are_passages_of_the_paper(tmp_path: Path) -> None:
