@@ -6,14 +6,16 @@ They are available over stdio, in a process that the assistant starts (`citerec 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, is_utf8
 from citerec.library.serve import messages
 from citerec.library.settings import McpSettings
 
@@ -37,14 +39,41 @@ def _default(value: object) -> BeforeValidator:
     return BeforeValidator(lambda argument: value if argument is None else argument)
 
 
+def refusal(line: str) -> dict[str, Any]:
+    """Return the JSON-RPC error for a line that is no message, under its id if that can be read."""
+    content: Any = None
+    with suppress(ValueError, RecursionError):  # Python reads half a surrogate pair
+        content = json.loads(line, strict=False)
+    id = content.get("id") if isinstance(content, dict) else None
+    is_id = type(id) is int or (isinstance(id, str) and is_utf8(id))
+    error = {"code": -32700 if content is None else -32600, "message": "no JSON-RPC message in Unicode"}
+    return {"jsonrpc": "2.0", "id": id if is_id else None, "error": error}
+
+
 def make_server(recommender: Recommender) -> MCPServer[Any]:
     """Create the MCP server. Errors in a call are returned to the assistant."""
+    import anyio
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
-    from mcp.types import ToolAnnotations
+    from mcp.server.stdio import stdio_server
+    from mcp.shared.message import SessionMessage
+    from mcp.types import JSONRPCError, ToolAnnotations, jsonrpc_message_adapter
 
     class Server(MCPServer[Any]):
-        """Says what is wrong with arguments in one line."""
+        """Says what is wrong with arguments in one line, and answers lines that are no messages."""
+
+        async def run_stdio_async(self) -> None:
+            async def messages() -> Any:
+                async for line in await anyio.open_file(0, encoding="utf-8", errors="replace", closefd=False):
+                    try:
+                        jsonrpc_message_adapter.validate_json(line, by_name=False)
+                        yield line
+                    except ValidationError:  # about which mcp is silent, so that who asks would wait
+                        await answers.send(SessionMessage(JSONRPCError(**refusal(line))))
+
+            async with stdio_server(messages()) as (lines, answers):
+                options = self._lowlevel_server.create_initialization_options()
+                await self._lowlevel_server.run(lines, answers, options)
 
         async def call_tool(self, name: str, arguments: dict[str, Any], *rest: Any) -> Any:
             [options] = [

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -84,6 +86,17 @@ def test_errors_are_returned(recommender: RecommenderSpy) -> None:
     assert said[4].startswith("text: Field required; k: Input should be a valid integer")
     assert "\n" not in said[4]
     assert said[5] == "year: there is no such option; choose from query, k"
+
+
+def test_a_line_that_is_no_message_is_answered(recommender: RecommenderSpy) -> None:
+    half = '"method": "tools/call", "params": {"name": "search", "arguments": {"query": "hail \\ud83d"}}}'
+    lines = [f'{{"jsonrpc": "2.0", "id": {id}, {half}' for id in ("1", '"one"', '"\\ud83d"', "true")]
+    lines += ["no JSON", "[" * 100_000, "[]", '{"jsonrpc": "2.0", "id": 2, "method": "ping", "params": [1]}']
+    command = [sys.executable, "-m", "citerec", "mcp", f"library={recommender.library.path}"]
+    done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, check=True)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["id"] for answer in answers] == [1, "one", None, None, None, None, None, 2]
+    assert [-32000 - answer["error"]["code"] for answer in answers] == [600] * 4 + [700] * 2 + [600] * 2
 
 
 def test_references_are_checked(recommender: RecommenderSpy) -> None:
