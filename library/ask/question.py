@@ -145,6 +145,7 @@ def is_english(text: str) -> bool:
     )
 
 
+YEARS_FORM = "must look like 2015-2020, 2015-, -2020 or 2019"
 _YEARS = re.compile(r"\s*(\d{1,4})?\s*(-)?\s*(\d{1,4})?\s*")
 
 
@@ -210,7 +211,7 @@ def year_range(years: str) -> tuple[int, int]:
     """Parse 2015-2020, 2015-, -2020 or 2019 into first and last year. Raises InputError for anything else."""
     parts = _YEARS.fullmatch(str(years))
     if parts is None or not (parts[1] or parts[3]) or (parts[3] and not parts[2]):
-        raise InputError(f"years={years}: must look like 2015-2020, 2015-, -2020 or 2019")
+        raise InputError(f"years={years}: {YEARS_FORM}")
     first = int(parts[1] or 1)
     last = int(parts[3]) if parts[3] else 9999 if parts[2] else first
     if first > last:

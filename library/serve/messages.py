@@ -14,7 +14,7 @@ from citerec.formats.bibliography.references import ENTRIES, bibtex
 from citerec.formats.json_lines import raise_bad
 from citerec.library import MARK, limits
 from citerec.library.ask.display import short_authors
-from citerec.library.ask.question import Filters
+from citerec.library.ask.question import YEARS_FORM, Filters
 from citerec.library.ask.recommendation import Recommendation, note_on
 from citerec.library.ask.relations import Link
 from citerec.library.evidence.passages import TextPlace
@@ -334,7 +334,7 @@ def field_errors(
         where = ".".join(map(str, error["loc"][depth:]))
         if error["type"] == "model_attributes_type" and not where:  # as also a form or text is
             return "body: must be a JSON object, sent with the header Content-Type: application/json"
-        problem = error["msg"]
+        problem = YEARS_FORM if error["type"] == "string_pattern_mismatch" else error["msg"]
         if error["type"] == "extra_forbidden" and model is not None:
             problem = f"there is no such field; choose from {', '.join(model.model_fields)}"
         said.append(f"{where or 'body'}: {problem}")

@@ -194,6 +194,11 @@ def test_filters_exclude_papers(open_page: Any) -> None:
     expect(page.locator("#papers .by")).to_have_text([re.compile("2020$")])
     page.fill("#to", "1999")
     expect(page.locator("#status.error")).to_have_text(re.compile("the first year comes after the last"))
+    expect(page.locator(".waiting #papers")).to_have_css("opacity", "0.55")  # they are of the former question
+    page.fill("#to", "19xx")
+    expect(page.locator("#status.error")).to_have_text(re.compile("^years: must look like 2015-2020, "))
+    page.fill("#to", "2025")
+    expect(page.locator("#found:not(.waiting) #papers .by")).to_have_text([re.compile("2020$")])
     page.fill("#text", "")
     expect(page.locator("#papers li")).to_have_count(0)
 

@@ -122,7 +122,7 @@ def test_health_and_library(url: str) -> None:
         ({"text": "a", "only": ["nobody"]}, "only=nobody: no paper of the library has this id or key"),
         ({"text": "a", "k": 0}, "k: "),
         ({"text": "a", "k": 101}, "k: "),
-        ({"text": "a", "years": "soon"}, "years: "),
+        ({"text": "a", "years": "soon"}, "years: must look like 2015-2020, 2015-, -2020 or 2019"),
         ({"text": "a", "exclude": ["b"] * 1001}, "exclude: "),
         ({"text": "a", "library": "/etc/passwd"}, "library: "),
     ],
