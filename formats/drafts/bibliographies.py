@@ -104,15 +104,15 @@ class References:
         return [file for file in files if real_path(file).is_relative_to(root)]
 
     @property
-    def notes(self) -> list[str]:
-        """What is not read, and why."""
+    def notes(self) -> dict[str, str]:
+        """What is not read, by its name, and why."""
         if self.chosen:
-            return []
+            return {}
         missing = {name: why for name, why in self._places.items() if isinstance(why, str)}
         for name in _OF_TEX:
             missing.pop(name, None)
         instead = f"; {', '.join(self._beside)} beside it instead" if self._beside else ""
-        return [f"the bibliography {name} is not read: {why}{instead}" for name, why in missing.items()]
+        return {name: f"the bibliography {name} is not read: {why}{instead}" for name, why in missing.items()}
 
     def bibs(self) -> dict[str, Path]:
         """Return the .bib files by their names in the document."""

@@ -145,7 +145,7 @@ class Source:
     @property
     def notes(self) -> list[str]:
         """What was not read, and why."""
-        return [*self.skipped, *self.references.notes]
+        return [*self.skipped, *self.references.notes.values()]
 
 
 class Language(ABC):

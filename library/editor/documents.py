@@ -133,7 +133,7 @@ class Outline:
     missing: tuple[tuple[int, int], ...]
     passages: tuple[tuple[str, tuple[str, ...]], ...]
     rows: Mapping[int, int]
-    bibs: tuple[str, ...]
+    bibs: tuple[Key, ...]
     labels: frozenset[str]
 
     def place(self, offset: int) -> int:
@@ -157,7 +157,7 @@ def outline(language: Language, text: str) -> Outline:
     missing = tuple((citation.start, citation.end) for citation in citations if citation.missing)
     year = metadata.year or date.today().year
     cited = tuple(language.keys_of(citations))
-    bibs = tuple(name.key for name in language.bibliographies(visible))
+    bibs = tuple(language.bibliographies(visible))
     labels = frozenset(language.labels(visible))
     reader = PlaceholderReader(language)
     read = reader.mark(Path(), text) if len(text) <= LONGEST else ""

@@ -329,15 +329,20 @@ class Features(Workspace):
         return types.Location(entry.file.as_uri(), types.Range(start, start))
 
     def diagnose(self, document: Document) -> list[types.Diagnostic]:
-        """Return missing citations, and what `citerec check` finds of the cited keys: unknown ones, keys
-        of one paper, preprints that are published, papers that were retracted."""
+        """Return missing citations and bibliographies, and what `citerec check` finds of the cited keys:
+        unknown ones, keys of one paper, preprints that are published, papers that were retracted."""
         self.recommender()
-        outline = self.outline(document, current=True)
-        bibliography, main = self.bibliography(document), self.memory(document).main
+        outline, memory = self.outline(document, current=True), self.memory(document)
+        bibliography, main, unread = self.bibliography(document), memory.main, memory.unread
         level = types.DiagnosticSeverity
         findings = [
             types.Diagnostic(document.range(*span), "a citation is missing", level.Information, "missing")
             for span in outline.missing
+        ]
+        findings += [
+            types.Diagnostic(document.range(start, end), unread[name], level.Warning, "bibliography")
+            for name, start, end in outline.bibs
+            if name in unread
         ]
         path = document.path or Path(document.uri)
         cited = [

@@ -26,7 +26,7 @@ from citerec.formats.bibliography.reading.bibtex import parse_bibtex
 from citerec.formats.documents import Reference
 from citerec.formats.drafts.bibliographies import References
 from citerec.formats.drafts.inputs import Inputs, clean_text, decode_text
-from citerec.formats.drafts.language import Language, Source
+from citerec.formats.drafts.language import Key, Language, Source
 from citerec.formats.drafts.languages import language_of
 from citerec.formats.drafts.latex import LATEX
 from citerec.library import MANIFEST
@@ -172,15 +172,15 @@ def _readable(path: Path, root: Path) -> bool:
 
 
 def find_bibs(
-    document: Document, main: Main | None, names: Sequence[str], root: Path
-) -> tuple[list[Path], bool]:
-    """Return the .bib files of a document, and if it names them or they are beside it. names: in its text."""
+    document: Document, main: Main | None, names: Iterable[Key], root: Path
+) -> tuple[list[Path], bool, dict[str, str]]:
+    """Return a document's .bib files, if it names them, and why others are not read. names: in its text."""
     path = main.path if main else document.path
     assert path is not None
-    named = dict.fromkeys((*names, *(main.source.references.names if main else ())))
+    named = dict.fromkeys((*(name.key for name in names), *(main.source.references.names if main else ())))
     references = References(path, [*named], root, own=main.others if main else {})
     bibs = references.bibs()
-    return list(dict.fromkeys(bibs.values())), not named.keys().isdisjoint(bibs)
+    return list(dict.fromkeys(bibs.values())), not named.keys().isdisjoint(bibs), references.notes
 
 
 def outline_with_main(document: Document, main: Main | None) -> Outline:
@@ -197,7 +197,7 @@ def outline_with_main(document: Document, main: Main | None) -> Outline:
 class _Memory:
     """What is known of a document; `lock` is held while its bibliography is put together.
 
-    Of what was made last: what it was made from, and what was made.
+    Of what was made last: what it was made from, and what was made. unread: why files are not read, by name.
     """
 
     outline: tuple[Document, Outline] | None = None
@@ -205,6 +205,7 @@ class _Memory:
     bibliography: tuple[object, Bibliography] = (None, Bibliography((), None, {}))
     ranked: tuple[object, Future[Ranked]] = field(default_factory=lambda: (None, Future()))
     passages: tuple[tuple[object, ...], CitingPassages] = ((None,) * 3, CitingPassages((), ()))
+    unread: dict[str, str] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -307,7 +308,7 @@ class Workspace:
         files, named = list[Path](), False
         with memory.lock:
             if document.path and root:
-                files, named = find_bibs(document, main, outline.bibs, root)
+                files, named, memory.unread = find_bibs(document, main, outline.bibs, root)
             entries = [entry for file in files for entry in self._entries_of(file)]
             library, target = self.library, files[-1] if named or len(files) == 1 else None
             key = files, target, [id(entry) for entry in entries], library and library.folder, id(main)

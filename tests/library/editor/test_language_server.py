@@ -372,6 +372,20 @@ def test_diagnostics(editor: Editor, folder: Path) -> None:
     editor.wait_for_diagnostics(uri, ["missing", "unknown", "unknown"])
 
 
+@pytest.mark.parametrize("language", ["latex", "markdown", "typst", "org"])
+def test_a_bibliography_that_is_not_there(language: str, editor: Editor, folder: Path) -> None:
+    (folder / "refs.bib").rename(folder / "gone")
+    uri, _ = opened(editor, folder, language, "Old trees|")
+    [told] = editor.wait_for_diagnostics(uri, ["bibliography"])
+    document = editor.documents[uri]
+    name = document.text[document.offset(told.range.start) : document.offset(told.range.end)]
+    assert name in ("refs", "refs.bib")
+    assert told.message == f"the bibliography {name} is not read: there is no such file"
+    (folder / "gone").rename(folder / "refs.bib")
+    editor.save(uri)
+    editor.wait_for_diagnostics(uri, [])
+
+
 def test_a_bib_that_is_open_is_changed_where_it_is_open(editor: Editor, folder: Path) -> None:
     bib = editor.open(
         folder / "refs.bib", f"{BIB}\n@misc{{unsaved, title={{An entry of the buffer}}}}", "bibtex"
