@@ -122,6 +122,14 @@ _PAIRS = (("<!--", "-->"), *((f"<{tag}", f"</{tag}>") for tag in ("script", "sty
 _KEY_CHARACTERS = r"[\w\u0300-\u036f:.#$%&+?<>~/-]"
 
 
+_CAPTION = re.compile(
+    r"^[ \t>]*#\|[ \t]*(?:fig|tbl|lst)-(?:sub)?cap[ \t]*:([^\n]*)"
+    r"|\bfig\.s?cap[ \t]*=[ \t]*(?:\"([^\"\n]*)\"|'([^'\n]*)')",
+    re.MULTILINE,
+)
+"""A caption in the options of a cell of Quarto or knitr."""
+
+
 class Markdown(Language):
     """Markdown."""
 
@@ -139,7 +147,9 @@ class Markdown(Language):
         r"|(?<!`)(`{1,2})(?!`)(?:[^\n]|\n(?![ \t]*\n)){1,1000}?(?<!`)\2(?!`)"
         r"|^[ \t]*<(script|style|pre)\b.*?</\3>"
         r"|(?<=[\w-]=)(?:\"[^\"\n]{0,2000}\"|'[^'\n]{0,2000}')(?=[^{}\n]{0,2000}\})"
-        r"|^[ \t]*\[@[^\]\n]+\]:[^\n]*",  # Manubot's names for identifiers
+        r"|^[ \t]*\[@[^\]\n]+\]:[^\n]*"  # Manubot's names for identifiers
+        r"|^[ \t]*>[ \t>]*(?P<quoted>`{3,}+|~{3,}+)[^\n]*(?:\n[ \t]*>(?![ \t>]*(?P=quoted))[^\n]*+)*+"
+        r"(?:\n[ \t>]*(?P=quoted)[^\n]*)?",
         re.MULTILINE | re.DOTALL,
     )
 
@@ -186,6 +196,7 @@ class Markdown(Language):
         named = _metadata(files, path.parent, inputs.root)
         names = [*dict.fromkeys([*_bibliographies(front), *named, *_bibliographies(project)])]
         front = {**front, **project}  # a project's fields include those of its main file
+        captions = " ".join(match[match.lastindex or 0] for match in _CAPTION.finditer(text))
         text = self.without_code(text)
         labels = self.labels(text)
         text = self.without_references(text, labels, kinds)
@@ -194,6 +205,7 @@ class Markdown(Language):
         items = front.get("references")
         entries = csl_entries(items) if isinstance(items, list) else {}
         references = References(path, names, inputs.root, own=entries)
+        cites += [citation.cited for citation in self.citations(captions) if citation.cited]
         keys, uncited = [*number_keys(cites)], [*_uncited(front)]
         return Source(text, metadata, keys, references, uncited, inputs.notes, labels, kinds)
 

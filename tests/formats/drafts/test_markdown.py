@@ -319,3 +319,10 @@ def test_yaml_in_code_and_between_rules_is_text() -> None:
     text = "A [@a].\n\n```\n\n---\nbibliography: x.bib\n---\n```\n\n---\n\nB [@b]\n\n---\n"
     assert MARKDOWN.bibliographies(text) == []
     assert [key.key for key in MARKDOWN.keys(text)] == ["a", "b"]
+
+
+def test_code_in_quotations_and_captions_in_code(tmp_path: Path) -> None:
+    quoted = "A [@a].\n\n> ```python\n> @property\n> ```\n> B [@b].\n\n> ~~~\n> @open\n\nC [@c].\n\n"
+    cells = "```{r, fig.cap='D [@d]'}\n@never\n```\n\n```{python}\n#| fig-cap: E [@e]\n@never\n```\nF [@f].\n"
+    (tmp_path / "a.qmd").write_text(f"{quoted}{cells}")
+    assert MARKDOWN.read(tmp_path / "a.qmd", Inputs()).keys == [*"abcfde"]
