@@ -35,7 +35,9 @@ _WITH_INITIALS = re.compile(
     r"((?:[A-Z](?:-?[A-Z]){0,2}|(?:[A-Z]\.[ -]?)+)(?: (?:[JS]r\.?|2nd|3rd|III?))?)"
 )
 """A family name and initials, as in PubMed: Penkov MA, Roe C.D., Moss RJ 3rd."""
-_TWO_CAPITALS = re.compile(r"\s*[A-Z]{2}\s*")
+_TWO_CAPITALS = re.compile(r"\s*(?!II)[A-Z]{2}\s*")
+_DOTTED = re.compile(r"[\s,]*(?:[A-Z]\.[ -]?)+[\s,]*")
+_INITIALS = re.compile(r"(?:[A-Z]\.?-?)+")
 _INITIALS_LAST = re.compile(r", (?:[A-Z][. -]*){1,4}$")
 _HAN = re.compile(r"[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3041-\u30ff\uac00-\ud7a3]{2,8}")
 """Names in Chinese, Japanese and Korean, where the family name comes first."""
@@ -133,8 +135,9 @@ def parse_name(text: str) -> Name:
     suffix = ""
     if "," not in text and "." in text:
         text = _with_comma(text)
-    if text.count(",") == 1 and " " in text.partition(",")[0] and _is_suffix(text.rpartition(",")[2]):
-        text = text.replace(",", "")  # Martin Lee, Jr.
+    before, _, last = text.rpartition(",")
+    if " " in before and "," not in before and _is_sure_suffix(last) and not _TWO_CAPITALS.fullmatch(last):
+        text = text.replace(",", "")  # Martin Lee, Jr., but not Van Dyke, JR
     if "," not in text and _is_suffix(text.rpartition(" ")[2]) and " " in text:
         text, _, suffix = text.rpartition(" ")
     from bibtexparser.middlewares.names import parse_single_name_into_parts
@@ -150,7 +153,7 @@ def parse_name(text: str) -> Name:
     suffix = suffix or middle
     if not suffix and for_family[0] and _is_suffix(for_family[2]):
         family, suffix = for_family[0], for_family[2]
-    elif not suffix and for_given[0] and _is_suffix(for_given[2]):
+    elif not suffix and for_given[0] and _is_sure_suffix(for_given[2]):
         given, suffix = for_given[0].rstrip(", "), for_given[2]
     if not given and not particle and not suffix and " " in family:
         return Name(literal=family)
@@ -188,6 +191,11 @@ def _without_braces(text: str) -> str:
 def _is_suffix(word: str) -> bool:
     word = word.replace(".", "").strip(", ")
     return word.lower() in _SUFFIXES and word != "Md"  # Mohammad, not a doctor
+
+
+def _is_sure_suffix(word: str) -> bool:
+    """True for a suffix where given names may stand. Capitals with a dot each are initials: Dyke, J.R."""
+    return _is_suffix(word) and not _DOTTED.fullmatch(word)
 
 
 def parse_names(text: str) -> list[Name]:
@@ -260,7 +268,7 @@ def _by_commas(text: str) -> list[str]:
     for form, fewest in ((_WITH_INITIALS, 2), (_INITIALS_FIRST, 2), (_FULL, 3)):
         if len(parts) >= fewest and all(map(form.fullmatch, parts)):
             return [*map(_with_comma, parts)] if form is _WITH_INITIALS else parts
-    if len(parts) < 4 or len(parts) % 2 or any(map(_is_suffix, parts)):
+    if len(parts) < 4 or len(parts) % 2 or any(map(_is_sure_suffix, parts)):
         return []
     return [f"{family}, {given}" for family, given in zip(parts[::2], parts[1::2], strict=True)]
 
@@ -304,9 +312,6 @@ def parse_inverted(text: str) -> Name:
     name, _, last = text.rpartition(",")
     if name and _is_company(name, last):
         return Name(literal=text)
-    if "," not in name and " " in name and _TWO_CAPITALS.fullmatch(last) and _is_suffix(last):
-        name_in_full = parse_name(f"{name}, A")  # initials, where a suffix would have dots or stand third
-        return name_in_full._replace(given=last.strip())
     text = _with_comma(text)
     if " " in text and "," not in text.rstrip(",") and not _INITIALS_FIRST.fullmatch(text):
         return Name(literal=text.rstrip(", "))
@@ -339,11 +344,18 @@ def surname(name: str) -> str:
     ['Lee', 'Maaten', 'Muller', 'Penkov']
     """
     family, _, rest = fold(name).partition(",")
-    if rest and rest.strip(" .").lower() not in _GENERATIONS:
-        words = family.split()
-    else:
-        words = [word for word in family.split() if word.strip(".").lower() not in _GENERATIONS]
-        # PubMed puts initials after the name.
-        while len(words) > 1 and len(words[-1]) <= 3 and words[-1].isupper():
+    words = family.split()
+    if not rest or rest.strip(" .").lower() in _GENERATIONS:
+        words = [word for word in words if word.strip(".").lower() not in _GENERATIONS]
+        while len(words) > 1 and _is_initials(words[-1], words[-2]):
             words.pop()
     return words[-1].strip(".") if words else ""
+
+
+def _is_initials(word: str, before: str) -> bool:
+    """True if the last word of a name is initials, as in PubMed; a short family name has some before it."""
+    letters = re.sub("[.-]", "", word)
+    if not letters.isupper() or len(letters) > 3:
+        return False
+    is_behind = _INITIALS.fullmatch(before) and ("." in before or len(before) <= len(word))
+    return len(letters) == 1 or "." in word or not is_behind

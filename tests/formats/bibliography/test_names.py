@@ -78,6 +78,9 @@ from citerec.formats.names import (
         ),
         ("Lee A and Roe BC and et al", [Name("Lee", "A"), Name("Roe", "BC"), OTHERS]),
         ("Malcolm X", [Name("X", "Malcolm")]),
+        ("Van Dyke, J.R. and García Márquez, M.D. and De Witt, JR and Roe, Cy, M.D. and Ann Lee, II",
+         [Name("Van Dyke", "J.R."), Name("García Márquez", "M.D."), Name("De Witt", "JR"),
+          Name("Roe", "Cy", suffix="M.D."), Name("Lee", "Ann", suffix="II")]),
     ],
 )  # fmt: skip
 def test_names_of_bibtex_and_biblatex(latex: str, names: list[Name]) -> None:
@@ -107,6 +110,7 @@ def test_names_of_bibtex_and_biblatex(latex: str, names: list[Name]) -> None:
         ("Moss Pumps, AG", [Name(literal="Moss Pumps, AG")]),
         ("van Dyke, MD", [Name("Dyke", "MD", "van")]),
         ("Van Dyke, JR", [Name("Van Dyke", "JR")]),
+        ("Van Dyke, J.R.", [Name("Van Dyke", "J.R.")]),
         ("Rahman and Lee, AN and Roe, B", [Name("Rahman"), Name("Lee", "AN"), Name("Roe", "B")]),
         (
             "Food, Forestry and Fisheries and Water",
