@@ -17,6 +17,9 @@ _NAMED_ARXIV = re.compile(
     rf"(?:arxiv[:/.\s]*(?:abs/|pdf/)?|arxiv\.org/\w+/)({ARXIV_ID})(?:v\d+)?", re.IGNORECASE
 )
 _BARE_ARXIV = re.compile(rf"({ARXIV_ID})(?:v\d+)?")
+_BESIDE_ARXIV = re.compile(
+    r"(?>\[[\w.-]*\]|[\W\d_]|arxiv|org|abs|pdf|https?|www|e?-?print|preprint|available|at|online|url|href|cite|v\d)*"
+)
 _DOI_STARTS = re.compile(r"(?:https?://)?(?:dx\.)?(?:doi\.org/)?(?:doi:\s*)?(?=10\.)", re.IGNORECASE)
 _KINDS = {"pubmed": "pmid", "pubmedcentral": "pmc", "pmcid": "pmc"}
 
@@ -91,6 +94,15 @@ def find_arxiv_id(text: str) -> str:
     """
     match = _BARE_ARXIV.fullmatch(text.strip()) or _NAMED_ARXIV.search(text)
     return match[1] if match else ""
+
+
+def arxiv_in_note(text: str) -> str:
+    """Return the arXiv id that is all that a note, or a line or part of it, says; "" if none."""
+    for part in re.split(r"[;\n]|(?<=\d)Comment:", text):  # as BibSonomy has it behind the id
+        id = find_arxiv_id(part)
+        if id and _BESIDE_ARXIV.fullmatch(part.replace(id, "").lower()):
+            return id
+    return ""
 
 
 def identifier_kind(kind: str) -> str:

@@ -38,6 +38,7 @@ _WITH_INITIALS = re.compile(
 _TWO_CAPITALS = re.compile(r"\s*(?!II)[A-Z]{2}\s*")
 _DOTTED = re.compile(r"[\s,]*(?:[A-Z]\.[ -]?)+[\s,]*")
 _INITIALS = re.compile(r"(?:[A-Z]\.?-?)+")
+_CAPITALS = re.compile(r"\b(?:[A-Z]{1,3}\b|[A-Z])")
 _INITIALS_LAST = re.compile(r", (?:[A-Z][. -]*){1,4}$")
 _HAN = re.compile(r"[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3041-\u30ff\uac00-\ud7a3]{2,8}")
 """Names in Chinese, Japanese and Korean, where the family name comes first."""
@@ -350,6 +351,13 @@ def surname(name: str) -> str:
         while len(words) > 1 and _is_initials(words[-1], words[-2]):
             words.pop()
     return words[-1].strip(".") if words else ""
+
+
+def given_initials(name: str) -> str:
+    """Return the initials of given names, folded: AL of Ann-Lou Lee; "" if none is known."""
+    family, _, rest = fold(name).partition(",")
+    is_given = rest.strip(" .").lower() not in ("", *_GENERATIONS)
+    return "".join(_CAPITALS.findall(rest if is_given else family.removesuffix(surname(name))))
 
 
 def _is_initials(word: str, before: str) -> bool:

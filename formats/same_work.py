@@ -4,18 +4,19 @@ A record matches an earlier one by id, DOI, arXiv id or title (letters and digit
 agrees:
 
 - titles, at least in most words of the shorter one; DOIs, but not of a preprint and its publication; arXiv
-  ids, first authors' surnames
-- first page, volume and number, or else day and month of what is no paper of a conference; of software, data
-  and manuals the version
+  ids, first authors' surnames, and, but for the same first page, their initials
+- first page, volume, number and edition, or else day and month of what is no paper of a conference; of
+  software, data and manuals the version
 - the kind of work: a thesis is not the article of the same title. Articles, papers and chapters are one kind,
   since programs confuse them, and `misc` and the like are none
 - years, which may be two apart if one record is of a preprint, or if the first pages are equal
 
-If title and DOI or arXiv id are equal, the others count only for different years.
+If title and DOI or arXiv id are equal, the others count only for different years. If title and citation key
+are, one of DOI, first author, year, and place in print with kind may differ, as after a correction; none if
+the title tells nothing, such as "Editorial". Ids of services are enough.
 
-If neither years nor authors can be compared, the title must have at least 20 letters; titles such as
-"Editorial" tell nothing. Memory holds a few numbers per record, and only records that share one of the first
-four are compared.
+If neither years nor authors can be compared, the title must have at least 20 letters. Memory holds a few
+numbers per record, and only records that share one of the first four are compared.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from citerec.formats.bibliography.item import MONTHS
-from citerec.formats.bibliography.paper import LibraryPaper, is_preprint
+from citerec.formats.bibliography.paper import LibraryPaper, is_preprint, without_filled
 from citerec.formats.letters import LONG_TITLE, fold, normalise_title, title_key
-from citerec.formats.names import surname
+from citerec.formats.names import given_initials, surname
 
 MAX_YEARS_APART = 2
 
@@ -43,14 +44,20 @@ _NO_TITLES = frozenset(
      "news", "indexofauthors", "letterstotheeditor", "lettertotheeditor", "acknowledgments", "contents",
      "acknowledgements", "tableofcontents", "untitled", "references")
 )  # fmt: skip
-_PRINTED = re.compile(r"\b(pages|eid|volume|number|issue)\s*=\s*[{\"]*([^,}\"]*)", re.IGNORECASE)
+_PRINTED = re.compile(
+    r"\b(pages|eid|volume|number|issue)\s*=\s*(?:\{((?:[^{}]|\{[^{}]*\})*)|\"?([^\",}]*))", re.IGNORECASE
+)
+_LABEL = re.compile(r"^\W*(?:vol(?:ume)?|nos?|nr|number|issue|pages?|pp|art|bd|[nptv])(?:[.:°º\s]+|(?=\d))")
+_NUMBERED = re.compile(r"[^\W_]+(?:\.[^\W_]+)*")
+_EDITION = re.compile(r"[eE](?:dition|DITION)\s*=\s*[{\"]*([^,}\"]*)")  # faster than IGNORECASE
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _VERSION = re.compile(
     r"\s*@(?:software|dataset|manual|misc)\b.*?\b(?:version\s*=\s*[{\"]*|R package version )v?([^,}\"]*)",
     re.IGNORECASE | re.DOTALL,
 )
 _MONTH = re.compile(r"\bmonth\s*=\s*[{\"]*(\w{1,3})", re.IGNORECASE)
 _DATE = re.compile(r"\bdate\s*=\s*[{\"]*\d{4}-(\d\d)(?:-(\d\d))?", re.IGNORECASE)
-_KIND = re.compile(r"\s*@\s*(\w+)")
+_TYPE = re.compile(r"\s*@\s*(\w+)")
 _OF_CONFERENCES = ("inproceedings", "conference")
 """Types of entries with two dates, of the conference and of its proceedings."""
 _KINDS = {
@@ -64,10 +71,15 @@ _KINDS = {
     **dict.fromkeys(("techreport", "report", "manual"), 4),
     **{"software": 5, "dataset": 6, "patent": 7, "standard": 8},
 }
-_SHORT, _PREPRINT, _KIND_BITS, _MONTH_BITS, _DAY_BITS = 1, 2, 2, 6, 10
-_PART, _PARTS = 21, 3
+_SHORT, _PREPRINT, _NAMED = 1, 2, 1 << 21
+_KIND_BITS, _MONTH_BITS, _DAY_BITS, _EDITION_BITS, _INITIALS = 2, 6, 10, 15, 32
+_PART, _PART_MASK = 21, (1 << 21) - 1
 """Bits of each of the hashed first page, volume and number."""
-_PART_MASK = (1 << _PART) - 1
+_DETAILS = (
+    *((shift, _PART_MASK) for shift in (0, _PART, 2 * _PART)),
+    *((64 + shift, mask) for shift, mask in ((2, 15), (6, 15), (10, 31), (15, 63))),
+)
+"""Bits of `printed`, and behind them of `traits`."""
 _LIKE = 0.6
 """Least share of the words of the shorter title that the other has."""
 
@@ -86,16 +98,17 @@ class Identity(NamedTuple):
     printed: int
     """First page, volume and number."""
     traits: int
-    """If the title is short, if it is a preprint, the kind of work, month and day."""
+    """If the title is short, if it is a preprint, if users gave the id; kind, month, day, edition; a bit, of
+    32, for each initial of the first author."""
     year: int
 
     def agrees(self, other: Identity, apart: int = 0) -> bool:
         """True if two papers with the same title may be the same paper. apart: years that may lie between."""
         of_versions = (self.traits ^ other.traits) & _PREPRINT  # which have DOIs of their own
-        for own, two in zip(self[1 + bool(of_versions) : 5], other[1 + bool(of_versions) : 5], strict=True):
-            if own and two and own != two:
-                return False
-        if not self._agrees_in_print(other, apart):
+        first = 1 + bool(of_versions)
+        if any(map(_differ, self[first:5], other[first:5])) or not self._agrees_in_print(other, apart):
+            return False
+        if not self._same_author(other) and (self._details()[0] or -1) != other._details()[0]:
             return False
         return bool((self.year and other.year) or (self.author and other.author) or not self.traits & _SHORT)
 
@@ -108,9 +121,21 @@ class Identity(NamedTuple):
             fewer = min(self.words.bit_count(), other.words.bit_count())
             if (self.words & other.words).bit_count() < _LIKE * fewer:
                 return False
-        if self.author and other.author and self.author != other.author:
+        if _differ(self.author, other.author):
             return False
         return self._agrees_in_print(other)
+
+    def agrees_besides_name(self, other: Identity) -> bool:
+        """True if two papers with the same id may be the same paper."""
+        of_versions = (self.traits ^ other.traits) & _PREPRINT
+        years = abs(self.year - other.year) if self.year and other.year else 0
+        differences = [not of_versions and _differ(self.doi, other.doi), not self._same_author(other)]
+        differences += [years > (of_versions and MAX_YEARS_APART), not self._same_place_and_kind(other)]
+        return not self.traits & _NAMED or sum(differences) <= bool(self.title)
+
+    def _same_author(self, other: Identity) -> bool:
+        own, its = self.traits >> _INITIALS, other.traits >> _INITIALS
+        return not _differ(self.author, other.author) and (not own or not its or own & its > 0)
 
     def _agrees_in_print(self, other: Identity, apart: int = 0) -> bool:
         """True if pages, volumes, numbers, kinds and years do not differ where both are known."""
@@ -118,36 +143,30 @@ class Identity(NamedTuple):
             return False
         if not self.year or not other.year or abs(self.year - other.year) <= apart:
             return True
-        page, its_page = self._parts()[0], other._parts()[0]
+        page, its_page = self._details()[0], other._details()[0]
         versions = bool((self.traits ^ other.traits) & _PREPRINT) or bool(page and page == its_page)
         return versions and abs(self.year - other.year) <= MAX_YEARS_APART
 
     def _same_place_and_kind(self, other: Identity) -> bool:
-        both = (
-            *zip(self._parts(), other._parts(), strict=True),
-            *zip(self._kinds(), other._kinds(), strict=True),
-        )
-        return not any(own and two and own != two for own, two in both)
+        return not any(map(_differ, self._details(), other._details()))
 
-    def _kinds(self) -> tuple[int, int, int]:
-        """Return kind of work, month and day; 0 if unknown."""
-        kind = self.traits >> _KIND_BITS & 15
-        return kind, self.traits >> _MONTH_BITS & 15, self.traits >> _DAY_BITS
-
-    def _parts(self) -> list[int]:
-        return [self.printed >> shift & _PART_MASK for shift in range(0, _PART * _PARTS, _PART)]
+    def _details(self) -> list[int]:
+        """Return first page, volume, number; kind of work, month, day, edition; 0 if unknown."""
+        both = self.traits << 64 | self.printed
+        return [both >> shift & mask for shift, mask in _DETAILS]
 
     def joined(self, other: Identity) -> Identity:
         """Return the identity of records of the same paper. What the first lacks comes from the second."""
-        printed = sum(
-            (own or two) << number * _PART
-            for number, (own, two) in enumerate(zip(self._parts(), other._parts(), strict=True))
-        )
-        kind, month, day = (own or two for own, two in zip(self._kinds(), other._kinds(), strict=True))
-        traits = self.traits & _SHORT | self.traits & other.traits & _PREPRINT
-        traits |= kind << _KIND_BITS | month << _MONTH_BITS | day << _DAY_BITS
+        details = zip(self._details(), other._details(), _DETAILS, strict=True)
+        packed = sum((own or two) << shift for own, two, (shift, _) in details)
+        traits = self.traits & _SHORT | self.traits & other.traits & _PREPRINT | packed >> 64
+        traits |= (self.traits | other.traits) >> _INITIALS << _INITIALS
         either = Identity(*(own or two for own, two in zip(self, other, strict=True)))
-        return either._replace(printed=printed, traits=traits)
+        return either._replace(printed=packed & (1 << 64) - 1, traits=traits)
+
+
+def _differ(own: int, other: int) -> bool:
+    return bool(own and other and own != other)
 
 
 ALL = "all"
@@ -160,36 +179,41 @@ def is_apart(paper: LibraryPaper, separate: Container[str]) -> bool:
 
 
 def identity(paper: LibraryPaper, apart: bool = False) -> Identity:
-    """Return the identity of a record. apart: one that only the same record has."""
+    """Return the identity of a record. apart: one that only an equal record has."""
     own = _identity(paper)
     if not apart:
         return own
-    same = own.id or hash_text(f"{own.title} {own.words} {own.author} {own.printed} {own.year}")
-    return Identity(same, *[0] * (len(own) - 1))
+    # Users change the rest without changing the work, and an id may have got a number.
+    record = without_filled(paper)._replace(id="", aliases=(), collections=(), tags=(), files=())
+    return Identity(hash_text(f"{own.id} {record}"), *[0] * (len(own) - 1))
 
 
 def _identity(paper: LibraryPaper) -> Identity:
     letters = normalise_title(paper.title)
-    title = title_key(letters) if letters and letters not in _NO_TITLES else 0
+    words = title_key(letters) if letters else 0
+    title = 0 if letters in _NO_TITLES else words
     kind_of_id, _, value = paper.id.partition(":")
     preprint = is_preprint(paper)
-    type_of_entry = kind[1].lower() if (kind := _KIND.match(paper.bibtex)) else ""
-    printed = 0 if preprint else _printed(paper.bibtex)
+    type_of_entry = match[1].lower() if (match := _TYPE.match(paper.bibtex)) else ""
+    kind = 0 if preprint else _KINDS.get(type_of_entry, 0)
+    printed = 0 if preprint else _printed(paper.bibtex, kind)
     is_dated = not (preprint or printed or type_of_entry in _OF_CONFERENCES)
     month, day = _month_and_day(paper.bibtex) if is_dated else (0, 0)
+    name = _record_id(paper, words)
+    traits = (len(letters) < LONG_TITLE) * _SHORT | preprint * _PREPRINT | kind << _KIND_BITS
+    traits |= month << _MONTH_BITS | day << _DAY_BITS | _edition(paper.bibtex) << _EDITION_BITS
+    traits |= 0 if name.startswith(_RECORD_IDS) else _NAMED
+    for letter in given_initials((*paper.names, *paper.authors, "")[0]):
+        traits |= 1 << _INITIALS + ord(letter) % 32
     return Identity(
-        hash_text(_record_id(paper, title)),
+        hash_text(name),
         hash_text(paper.doi or (value if kind_of_id == "doi" else "")),
         hash_text(paper.arxiv or (value if kind_of_id == "arxiv" else "")),
         title,
         hash_text(surname(paper.authors[0]).casefold()) if paper.authors else 0,
         _title_bits(paper.title),
         printed,
-        int(len(letters) < LONG_TITLE)
-        | preprint * _PREPRINT
-        | (0 if preprint else _KINDS.get(type_of_entry, 0)) << _KIND_BITS
-        | month << _MONTH_BITS
-        | day << _DAY_BITS,
+        traits,
         max(paper.year, 0),
     )
 
@@ -215,19 +239,29 @@ def _word_bit(word: str) -> int:
     return hash_text(word) & 63
 
 
-def _printed(bibtex: str) -> int:
+def _printed(bibtex: str, kind: int) -> int:
     """Return the hashed first page, volume and number of an entry, or version of software."""
     parts = dict[int, int]()
     if version := _VERSION.match(bibtex):
         parts[2] = (hash_text(version[1].strip().lower()) & _PART_MASK) or 1
     for match in _PRINTED.finditer(bibtex):
         place = {"volume": 1, "number": 2, "issue": 2}.get(match[1].lower(), 0)
-        words = re.findall(r"[^\W_]+", match[2].lower())
+        words = _NUMBERED.findall(_LABEL.sub("", (match[2] or match[3] or "").lower(), count=1))
         if place == 2 and words and words[0][:3] in MONTHS:
             continue  # a number elsewhere
         if place not in parts and words:
-            parts[place] = (hash_text(words[0].lstrip("0")) & _PART_MASK) or 1
+            last = next((number for number, word in enumerate(words) if re.search(r"\d", word)), 0)
+            # Of reports and standards, all counts: IEEE Std 802.1Q, 98-12.
+            words = words if place and (last or kind > 3) else words[: last + 1]
+            parts[place] = (hash_text(" ".join(words).lstrip("0")) & _PART_MASK) or 1
     return sum(value << place * _PART for place, value in parts.items())
+
+
+def _edition(bibtex: str) -> int:
+    """Return the number of an edition, 2 for 2nd or Second, below 64; 0 if it is unknown."""
+    text = match[1].lower() if (match := _EDITION.search(bibtex)) else ""
+    named = [place for place, word in enumerate(_ORDINALS, 1) if word in text]
+    return next(((int(number) - 1) % 63 + 1 for number in [*re.findall(r"\d{1,4}", text), *named]), 0)
 
 
 def _month_and_day(bibtex: str) -> tuple[int, int]:
@@ -284,10 +318,9 @@ def first_records(records: Iterable[Identity], distinct: int = 0) -> list[int]:
 def _find_first(
     own: Identity, by_key: tuple[dict[int, list[int]], ...], papers: dict[int, Identity]
 ) -> int | None:
-    if own.id and own.id in by_key[0]:
-        return min(by_key[0][own.id])
-    for index, key in zip(by_key[1:3], own[1:3], strict=True):
-        same = [place for place in index.get(key, ()) if own.agrees_besides_id(papers[place])] if key else []
+    checks = own.agrees_besides_name, own.agrees_besides_id, own.agrees_besides_id
+    for index, key, agrees in zip(by_key[:3], own[:3], checks, strict=True):
+        same = [place for place in index.get(key, ()) if agrees(papers[place])] if key else []
         if same:
             return min(same)
     candidates = by_key[3].get(own.title, ()) if own.title else ()

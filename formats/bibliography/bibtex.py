@@ -31,7 +31,7 @@ from citerec.formats.bibliography.latex import (
 )
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.tables import Names
-from citerec.formats.identifiers import clean_doi, find_arxiv_id
+from citerec.formats.identifiers import arxiv_in_note, clean_doi, find_arxiv_id
 from citerec.formats.latex_text import delimited_end
 from citerec.formats.names import parse_names
 
@@ -244,7 +244,7 @@ def _read_eprint(fields: Mapping[str, str], values: dict[str, str]) -> None:
     if kind == "pubmed":
         values.setdefault("PMID", eprint)
     places = [eprint] if "arxiv" in kind or not kind else []
-    named = ("arxivid", "arxiv", "url", "journal", "note", "howpublished")
-    places += [fields.get(name, "") for name in named]
+    places += [fields.get(name, "") for name in ("arxivid", "arxiv", "url", "journal", "howpublished")]
+    places.append(arxiv_in_note(fields.get("note", "")))
     places.append(re.sub("^abs/", "arxiv:", fields.get("volume", "")))  # DBLP's CoRR
     values["arxiv"] = next(filter(None, map(find_arxiv_id, places)), "")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from citerec.formats.bibliography.paper import LibraryPaper, is_placeholder, make_paper, split_names
-from citerec.formats.identifiers import date_year, find_arxiv_id
+from citerec.formats.identifiers import arxiv_in_note, date_year, find_arxiv_id
 from citerec.formats.names import OTHERS, Name, ambiguous
 
 ROLES = ("author", "editor", "container-author", "translator", "collection-editor", "composer", "director",
@@ -74,9 +74,11 @@ class Item(NamedTuple):
         get = self.fields.get
         if named := find_arxiv_id(get("arxiv", "")):
             return named
-        places = [get(name, "") for name in ("number", "archive_location", "URL", "container-title", "note")]
-        everything = " ".join([*places, get("archive", ""), get("publisher", "")]).lower()
-        return next(filter(None, map(find_arxiv_id, places)), "") if "arxiv" in everything else ""
+        places = [get(name, "") for name in ("number", "archive_location", "URL", "container-title")]
+        note, *others = (get(name, "") for name in ("note", "archive", "publisher"))
+        if "arxiv" not in " ".join([*places, note, *others]).lower():
+            return ""
+        return next(filter(None, (*map(find_arxiv_id, places), arxiv_in_note(note))), "")
 
     def paper(
         self, key: str = "", collections: Iterable[str] = (), tags: Iterable[str] | None = None

@@ -7,7 +7,7 @@ tags are united. Records are stored in a temporary file.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from citerec.base.progress import count_progress
 from citerec.formats.bibliography.paper import LibraryPaper, fill_again, merge_records
 from citerec.formats.same_work import (
-    ALL,
     MAX_SAME_KEY,
     Identity,
     first_records,
@@ -126,12 +125,8 @@ class Deduplicator:
 
     def _existing_identities(self, library: Storage) -> NDArray[np.uint64]:
         """Return the identities of the papers of a library, those of separate records changed."""
-        identities = library.identities
-        if ALL in self._separate:
-            rows: Iterable[int] = range(len(library))
-        else:
-            rows = (row for name in self._separate if (row := library.row(name)) is not None)
-        changed = {row: identity(library.paper(row), apart=True) for row in rows}
+        identities, papers = library.identities, library.papers() if self._separate else ()
+        changed = {row: identity(one, True) for row, one in papers if is_apart(one, self._separate)}
         if changed:
             identities = np.array(identities)
             identities[list(changed)] = np.array(list(changed.values()), np.uint64)

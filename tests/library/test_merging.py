@@ -24,6 +24,10 @@ def entry(fields: str, year: int = 0, kind: str = "article", **known: object) ->
     return paper("title:1", **known)._replace(year=year, bibtex=f"@{kind}{{k, {fields}}}")  # type: ignore[arg-type]
 
 
+def with_field(name: str, *values: str, kind: str = "book") -> list[LibraryPaper]:
+    return [entry(f"{name} = {{{value}}}", 2010, kind) for value in values]
+
+
 def leaders_of(*papers: LibraryPaper) -> list[int]:
     found = Identities()
     for one in papers:
@@ -90,8 +94,28 @@ def leaders_of(*papers: LibraryPaper) -> list[int]:
         ([paper("a", "Editorial", year=2001), paper("b", "Editorial", year=2001)], [0, 1]),
         ([paper("a", "Adam", year=2001), paper("b", "Adam", year=2001)], [0, 0]),
         ([paper("a", doi="10.1/x"), paper("b"), paper("c", doi="10.1/y")], [0, 0, 2]),
+        ([entry("", year, key="k", doi=doi) for year, doi in
+          ((2018, "a"), (2021, "b"), (2021, ""), (2018, "b"))], [0, 1, 0, 0]),
+        ([entry(f"volume={volume}", 2019, key="k", authors=(name,))
+          for volume, name in ((3, "Ann Lee"), (3, "Cy Roe"), (4, "Bo Kim"))], [0, 0, 2]),
+        ([entry("", year, key="k", title=title)
+          for year, title in ((2019, "Editorial"), (2020, "Editorial"), (0, "Editorial"), (2019, "Preface"))],
+         [0, 1, 0, 3]),
+        ([entry("", 2019, key="k", arxiv="1"), entry("", 2021, key="k", venue="Peat", doi="a")], [0, 0]),
+        ([paper("s2:1", year=2018, doi="a"), paper("s2:1", "Preface", year=2021, doi="b")], [0, 0]),
+        (with_field("volume", "Vol. 1", "Vol. 2", "vol.1", "01", "II", "Vol. II"), [0, 1, 0, 0, 4, 4]),
+        (with_field("number", "No. 1", "No. 2", "n° 2", "2--3", "Suppl. 1"), [0, 1, 1, 1, 4]),
+        (with_field("pages", "pp. 3--4", "pp. 7--8", "3-4", "p. 7", "iv-v", "iv"), [0, 1, 0, 1, 4, 4]),
+        (with_field("number", "{IEEE} Std 802.1Q", "IEEE Std 802.1AB", "IEEE Std 802.1Q", "98-12", "98-13",
+                    "US 7,123,456", "US 7,123,457", kind="standard"), [0, 1, 0, 3, 4, 5, 6]),
+        (with_field("edition", "2", "4", "Second", "4th ed.") + with_field("number", "7"), [0, 1, 0, 1, 0]),
+        ([paper(name, authors=(name,), year=2010) for name in
+          ("Wei Wang", "Wang, Jun", "Wang, W.", "Jun Wang", "Wang", "Wéi X. Wang", "Élie Lee", "Lee, E.",
+           "O. Lee", "K. Müller, Jr.", "Karl Müller", "LI, Y.", "Li, Yun")],
+         [0, 1, 0, 1, 0, 0, 6, 6, 8, 9, 9, 11, 11]),
+        ([entry("pages=3", authors=("Wei Wang",)), entry("pages=3", authors=("Jun Wang",))], [0, 0]),
     ],
-)
+)  # fmt: skip
 def test_records_match_by_id_doi_arxiv_id_or_title_if_what_both_have_agrees(
     papers: list[LibraryPaper], leaders: list[int]
 ) -> None:
@@ -109,7 +133,8 @@ def slow_leaders(papers: list[LibraryPaper]) -> list[int]:
         for column in range(3):
             for leader, so_far in known.items():
                 shared = own[column] and any(record[column] == own[column] for record in members[leader])
-                if found is None and shared and (column == 0 or own.agrees_besides_id(so_far)):
+                agrees = own.agrees_besides_id if column else own.agrees_besides_name
+                if found is None and shared and agrees(so_far):
                     found = leader
         for leader, so_far in known.items():
             same = any(record.title == own.title for record in members[leader])
@@ -133,7 +158,7 @@ records = st.builds(
     doi=st.sampled_from(["", "10.1/x", "10.1/y"]),
     arxiv=st.sampled_from(["", "2001.00001", "2001.00002"]),
     year=st.sampled_from([0, 2000, 2001, 2005]),
-    authors=st.sampled_from([(), ("Ann Lee",), ("Bo Diaz",)]),
+    authors=st.sampled_from([(), ("Ann Lee",), ("Cy Lee",), ("Bo Diaz",)]),
     venue=st.sampled_from(["", "Nature", "arXiv"]),
     bibtex=st.sampled_from(["", "@book{k, pages={3}}", "@article{k, pages={3}}", "@misc{k, volume={4}}"]),
 )
@@ -217,6 +242,14 @@ def test_separate_records_are_merged_with_none(tmp_path: Path) -> None:
             records.add(one)
         records.finish()
         assert [one.id for one in records.papers()] == ["b"], "k1 is there, and others are not merged into it"
+    ones = [entry(f"note = {number}", key="k") for number in (1, 2, 3)]
+    library = Library.create(tmp_path / "two", [ones[0], ones[1]._replace(id="k-2")], model="bm25")
+    for separate in (["k"], ["all"]):
+        with Deduplicator(tmp_path, library.mapped, separate=separate) as records:
+            for one in ones:
+                records.add(one)
+            records.finish()
+            assert records.duplicates == 2, "the third has the same key, but is another record"
 
 
 def test_papers_are_merged_into_a_library(tmp_path: Path) -> None:

@@ -381,6 +381,20 @@ def test_months_of_entries_that_are_written_anew_are_no_words() -> None:
     assert "month = feb" in papers[0] and 'month = "3~" # mar' in papers[-1]
 
 
+@pytest.mark.parametrize(
+    ("note", "arxiv"),
+    [
+        ("Erratum to arXiv:1501.01234 [hep-th]", ""),
+        ("Sent off; arXiv:1501.01234 [cs.CL]\nversion: 5", "1501.01234"),
+        ("Preprint available at \\url{https://arxiv.org/abs/hep-th/9901001v2} (1999)", "hep-th/9901001"),
+        ("cite arxiv:1501.01234Comment: 9 pages, see arXiv:1502.01234", "1501.01234"),
+    ],
+)
+def test_an_arxiv_id_in_a_note_is_that_of_the_work_if_nothing_else_is_said(note: str, arxiv: str) -> None:
+    [paper] = parse_bibtex(f"@misc{{k, title={{T}}, note={{{note}}}}}", "test", raise_bad)
+    assert paper.arxiv == Item("document", {"note": note}, {}).arxiv == arxiv
+
+
 def test_a_file_name_that_no_disk_has(tmp_path: Path) -> None:
     path = tmp_path / "a.bib"
     path.write_text(f"@misc{{a, title={{A}}, file={{{'x' * 5000}.pdf}}}}")
