@@ -1,8 +1,8 @@
 """Find the entries of a BibTeX text and read their fields. Drafts, libraries and editors read them here.
 
 As in BibTeX, an entry may begin anywhere, also behind another on its line. As in biber, `%` between fields
-begins a comment. What BibTeX refuses is read as far as possible: an entry ends at the latest where a line
-begins with another one, so that a lost brace costs one entry.
+begins a comment. What BibTeX refuses is read as far as possible: an entry whose braces do not match ends at
+the latest where a line begins with another one, so that a lost brace costs one entry.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
 from citerec.formats.bibliography.item import MONTHS
@@ -154,6 +155,8 @@ class BibtexText:
         return ReadEntry(entry.kind, entry.key, fields, bibtex)
 
 
+MOST_QUOTED = 20
+"""Beginnings of other entries in the text of a field; more are taken for entries behind a lost brace."""
 MOST_UNCLOSED = 20
 """Comments of a line without an end for which it is looked; each takes as long as the line."""
 
@@ -173,6 +176,11 @@ def _split(text: str) -> Iterator[Entry]:
             continue
         key, place, has_comma = ("", head.end(), True) if kind == "string" else _read_key(text, head, limit)
         fields, end, is_plain = _read_fields(text, place, limit, closing)
+        if fields is None and limit < len(text):
+            quoted = islice(_LINE_HEAD.finditer(text, limit), MOST_QUOTED, None)
+            longer = _read_fields(text, place, next((head.start() for head in quoted), len(text)), closing)
+            if any(text[start] == "{" and start < limit < stop for _, start, stop in longer[0] or ()):
+                fields, end, is_plain = longer
         if fields is None or _MORE_FIELDS.match(text, end, limit):
             line_start = text.rfind("\n", 0, head.start()) + 1
             if fields is None and _COMMENTED.search(text, line_start, head.start()):

@@ -259,15 +259,21 @@ ODD = r"""@string{ash = "Ash Press"} @manual{same1, title={On the line of a stri
   %title={Old title},
   title={50% of kelp}, note="%%CITATION = ARXIV:1403.3399;%%",
 }
+@article{note1, title={Bog}, annote={as in
+@lee2010 (in Norway), of which the entry is
+@article{fake1, title={Fake}, year=2010}}, journal={Peat}, year={2005}}
 @article{lost1, title={A lost {brace}, year=2002}
 @misc{last1, title={Last without comma}}"""
 
 
 def test_entries_as_people_write_them() -> None:
-    papers = {paper.key: paper for paper in parse_bibtex(ODD, "a.bib", lambda _: None)}
+    told: list[InputError] = []
+    papers = {paper.key: paper for paper in parse_bibtex(ODD, "a.bib", told.append)}
     keys = "same1 first1 second1 brace1 nocomma1 nocomma2 hidden1 line1 round1"
-    assert [*papers] == f"{keys} 10.1/0304(84)90-6<1::AID=3>2.0.CO;2-2 p1 p2 lost1 last1".split()
+    assert [*papers] == f"{keys} 10.1/0304(84)90-6<1::AID=3>2.0.CO;2-2 p1 p2 note1 lost1 last1".split()
     assert papers["same1"].venue == "Ash Press" and papers["lost1"].year == 2002
+    assert (papers["note1"].venue, papers["note1"].year) == ("Peat", 2005)
+    assert len(told) == 2 and "(lost1)" in str(told[1])
     assert (papers["p1"].title, papers["p1"].authors) == ("Comments", ("Ida Heron",))
     assert papers["p1"].year == 2001
     assert papers["p2"].title == "50% of kelp"
@@ -401,7 +407,9 @@ def test_a_file_name_that_no_disk_has(tmp_path: Path) -> None:
     assert [paper.title for paper in read_source(path, raise_bad)] == ["A"]
 
 
-@pytest.mark.parametrize("piece", ["@comment{", '@comment{"', "@article{a, b={", "@string{a=b # "])
+@pytest.mark.parametrize(
+    "piece", ["@comment{", '@comment{"', "@article{a, b={", "\n@article{a, b={", "@string{a=b # "]
+)
 def test_adverse_entries_are_read_in_linear_time(piece: str) -> None:
     """Each would take minutes in quadratic time."""
     assert len(BibtexText(piece * (200_000 // len(piece))).entries) <= 200_000
