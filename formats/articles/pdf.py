@@ -28,10 +28,10 @@ from citerec.formats.articles.pdf_layout import (
     MAX_CHARACTERS,
     Line,
     PdfParagraph,
+    abstract_in,
     arrange,
     by_columns,
     find_title,
-    is_abstract,
     without_margins,
 )
 
@@ -55,8 +55,7 @@ class PdfText(NamedTuple):
     @property
     def abstract(self) -> str:
         """The paragraphs of the section Abstract; "" if none is recognised."""
-        own = (part.text for part in self.paragraphs if is_abstract(part.section))
-        return " ".join(own)
+        return " ".join(self.paragraphs[number].text for number in abstract_in(self.paragraphs))
 
 
 _LINE = re.compile(r"[^\r\n\ufffe]+")

@@ -138,13 +138,10 @@ def references_in(lines: Sequence[Line]) -> tuple[int, int]:
 
 # Paragraphs.
 
-_ABSTRACT = re.compile(rf"{_NUMBERED}?(?:abstract|summary|zusammenfassung|résumé|resumen|resumo)[.:]?", re.I)
-
-
-def is_abstract(section: str) -> bool:
-    return _ABSTRACT.fullmatch(section) is not None
-
-
+_ABSTRACT = re.compile(
+    r"(?:[1IA]\W*\s)?(?:abstract|summary|zusammenfassung|résumé|resumen|resumo)[.:]?", re.I
+)
+"""Its heading; one with a higher number is of a later section."""
 _RUN_IN = re.compile(r"(abstract|summary)\s*[.:—–-]+\s*(?=\S)", re.IGNORECASE)
 """A heading that the text follows on the same line."""
 KNOWN_HEADING = re.compile(
@@ -207,6 +204,20 @@ def arrange(lines: Sequence[Line]) -> list[PdfParagraph]:
             open_block += block
     close()
     return [part for part in paragraphs if part.text]
+
+
+def abstract_in(paragraphs: Sequence[PdfParagraph]) -> range:
+    """Return the numbers of the paragraphs of the abstract: of the first section of this name, if it is in
+    the first half of the text and before the sections of the body; else it is a summary of these."""
+    half = sum(len(part.text) for part in paragraphs) / 2
+    for first, (text, _, section) in enumerate(paragraphs):
+        if _ABSTRACT.fullmatch(section):
+            others = (n for n in range(first, len(paragraphs)) if paragraphs[n].section != section)
+            return range(first, next(others, len(paragraphs)))
+        half -= len(text)
+        if half < 0 or (KNOWN_HEADING.fullmatch(section) and section[:3].lower() != "ack"):
+            break  # thanks may come first
+    return range(0)
 
 
 def _whole_words(lines: Sequence[Line]) -> Counter[str]:

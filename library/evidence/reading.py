@@ -25,7 +25,7 @@ import msgspec
 
 from citerec.base.errors import InputError, error_text
 from citerec.formats.articles.citing import Entry, Mark
-from citerec.formats.articles.pdf_layout import PdfParagraph, is_abstract
+from citerec.formats.articles.pdf_layout import PdfParagraph, abstract_in
 from citerec.formats.bibliography.attachments import XML
 from citerec.formats.identifiers import ARXIV_ID
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from citerec.formats.articles.pdf import PdfText
     from citerec.formats.documents import FullText, Metadata, Paragraph, Reference
 
-READER = 2
+READER = 3
 """Raise it when PDFs are read otherwise: libraries then read theirs again."""
 SECONDS = 60.0
 """Time to read a PDF."""
@@ -71,8 +71,7 @@ class ReadText(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, text: PdfText) -> ReadText:
         from citerec.formats.articles.pdf import MAX_PAGES
 
-        parts = enumerate(text.paragraphs)  # what is before the abstract are title, authors and notes
-        begin = next((number for number, part in parts if is_abstract(part.section)), 0)
+        begin = abstract_in(text.paragraphs).start  # before it are title, authors and notes
         named = [f"arxiv:{found_id[1]}" for found_id in _ARXIV.finditer(text.first)]
         named += [f"doi:{found_doi[0].lower()}" for found_doi in _DOI.finditer(text.first)]
         return cls(

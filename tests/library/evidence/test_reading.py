@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from citerec.formats.articles.pdf import read_pdf
 from citerec.library.evidence import reading
 from citerec.library.evidence.reading import ReadText, read_files
-from citerec.tests.made_pdfs import made_paper, place_text, write_pdf
+from citerec.tests.made_pdfs import BOLD, made_paper, place_text, write_pdf
 
 GOOD = made_paper(1, 600)
 
@@ -70,6 +71,17 @@ def test_faults_cost_a_line_each(tmp_path: Path) -> None:
     assert found["good.pdf"] == found["broken-table.pdf"]
     assert found["good.pdf"].title == GOOD.title
     assert found["good.pdf"].identifiers == ["doi:10.5555/made.1"]
+
+
+@pytest.mark.parametrize("first", [[], ["Abstract"], ["1. Summary"]])
+def test_a_summary_at_the_end_is_no_abstract(first: list[str]) -> None:
+    sections, drawn = [*first, "1 Introduction", "2 Results", "3 Summary"], list[bytes]()
+    for row, title in enumerate(["On hail", *sections]):
+        text = place_text(60, 684 - 60 * row, f"Of {title} is said this and more.", 10)
+        drawn += [place_text(60, 700 - 60 * row, title, 12, BOLD), text]
+    found = ReadText.of(read_pdf(write_pdf([b"".join(drawn)])))
+    assert found.abstract == "".join(f"Of {title} is said this and more." for title in first)
+    assert [part.section for part in found.parts][-len(sections) :] == sections
 
 
 @pytest.mark.slow
