@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 from citerec.formats.articles.markers import NAME, UPPER, YEAR, find_names_before
-from citerec.formats.articles.pdf_layout import Line, join_lines, references_in
+from citerec.formats.articles.pdf_layout import Line, is_heading_line, join_lines, references_in
 from citerec.formats.letters import fold
 from citerec.formats.names import surname
 
@@ -37,54 +37,87 @@ class Mark(NamedTuple):
 # The list.
 
 MAX_ENTRY = 1200
-"""Characters of an entry; the last one goes on with what follows the list."""
+"""Characters of an entry; the last one may go on with what follows the list."""
 FEWEST = 5
 """Entries of a numbered list that has no heading."""
 LATEST = 0.3
 """Share of the lines of a text after which it begins."""
 INDENT = 6
 """Most heights of a line by which the others of an entry are indented."""
-_LABEL = re.compile(r"(\[|\()?(\d{1,3})(?(1)[\])]|[.)]?)(?:\s+|$)(?=\W*[^\W\d_]|\W*\d+\W*[^\W\d_]|$)")
+_LABEL = re.compile(r"(\[|\()?(\d{1,3})((?(1)[\])]|[.)]?))(?:\s+|$)(?=\W*[^\W\d_]|\W*\d+\W*[^\W\d_]|$)")
 _ENTRY_END = re.compile(r"[.)\]\d/]$")
 _ENTRY_START = re.compile(rf"(?:{NAME}(?:,| [A-Z]{{1,3}}\b)|(?:[A-Z]\.[\s-]?)+{NAME})")
 
 
-def split_references(lines: Sequence[Line]) -> tuple[list[Line], list[Entry]]:
-    """Return the lines of a text without its list of references, and the entries of this list.
-
-    A list without a heading is known by its numbers.
-    """
-    start, end = references_in(lines)
-    listed = lines[start + 1 : end]
-    run = _numbered(listed or lines)
-    if not listed:
+def split_references(lines: Sequence[Line]) -> list[tuple[list[Line], list[Entry]]]:
+    """Return the parts of a text that have their own lists of references, such as chapters: the lines of each
+    without this list, and its entries. A list without a heading is known by its numbers. One whose numbers go
+    on, or before which is no text, belongs to the one before."""
+    regions, heading = references_in(lines), 1
+    if not regions:
+        run, heading = _numbered(lines), 0
         if len(run) < FEWEST or run[0][1] < LATEST * len(lines):
-            return list(lines), []
-        start = run[0][1]
-        listed, run = lines[start:], [(number, place - start) for number, place in run]
-    elif not run or run[0][1] > 3:
-        run = [(0, place) for place in _unnumbered(listed)]
-    running, entries = [*lines[:start], *lines[end:]], list[Entry]()
-    for (number, first), (_, last) in pairwise([*run, (0, len(listed))]):
-        text = join_lines(listed[first:last])
+            return [(list(lines), [])]
+        regions = [(run[0][1], len(lines))]
+    parts, rest, done = list[tuple[list[Line], list[Entry]]](), list[Line](), 0
+    for start, end in regions:
+        last = parts[-1][1][-1].number if parts else 0
+        entries, others = _read_list(lines[start + heading : end], last)
+        likely = sum(_is_entry(text, number) for number, text in entries)
+        if 2 * likely <= len(entries) and (parts or end < regions[-1][1]):
+            continue  # a word of a table or of a list of contents
+        running = [*rest, *lines[done:start]]
+        if not parts or (running and not 1 < entries[0].number == last + 1):
+            parts.append(([], []))
+        parts[-1][0].extend(running)
+        parts[-1][1].extend(entries)
+        rest, done = others, end
+    parts[-1][0].extend([*rest, *lines[done:]])
+    return parts
+
+
+def _read_list(lines: Sequence[Line], last: int) -> tuple[list[Entry], list[Line]]:
+    """Return the entries of a list, and the lines that are of none. last: number of the list before."""
+    run = next((run for first in (1, last + 1) if (run := _numbered(lines, first)) and run[0][1] <= 3), [])
+    heads = [place for place in range(1, len(lines) - 1) if is_heading_line(lines, place)]
+    end = next((i for i in heads if not (run or _has_entries(lines[i : i + 200]))), len(lines))
+    run = run or [(0, place) for place in _unnumbered(lines[:end])]
+    entries, others = list[Entry](), [*lines[end:]]
+    for (number, first), (_, after) in pairwise([*run, (0, end)]):
+        head = next((i for i in heads if first < i < after and number), after)
+        is_odd = number != run[-1][0] or 2 * sum(place < first for place in heads) > len(run)
+        if is_odd and sum(len(line.text) for line in lines[head:after]) < MAX_ENTRY:
+            head = after  # a line at the top of a page, or a title in bold letters
+        text = join_lines(lines[first:head])
         text = text[label.end() :] if number and (label := _LABEL.match(text)) else text
         entries.append(Entry(number, text[:MAX_ENTRY].strip()))
-    return running, entries
+        others += lines[head:after]
+    return entries, others
 
 
-def _numbered(lines: Sequence[Line]) -> list[tuple[int, int]]:
-    """Return the numbers of entries and the lines that begin them: the longest run from 1 on.
+def _is_entry(text: str, number: int = 0) -> bool:
+    return bool((number or _ENTRY_START.match(text)) and _YEARS.search(text))
+
+
+def _has_entries(lines: Sequence[Line]) -> bool:
+    """True if lines may be of the entries without numbers that begin there, by their number."""
+    texts = (" ".join(line.text for line in lines[i : i + 4]) for i in range(len(lines)))
+    return sum(map(_is_entry, texts)) * MAX_ENTRY > 2 * sum(len(line.text) for line in lines)
+
+
+def _numbered(lines: Sequence[Line], begin: int = 1) -> list[tuple[int, int]]:
+    """Return the numbers of entries and the lines that begin them: the longest run in one form.
 
     A number that is not there, since it was read as that of a page, is that of the first line of a page.
     """
     matches = ((_LABEL.match(line.text), place) for place, line in enumerate(lines))
-    labels = [(int(label[2]), place) for label, place in matches if label]
+    labels = [(int(label[2]), place, label[1], label[3]) for label, place in matches if label]
     best: list[tuple[int, int]] = []
-    for first, (begin, at) in enumerate(labels):
-        if begin != 1:
+    for first, (own, at, *form) in enumerate(labels):
+        if own != begin:
             continue
-        run = [(1, at)]
-        for number, place in labels[first + 1 :]:
+        run = [(begin, at)]
+        for number, place, *_ in (label for label in labels[first + 1 :] if [*label[2:]] == form):
             last, before = run[-1]
             if number == last + 2:
                 pages = (i for i in range(before + 1, place) if lines[i].page != lines[i - 1].page)
@@ -145,7 +178,8 @@ def find_marks(texts: Sequence[str], entries: Sequence[Entry]) -> list[Mark]:
 
 def _numbers(form: str, texts: Sequence[str], entries: Sequence[Entry]) -> Iterator[Mark]:
     """Yield the marks with numbers in a form."""
-    rows = {entry.number: row for row, entry in enumerate(entries) if entry.number}
+    listed = [entry.number for entry in entries]  # what may mean two entries means none
+    rows = {number: row for row, number in enumerate(listed) if number and listed.count(number) == 1}
     for number, text in enumerate(texts if rows else ()):
         for match in _FORMS[form].finditer(text):
             start, end = match.span()

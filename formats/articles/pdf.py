@@ -42,20 +42,24 @@ MAX_PAGE = 100_000
 
 
 class PdfText(NamedTuple):
-    """The running text of a PDF. first: the whole text of the first page; pages: their number; entries: of
-    the list of references; labels: printed numbers of the pages, none if these are 1, 2, 3."""
+    """The running text of a PDF. chapters: parts with a list of references each, and its entries; first: the
+    whole text of the first page; pages: their number; labels: printed numbers of these, none if 1, 2, 3."""
 
-    paragraphs: list[PdfParagraph]
+    chapters: list[tuple[list[PdfParagraph], list[Entry]]]
     title: str
     first: str
     pages: int
-    entries: list[Entry]
     labels: list[str]
+
+    @property
+    def paragraphs(self) -> list[PdfParagraph]:
+        return [part for paragraphs, _ in self.chapters for part in paragraphs]
 
     @property
     def abstract(self) -> str:
         """The paragraphs of the section Abstract; "" if none is recognised."""
-        return " ".join(self.paragraphs[number].text for number in abstract_in(self.paragraphs))
+        paragraphs = self.paragraphs
+        return " ".join(paragraphs[number].text for number in abstract_in(paragraphs))
 
 
 _LINE = re.compile(r"[^\r\n\ufffe]+")
@@ -100,10 +104,10 @@ def read_pdf(file: str | Path | bytes) -> PdfText:
     if sum(map(str.isalpha, "".join(line.text for line in lines[:1000]))) < 40:
         raise InputError("has no text; it may be a scan, which needs text recognition (OCR) first")
     title = find_title(lines)
-    running, entries = split_references(without_margins(lines))
+    chapters = [(arrange(part), entries) for part, entries in split_references(without_margins(lines))]
     if all(label in ("", str(number)) for number, label in enumerate(labels, 1)):
         labels = []
-    return PdfText(arrange(running), title, clean(first), pages, entries, labels)
+    return PdfText(chapters, title, clean(first), pages, labels)
 
 
 def read_first_page(file: str | Path) -> str:

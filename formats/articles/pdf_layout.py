@@ -109,31 +109,23 @@ def _edge_key(line: Line) -> tuple[str, int]:
 
 _NUMBERED = r"(?:(?:\d{1,2}|[IVX]{1,5}|[A-H])(?:\.\d{1,2}){0,3}[.:)]?\s+)"
 _REFERENCES = re.compile(
-    rf"{_NUMBERED}?(?:references(?: and notes| cited)?|bibliography|literature cited|works cited|"
+    rf"{_NUMBERED}?(?:(?:(?:supplementary|additional|methods?) )?references(?: and notes| cited)?|"
+    r"bibliography|literature cited|works cited|"
     r"literatur(?:verzeichnis)?|références|bibliographie|referencias|bibliografía|referências)[.:]?",
     re.IGNORECASE,
 )
 _APPENDIX = re.compile(
-    r"(?:appendi(?:x|ces)|supplement(?:ary|al)?|supporting)\b.{0,60}", re.IGNORECASE | re.DOTALL
+    r"(?is:appendi(?:x|ces)|supplement(?:ary|al)?|supporting)\b.{0,60}|[A-H](?:\.\d+)?[.:]?\s+[A-Z].{2,60}"
 )
-_LETTERED = re.compile(r"[A-H](?:\.\d+)?[.:]?\s+[A-Z].{2,60}")
 
 
-def references_in(lines: Sequence[Line]) -> tuple[int, int]:
-    """Return where the list of references begins, with its heading, and where it ends: at an appendix, or
-    with the text. Both are the end without a heading."""
-    headings = [i for i, line in enumerate(lines) if _REFERENCES.fullmatch(line.text.strip())]
-    headings = [i for i in headings if i > len(lines) * 0.2]
-    if not headings:
-        return len(lines), len(lines)
-    start = headings[-1]
-    for end in range(start + 1, len(lines)):
-        line = lines[end]
-        if _APPENDIX.fullmatch(line.text) and (line.bold or line.height > lines[end - 1].height * 1.05):
-            return start, end
-        if line.bold and _LETTERED.fullmatch(line.text) and line.height >= lines[start].height * 0.9:
-            return start, end
-    return start, len(lines)
+def references_in(lines: Sequence[Line]) -> list[tuple[int, int]]:
+    """Return where lists of references begin, with their headings, and where they end at the latest: at the
+    next one, at an appendix, or with the text. None if all headings may be of a list of contents."""
+    starts = [i for i, line in enumerate(lines) if _REFERENCES.fullmatch(line.text.strip())]
+    ends = [i for i, line in enumerate(lines) if _APPENDIX.fullmatch(line.text) and is_heading_line(lines, i)]
+    lists = [(i, min(end for end in (*starts, *ends, len(lines)) if end > i)) for i in starts]
+    return lists if starts and starts[-1] > len(lines) * 0.2 else []
 
 
 # Paragraphs.
@@ -159,6 +151,7 @@ _HEADING = re.compile(rf"{_NUMBERED}[^\W\d_].*")
 _ENDS = re.compile(r"[.!?:;][\"'”’)\]]*$")
 _MAX_HEADING = 100
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
+_TITLED = re.compile(r"(?![a-z]).*[^\W\d_]{2}")
 
 
 def arrange(lines: Sequence[Line]) -> list[PdfParagraph]:
@@ -317,6 +310,14 @@ def _is_heading(block: Sequence[Line], after: Sequence[Line], size: float) -> bo
     is_text = bool(after) and abs(after[0].height - size) < 0.08 * size and len(after[0].text) > 30
     below = is_text and after[0].left < block[0].right and after[0].right > block[0].left
     return below and _ENDS.search(text) is None and (stands_out or (numbered and len(block) == 1))
+
+
+def is_heading_line(lines: Sequence[Line], place: int) -> bool:
+    """True for a line that looks like a heading beside the one before it, in small letters, too."""
+    line, before = lines[place], lines[place - 1]
+    stands_out = (line.bold and not before.bold) or line.height > 1.05 * before.height
+    is_text = len(line.text) > _MAX_HEADING or _ENDS.search(line.text) or not _TITLED.match(line.text)
+    return bool(KNOWN_HEADING.fullmatch(line.text)) or (stands_out and not is_text)
 
 
 def _is_label(block: Sequence[Line], size: float) -> bool:

@@ -86,8 +86,8 @@ def measure(pairs: Sequence[_Pair]) -> tuple[Counter[str], Counter[str]]:
         cites, named = ({paper.id for paper in listed.values()} for listed in (linked, works))
         links.update(read=len(cites), there=len(named), both=len(cites & named))
         if there:  # its XML marks citations
-            texts = [passage.text for passage in cut(read.parts)]
-            cited = _sentences(texts, find_marks(texts, read.entries), linked)
+            texts = [part.text for part in (read.parts if read.marks else cut(read.parts))]
+            cited = _sentences(texts, read.marks or find_marks(texts, read.entries), linked)
             whole = [sentence for sentence in cited if is_sentence(sentence[1])]
             sentences.update(read=len(whole), there=len(there), both=_matched(whole, there))
     return links, sentences

@@ -14,20 +14,21 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from citerec.base.errors import InputError, error_text
-from citerec.formats.articles.citing import Entry, Mark
+from citerec.formats.articles.citing import Entry, Mark, find_marks
 from citerec.formats.articles.pdf_layout import PdfParagraph, abstract_in
 from citerec.formats.bibliography.attachments import XML
 from citerec.formats.identifiers import ARXIV_ID
+from citerec.library.evidence.passages import cut
 
 if TYPE_CHECKING:
     from citerec.formats.articles.pdf import PdfText
@@ -71,6 +72,7 @@ class ReadText(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, text: PdfText) -> ReadText:
         from citerec.formats.articles.pdf import MAX_PAGES
 
+        (paragraphs, entries), *chapters = text.chapters
         begin = abstract_in(text.paragraphs).start  # before it are title, authors and notes
         named = [f"arxiv:{found_id[1]}" for found_id in _ARXIV.finditer(text.first)]
         named += [f"doi:{found_doi[0].lower()}" for found_doi in _DOI.finditer(text.first)]
@@ -83,10 +85,23 @@ class ReadText(msgspec.Struct, frozen=True, kw_only=True):
             abstract=text.abstract,
             identifiers=list(dict.fromkeys(named))[:MAX_IDENTIFIERS],
             pages=text.pages,
-            entries=text.entries,
             labels=text.labels,
-            parts=text.paragraphs[begin:],
+            **_joined([(paragraphs[begin:], entries), *chapters]),
         )
+
+
+def _joined(chapters: Sequence[tuple[list[PdfParagraph], list[Entry]]]) -> dict[str, Any]:
+    """Return parts and entries of a text; of several chapters, also the marks, which cite their lists."""
+    if len(chapters) == 1:
+        return {"parts": chapters[0][0], "entries": chapters[0][1]}
+    parts, entries, marks = list[PdfParagraph](), list[Entry](), list[Mark]()
+    for paragraphs, listed in chapters:
+        passages = cut(paragraphs)
+        for text, start, end, rows in find_marks([passage.text for passage in passages], listed):
+            marks.append(Mark(len(parts) + text, start, end, tuple(len(entries) + row for row in rows)))
+        parts += [PdfParagraph(passage.text, tuple(passage.starts), passage.section) for passage in passages]
+        entries += listed
+    return {"parts": parts, "entries": entries, "marks": marks}
 
 
 def read_files(

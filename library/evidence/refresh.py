@@ -221,7 +221,9 @@ def read_cache(file: Path) -> ReadText:
         for line in (*page.split("\n"), "")
     ]
     parts, section = list[PdfParagraph](), ""
-    running, entries = split_references(lines)
+    chapters = split_references(lines)
+    running = [line for part, _ in chapters for line in part]
+    entries = [entry for _, listed in chapters for entry in listed]
     for kind, group in groupby(
         running, lambda line: (line.text != "", KNOWN_HEADING.fullmatch(line.text) is None)
     ):

@@ -34,7 +34,7 @@ def test_numbered_lists_are_split_at_their_numbers(label: str) -> None:
     for entry in NUMBERED:
         first, _, second = entry.text.partition("s. ")
         rows += [(f"{label.format(entry.number)}{first}s.", 50), (f"12 {second}", 65)]
-    running, entries = split_references(draw(rows))
+    [(running, entries)] = split_references(draw(rows))
     assert [line.text for line in running] == [text for text, _ in BODY]
     assert entries == [Entry(n, text.replace("s. J", "s. 12 J")) for n, text in NUMBERED]
 
@@ -42,7 +42,7 @@ def test_numbered_lists_are_split_at_their_numbers(label: str) -> None:
 def test_a_number_that_is_lost_at_the_top_of_a_page_is_counted() -> None:
     first = draw([*BODY, ("References", 50), ("1.", 50), ("Lee A. Bees. 2001.", 65)])
     second = draw([("Kim B. Ants. 2002.", 65), ("3.", 50), ("Moss C. Mice. 2003.", 65)], 2)
-    entries = split_references([*first, *second])[1]
+    [(_, entries)] = split_references([*first, *second])
     assert entries == [
         Entry(1, "Lee A. Bees. 2001."),
         Entry(2, "Kim B. Ants. 2002."),
@@ -53,7 +53,7 @@ def test_a_number_that_is_lost_at_the_top_of_a_page_is_counted() -> None:
 def test_lists_without_numbers_are_split_where_lines_stick_out() -> None:
     rows = [*BODY, ("References", 50), ("Lee, A. (2001). Bees dance.", 50), ("J. Bees 1.", 60)]
     rows += [("Kim, B. (2002). Ants do", 50), ("not, Ann. Ants 2.", 60)]
-    entries = split_references(draw(rows))[1]
+    [(_, entries)] = split_references(draw(rows))
     assert entries == [
         Entry(0, "Lee, A. (2001). Bees dance. J. Bees 1."),
         Entry(0, "Kim, B. (2002). Ants do not, Ann. Ants 2."),
@@ -62,9 +62,28 @@ def test_lists_without_numbers_are_split_where_lines_stick_out() -> None:
 
 def test_a_numbered_list_at_the_end_needs_no_heading() -> None:
     rows = [*BODY, *((f"[{n}] {text}", 50.0) for n, text in NUMBERED)]
-    running, entries = split_references(draw(rows))
+    [(running, entries)] = split_references(draw(rows))
     assert (len(running), entries) == (len(BODY), NUMBERED)
-    assert split_references(draw(BODY)) == (draw(BODY), [])
+    assert split_references(draw(BODY)) == [(draw(BODY), [])]
+
+
+METHODS = [("Methods", 50.0), *((f"We did that, as others do in part {n}.", 50.0) for n in range(40))]
+
+
+def test_a_list_goes_on_after_other_text() -> None:
+    listed = [(f"{entry.number}. {entry.text}", 50.0) for entry in NUMBERED]
+    last = [("Acknowledgements", 50.0), ("We thank those who have helped.", 50.0)]
+    rows = [*listed[:3], *METHODS, *listed[3:5], ("Supplementary references", 50), *listed[5:], *last]
+    [(running, entries)] = split_references(draw([*BODY, ("References", 50), *rows]))
+    assert entries == NUMBERED
+    assert [line.text for line in running] == [text for text, _ in (*BODY, *METHODS, *last)]
+
+
+def test_what_follows_a_list_without_numbers_is_text() -> None:
+    named = [(f"{name}, A. (20{n:02}). On {name.lower()}s. J. 3.", 50.0) for n, name in enumerate(AUTHORS)]
+    [(running, entries)] = split_references(draw([*BODY, ("References", 50), *named, *METHODS]))
+    assert [line.text for line in running] == [text for text, _ in (*BODY, *METHODS)]
+    assert entries == [Entry(0, text) for text, _ in named]
 
 
 def cited(text: str, entries: Sequence[Entry]) -> list[tuple[str, list[int]]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from citerec.formats.articles.citing import find_marks
 from citerec.formats.articles.pdf import read_pdf
 from citerec.library.evidence import reading
 from citerec.library.evidence.reading import ReadText, read_files
@@ -82,6 +83,18 @@ def test_a_summary_at_the_end_is_no_abstract(first: list[str]) -> None:
     found = ReadText.of(read_pdf(write_pdf([b"".join(drawn)])))
     assert found.abstract == "".join(f"Of {title} is said this and more." for title in first)
     assert [part.section for part in found.parts][-len(sections) :] == sections
+
+
+def test_each_chapter_cites_its_own_list() -> None:
+    rows = [f"Line {row} of a first chapter." for row in range(20)]
+    for title in ("Bees dance", "Ants do not"):
+        rows += ["References", "0.5", "Chapter", "It is [1].", "References", f"[1] Lee A. {title}. 2001."]
+    bold = {"Chapter": BOLD}
+    drawn = [place_text(60, 740 - 14 * i, row, 10, bold.get(row, "F1")) for i, row in enumerate(rows)]
+    read = ReadText.of(read_pdf(write_pdf([b"".join(drawn)])))
+    assert [entry.text for entry in read.entries] == ["Lee A. Bees dance. 2001.", "Lee A. Ants do not. 2001."]
+    assert [mark.entries for mark in read.marks] == [(0,), (1,)]
+    assert find_marks([part.text for part in read.parts], read.entries) == []  # which may mean two entries
 
 
 @pytest.mark.slow
