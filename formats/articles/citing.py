@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 from typing import NamedTuple
 
 from citerec.formats.articles.markers import NAME, UPPER, YEAR, find_names_before
@@ -46,7 +46,14 @@ INDENT = 6
 """Most heights of a line by which the others of an entry are indented."""
 _LABEL = re.compile(r"(\[|\()?(\d{1,3})((?(1)[\])]|[.)]?))(?:\s+|$)(?=\W*[^\W\d_]|\W*\d+\W*[^\W\d_]|$)")
 _ENTRY_END = re.compile(r"[.)\]\d/]$")
-_ENTRY_START = re.compile(rf"(?:{NAME}(?:,| [A-Z]{{1,3}}\b)|(?:[A-Z]\.[\s-]?)+{NAME})")
+_SAME = re.compile(r"[—–―_-](?:\s?[—–―_-])+|—(?=[.,]?\s*\(?\d{4})")  # the authors of the entry before
+_DATE = r"[(\[](?:19|20)\d\d[a-z]?[)\],]"
+_DATED = rf"[{UPPER}](?:[^\d().]|(?<=[{UPPER}])\.){{2,150}}\.?\s*{_DATE}(?:[.:,]?\s+[{UPPER}“\"]|\W*$)"
+"""Anybody (2001). Title; after a journal and its year is a number."""
+_ENTRY_START = re.compile(
+    rf"{NAME}(?:,| [A-Z]{{1,3}}\b|[ -]{NAME}, [A-Z]\b)|(?:[A-Z]\.[\s-]?)+{NAME}|{_SAME.pattern}|{_DATED}"
+)
+TWO_WORKS = re.compile(rf"{_DATE}.*?[.)\]\d/]\s+{_DATED}")
 
 
 def split_references(lines: Sequence[Line]) -> list[tuple[list[Line], list[Entry]]]:
@@ -90,6 +97,8 @@ def _read_list(lines: Sequence[Line], last: int) -> tuple[list[Entry], list[Line
             head = after  # a line at the top of a page, or a title in bold letters
         text = join_lines(lines[first:head])
         text = text[label.end() :] if number and (label := _LABEL.match(text)) else text
+        if (same := _SAME.match(text)) and entries and (work := read_work(entries[-1].text)):
+            text = work.authors + text[same.end() :]
         entries.append(Entry(number, text[:MAX_ENTRY].strip()))
         others += lines[head:after]
     return entries, others
@@ -130,14 +139,19 @@ def _numbered(lines: Sequence[Line], begin: int = 1) -> list[tuple[int, int]]:
 
 
 def _unnumbered(lines: Sequence[Line]) -> list[int]:
-    """Return the lines that begin entries: those that stick out beside the next ones, or look like names."""
+    """Return the lines that begin entries: those that stick out beside the next ones, and after the end of an
+    entry with a year those that look like names, or have more space above them."""
     starts = [0] if lines else []
+    steps = [(a.bottom - b.bottom) / max(b.height, 1) for a, b in pairwise(lines)]
+    near = 1.2 * min(sorted(step for step in steps if step > 0.8)[len(lines) // 10 :], default=9)
     for place, (before, line) in enumerate(pairwise(lines), 1):
         others = (before, *lines[place + 1 : place + 2])
-        steps = [(other.left - line.left) / max(line.height, 1) for other in others]
-        out, inside = (any(0.5 < side * step < INDENT for step in steps) for side in (1, -1))
-        is_new = not inside and _ENTRY_END.search(before.text) and _ENTRY_START.match(line.text)
-        if out or is_new:
+        indents = [(other.left - line.left) / max(line.height, 1) for other in others]
+        out, inside = (any(0.5 < side * indent < INDENT for indent in indents) for side in (1, -1))
+        is_new = _ENTRY_START.match(line.text) or near < steps[place - 1] < INDENT
+        if is_new and not (out or inside) and _ENTRY_END.search(before.text):
+            out = any(re.search(r"\d{4}|press|n\.\s?d\.", line.text) for line in lines[starts[-1] : place])
+        if out:
             starts.append(place)
     return starts
 
@@ -199,7 +213,7 @@ def _listed(mark: str, rows: dict[int, int]) -> tuple[int, ...]:
     return tuple(cited)
 
 
-_AUTHOR = re.compile(rf"\W*(?:(?:[A-Z]\.[\s-]?)+\s*)?({NAME})")
+_AUTHOR = re.compile(rf"\W*(?:[A-Z](?:\.[\s-]*|\s))*({NAME}(?:[ -]{NAME})*)")
 _PRINTED_YEAR = re.compile(r"[(\[]\s*((?:19|20)\d\d[a-z]?)\b")
 _BARE_YEAR = re.compile(r"(?<![\d.–-])((?:19|20)\d\d[a-z]?)\b(?![–-])")
 _YEARS = re.compile(YEAR)
@@ -215,8 +229,9 @@ def _names(texts: Sequence[str], entries: Sequence[Entry]) -> Iterator[Mark]:
     for row, (_, entry) in enumerate(entries):
         author, dated = _AUTHOR.match(entry), _PRINTED_YEAR.search(entry) or _BARE_YEAR.search(entry)
         if author and dated:
-            for year in {dated[1], dated[1][:4]}:
-                rows.setdefault((_last(author[1]), year), []).append(row)
+            words = re.findall(NAME, author[1])  # of García Márquez both, of Ann Lee the last
+            for key in product({_last(words[0]), _last(words[-1])}, {dated[1], dated[1][:4]}):
+                rows.setdefault(key, []).append(row)
             people.update(surname(name) for name in re.findall(NAME, entry[:120]))
     surnames, authors = frozenset(people), {author for author, _ in rows}
     for number, text in enumerate(texts if rows else ()):

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from citerec.formats.articles.citing import TWO_WORKS
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.identifiers import clean_doi, find_arxiv_id
 from citerec.formats.letters import normalise_title
@@ -55,6 +56,8 @@ class Linker:
 
     def find(self, text: str) -> LibraryPaper | None:
         """Return the paper that an entry is; None if there is none, or none that is sure."""
+        if TWO_WORKS.search(text):
+            return None
         letters, years = normalise_title(text), {int(year) for year in _YEAR.findall(text)}
         for name in (clean_doi(text), find_arxiv_id(text)):
             title = self._by_id.get(name)

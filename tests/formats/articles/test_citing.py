@@ -79,11 +79,17 @@ def test_a_list_goes_on_after_other_text() -> None:
     assert [line.text for line in running] == [text for text, _ in (*BODY, *METHODS, *last)]
 
 
-def test_what_follows_a_list_without_numbers_is_text() -> None:
-    named = [(f"{name}, A. (20{n:02}). On {name.lower()}s. J. 3.", 50.0) for n, name in enumerate(AUTHORS)]
-    [(running, entries)] = split_references(draw([*BODY, ("References", 50), *named, *METHODS]))
+def test_entries_of_organisations_compound_names_the_same_authors_and_others() -> None:
+    texts = ["García Márquez, A. (2017). Olives. Agua 7.", "Lind, A., Moss, B. (2011). Rain falls. Field 3."]
+    texts += ["——— (2012). Snow. F. 4.", "R Core Team. (2021). R. Rome.", "World Bank. (2019). Homes. Rome."]
+    rows = [("References", 50.0), *((text, 50.0) for text in texts), ("of bees, 2001.", 50.0), *METHODS]
+    lines = [line._replace(bottom=line.bottom - 5 * (line.text >= "a")) for line in draw([*BODY, *rows])]
+    [(running, entries)] = split_references(lines)
     assert [line.text for line in running] == [text for text, _ in (*BODY, *METHODS)]
-    assert entries == [Entry(0, text) for text, _ in named]
+    texts[2] = "Lind, A., Moss, B (2012). Snow. F. 4."
+    assert [entry.text for entry in entries] == [*texts, "of bees, 2001."]
+    cites = "Lind & Moss (2012), García Márquez (2017), (R Core Team, 2021; the World Bank, 2019)."
+    assert [mark.entries for mark in find_marks([cites], entries)] == [(2,), (0,), (3,), (4,)]
 
 
 def cited(text: str, entries: Sequence[Entry]) -> list[tuple[str, list[int]]]:

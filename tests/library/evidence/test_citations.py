@@ -48,6 +48,7 @@ LINKER = Linker([BEES, PART, STATISTICS, MOLES])
         ("Roe C. Honey bees dance in the dark. J Bees. 2001.", ""),
         ("Siegel RL. Cancer statistics, 2018. CA Cancer J Clin. 2018;68:7.", ""),
         ("Moss C. 1999. A natural history of moles.", ""),
+        ("Roe, C. (2001). Ants. J. Ants 3. Lee, A. (2003). Dance in the dark. J. Bees 3.", ""),
         ("", ""),
     ],
 )
