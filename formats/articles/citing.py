@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise, product
 from typing import NamedTuple
 
-from citerec.formats.articles.markers import NAME, UPPER, YEAR, find_names_before
+from citerec.formats.articles.markers import MORE_YEARS, NAME, UPPER, YEAR, find_names_before
 from citerec.formats.articles.pdf_layout import Line, is_heading_line, join_lines, references_in
 from citerec.formats.letters import fold
 from citerec.formats.names import surname
@@ -163,8 +163,10 @@ _DIGITS = str.maketrans(_UP, "0123456789")
 _DASH = "[-–—‐‑‒−]"  # noqa: RUF001
 _MORE = rf"(?:\s*(?:[,;]|and|{_DASH})\s*"
 _D = rf"[\d{_UP}]{{1,3}}"
+_AT = rf"(?:,\s*(?:[^\W\d_]+\.?|§+)\s*[\d.]+(?:\s*{_DASH}\s*\d+)?(?=\s*[;\]]))?"
+"""A place in a work: [5, pp. 12-14; 7]; what comes after a comma may be a work or a page."""
 _FORMS = {
-    "[": re.compile(rf"\[\s*{_D}{_MORE}{_D})*\s*\]"),
+    "[": re.compile(rf"\[\s*{_D}{_AT}{_MORE}{_D}{_AT}|\s*\]\s*{_DASH}\s*\[\s*{_D})*\s*\]"),
     "^": re.compile(
         rf"(?<![\d{_UP}−-])[{_UP}]{{1,3}}(?:\s?(?:,|{_DASH})\s?[{_UP}]{{1,3}}|\s[{_UP}]{{1,3}})*"
         rf"(?![{_UP}\w]|\s?[+−=±⁺⁻])"
@@ -172,7 +174,7 @@ _FORMS = {
     "(": re.compile(rf"\(\s*\d{{1,3}}{_MORE}\d{{1,3}})*\s*\)"),
 }
 """Forms of numbers, in the order in which they are preferred."""
-_PART = re.compile(rf"({_D})(?:\s*{_DASH}\s*({_D}))?")
+_PART = re.compile(rf"({_D})(?:[\s\]]*{_DASH}[\s\[]*({_D}))?")
 _UNIT = re.compile(r"(?:^|[\s/·(\d])(?:[µμnmckdM]?[mgsLlJKVWN]|[RrIXχΧηnx]|cm|ft|in|yr|h|Hz)$|\d$")  # noqa: RUF001
 LEAST_CITED = 0.4
 """Share of the entries that marks of a form must cite, so that they are believed."""
@@ -205,7 +207,7 @@ def _numbers(form: str, texts: Sequence[str], entries: Sequence[Entry]) -> Itera
 def _listed(mark: str, rows: dict[int, int]) -> tuple[int, ...]:
     """Return the entries of a mark; none if one of its numbers has none."""
     cited: dict[int, None] = {}
-    for first, last in _PART.findall(mark.translate(_DIGITS)):
+    for first, last in _PART.findall(re.sub(_AT, "", mark).translate(_DIGITS)):
         numbers = range(int(first), int(last or first) + 1)
         if not numbers or not all(number in rows for number in numbers):
             return ()
@@ -216,7 +218,7 @@ def _listed(mark: str, rows: dict[int, int]) -> tuple[int, ...]:
 _AUTHOR = re.compile(rf"\W*(?:[A-Z](?:\.[\s-]*|\s))*({NAME}(?:[ -]{NAME})*)")
 _PRINTED_YEAR = re.compile(r"[(\[]\s*((?:19|20)\d\d[a-z]?)\b")
 _BARE_YEAR = re.compile(r"(?<![\d.–-])((?:19|20)\d\d[a-z]?)\b(?![–-])")
-_YEARS = re.compile(YEAR)
+_YEARS, _DATES = re.compile(YEAR), re.compile(YEAR + MORE_YEARS.pattern)
 
 
 def _last(name: str) -> str:
@@ -236,12 +238,13 @@ def _names(texts: Sequence[str], entries: Sequence[Entry]) -> Iterator[Mark]:
     surnames, authors = frozenset(people), {author for author, _ in rows}
     for number, text in enumerate(texts if rows else ()):
         end = 0
-        for year in _YEARS.finditer(text):
-            if names := find_names_before(text, end, year.start(), surnames):
-                start, end = names[0], year.end()
-                before = map(_last, re.findall(NAME, text[start : year.start()]))
-                cited = rows.get((next((name for name in before if name in authors), ""), year[0]), ())
-                if len(cited) == 1:  # what may mean two entries means none
+        for years in _DATES.finditer(text):
+            if names := find_names_before(text, end, years.start(), surnames):
+                start, end = names[0], years.end()
+                before = map(_last, re.findall(NAME, text[start : years.start()]))
+                name = next((name for name in before if name in authors), "")
+                found = (rows.get((name, year), ()) for year in _YEARS.findall(years[0]))
+                if cited := [row for own in found if len(own) == 1 for row in own]:  # not what may mean two
                     yield Mark(number, start, end, tuple(cited))
 
 

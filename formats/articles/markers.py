@@ -57,7 +57,7 @@ _PAIR_DATED = re.compile(rf"{NAME},?\s+(?:and|&)\s+{NAME}(?:,\s*|\s*[(\[])$")
 _NAME_DATED = re.compile(r"(?<!\w)[A-Z][a-z]+(?:-[A-Z][a-z]+)?\s*\($")
 _NAME_IN_BRACKETS = re.compile(rf"[(;]\s*(?:[a-z][a-z.,]*\s+){{0,2}}{NAME},\s*$")
 _YEAR_AFTER = re.compile(rf"\s*+,?\s*+(?:\({YEAR}\)|\[{YEAR}\]|{YEAR})")
-_MORE_YEARS = re.compile(rf"(?:\s*,\s*{YEAR})*")
+MORE_YEARS = re.compile(rf"(?:\s*,\s*{YEAR})*")
 
 _DIGIT = re.compile(r"\d")
 _SAME_CITATION = re.compile(r"[)\]]?\s*+,?\s*+([(\[]?)\s*+")
@@ -178,7 +178,7 @@ def _extend_markers(text: str, markers: list[Marker], bibliography: Bibliography
         ):
             before.end, before.opening = marker.end, before.opening or between[1]
             continue
-        years = _MORE_YEARS if _DIGIT.search(text, marker.start, marker.end) else _YEAR_AFTER
+        years = MORE_YEARS if _DIGIT.search(text, marker.start, marker.end) else _YEAR_AFTER
         surnames = bibliography.surnames(marker.refs)
         dated = _YEAR.fullmatch(text[marker.start : marker.end]) is not None
         floor = before.end if before else 0
@@ -234,7 +234,7 @@ def _find_missed(
         if kind is not _NUMBER:
             year = None if kind is _YEAR else _YEAR_AFTER.match(text, end, ceiling)
             end = year.end() if year else end
-            if (kind is _YEAR or year) and (more := _MORE_YEARS.match(text, end, ceiling)):
+            if (kind is _YEAR or year) and (more := MORE_YEARS.match(text, end, ceiling)):
                 end = more.end()
         yield Marker(names[0], end, opening=names[1])
         floor = end

@@ -88,8 +88,8 @@ def test_entries_of_organisations_compound_names_the_same_authors_and_others() -
     assert [line.text for line in running] == [text for text, _ in (*BODY, *METHODS)]
     texts[2] = "Lind, A., Moss, B (2012). Snow. F. 4."
     assert [entry.text for entry in entries] == [*texts, "of bees, 2001."]
-    cites = "Lind & Moss (2012), García Márquez (2017), (R Core Team, 2021; the World Bank, 2019)."
-    assert [mark.entries for mark in find_marks([cites], entries)] == [(2,), (0,), (3,), (4,)]
+    cites = "Lind & Moss (2011, 2012), García Márquez (2017), (R Core Team, 2021; the World Bank, 2019)."
+    assert [mark.entries for mark in find_marks([cites], entries)] == [(1, 2), (0,), (3,), (4,)]
 
 
 def cited(text: str, entries: Sequence[Entry]) -> list[tuple[str, list[int]]]:
@@ -105,6 +105,8 @@ def test_numbers_in_brackets() -> None:
         ("[2, 4–6]", [1, 3, 4, 5]),
         ("[7; 8]", [6, 7]),
     ]
+    marks = cited("Bees [1]–[3], [5, p. 12] and [6, 7, Sec. 2–3; 8], no [2, p. 3, 7].", NUMBERED)
+    assert [rows for _, rows in marks] == [[0, 1, 2], [4], [5, 6, 7]]
     assert cited("An interval [0, 1], [3–1] and [12].", NUMBERED) == []
 
 
