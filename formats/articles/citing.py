@@ -259,7 +259,8 @@ _DOTTED = rf"{NAME},\s*(?:[{UPPER}]\.[\s-]*){{1,4}}"
 _WORKS = tuple(
     re.compile(form, re.DOTALL)
     for form in (
-        r"(.*?)[“\"](.{15,300}?)[,.?!]?[”\"]",  # A. Lee, “Title,”
+        rf"((?:(?!{_STOP}).){{1,600}}?)(?:{_YEARLY}|[,.:;][^\w“\"]*)[“\"]((?:[^“”\"]|“[^“”]*”){{15,300}}?)"
+        r"(?:[,.?!][”\"]|[”\"](?=\s*(?:[.,;:(\[]|\d|in\b|\Z)))",  # A. Lee, “Title,”
         rf"((?:(?!{_STOP}).){{3,600}}?){_YEARLY}{_TITLE}",  # Lee, A. (2001) Title.
         rf"((?:{_PLAIN}(?:\s+(?:Jr|Sr|[23][rn]d))?{_AND})*{_PLAIN}(?:,?\s*et\s+al)?)[.:]\s*{_TITLE}",
         rf"({_DOTTED}(?:\s*(?:[;,&]|and)+\s*{_DOTTED})*(?:[;,&]*\s*et al\.)?)\s*(?=[^\s,;&]){_TITLE}",

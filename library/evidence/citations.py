@@ -24,7 +24,7 @@ from citerec.formats.bibliography.paper import LibraryPaper, make_paper
 from citerec.formats.drafts.language import replaced
 from citerec.formats.identifiers import clean_doi
 from citerec.formats.letters import fold, normalise_title
-from citerec.formats.names import parse_names, surname
+from citerec.formats.names import Name, ambiguous, parse_names, surname
 from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.links import Linker
 from citerec.library.evidence.passages import Passage, TextPlace
@@ -202,6 +202,7 @@ READ_FROM_PDF = "read from the reference list of a PDF"
 """Note of what is exported."""
 _LOOSE = re.compile(r" (?=[.,;:)\]])")
 _ONE_AUTHOR = re.compile(r"^([^\W\d_][\w'’-]+) ([A-Z]{1,3})$")
+_OF_PEOPLE = re.compile(r",|\b[A-Z]\.|\s[A-Z]{1,3}\b")  # others, such as World Bank, are kept as they are
 LEAST_LETTERS = 15
 """Letters of a title by which a work is known."""
 
@@ -228,11 +229,13 @@ class MissingWork(NamedTuple):
         doi = clean_doi(re.sub(r"(?<=[/.])\s+", "", self.entry))
         if (work := read_work(self.entry)) is None:
             return make_paper(doi=doi)
-        authors = [name.full for name in parse_names(_ONE_AUTHOR.sub(r"\1, \2", work.authors))]
+        people, names = _OF_PEOPLE.search(work.authors), parse_names(_ONE_AUTHOR.sub(r"\1, \2", work.authors))
+        names = [name if people else Name(literal=name.full) for name in names]
+        authors = [name.full for name in names]
         first = re.sub(r"\W", "", fold(surname(authors[0])).lower()) if authors else "anonymous"
         word = next((word for word in re.findall(r"[a-z]{4,}", fold(work.title).lower())), "")
         named: dict[str, Any] = {"title": work.title, "authors": authors, "year": work.year, "doi": doi}
-        return make_paper(key=f"{first}{work.year or ''}{word}", **named)
+        return make_paper(key=f"{first}{work.year or ''}{word}", names=ambiguous(names), **named)
 
 
 def _name_of(entry: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citerec.formats.articles.citing import Entry, find_marks, split_references
+from citerec.formats.articles.citing import Entry, find_marks, read_work, split_references
 from citerec.formats.articles.pdf_layout import Line
 
 AUTHORS = ("Lee", "Kim", "Moss", "Fern", "Adler", "Brook", "Stone", "Reed")
@@ -90,6 +90,17 @@ def test_entries_of_organisations_compound_names_the_same_authors_and_others() -
     assert [entry.text for entry in entries] == [*texts, "of bees, 2001."]
     cites = "Lind & Moss (2011, 2012), García Márquez (2017), (R Core Team, 2021; the World Bank, 2019)."
     assert [mark.entries for mark in find_marks([cites], entries)] == [(1, 2), (0,), (3,), (4,)]
+
+
+def test_quoted_words_are_the_title_if_they_are_all_of_it() -> None:
+    forms = {
+        "The “end of history illusion” in bees": "Lee, A. (2013). {}. Bees 3.",
+        "“Bees, a long history” is told": "Lee, A. {}. J. Bees, 2013.",
+        "Why “dark” bees may dance": "A. Lee and B. Kim: “{}?” J. Bees, 2013.",
+    }
+    for title, form in forms.items():
+        work = read_work(form.format(title))
+        assert work is not None and work.title == title
 
 
 def cited(text: str, entries: Sequence[Entry]) -> list[tuple[str, list[int]]]:

@@ -139,6 +139,8 @@ def test_works_that_are_missing(library: Library) -> None:
         "10.5555/wasps",
     )
     assert (ants.key, ants.authors, ants.year) == ("moss1999ants", ("C Moss",), 1999)
+    by_many = [("roe2010", 0, "World Health Organization. Homes for all. Rome, 2019.")]
+    assert works[0]._replace(places=by_many).paper().names == ("{World Health Organization}",)
 
 
 def test_commands(library: Library, capsys: pytest.CaptureFixture[str]) -> None:
