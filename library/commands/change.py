@@ -84,6 +84,8 @@ def add(settings: AddSettings) -> None:
         print(f"{path}: {happened}; {count_noun(done.papers)}")
         for line in left_out(settings.source):
             print(line)
+        for file in done.changed:
+            print(f"{file}: was a source already; citerec update applies its other changes", file=sys.stderr)
     if settings.fulltext is not None:
         from citerec.library.papers.fulltexts import set_full_texts
 

@@ -51,11 +51,12 @@ Stamp = tuple[int, int] | None
 
 
 class Added(NamedTuple):
-    """What adding records did: numbers of new papers, of papers that records completed, and of all papers."""
+    """What adding records did: numbers of new, of completed and of all papers; sources that were edited."""
 
     added: int
     completed: int
     papers: int
+    changed: Sequence[str] = ()
 
 
 class Library:
@@ -215,7 +216,8 @@ class Library:
         """Add papers; records of papers that are there complete them (library.papers.merging).
 
         files: that the records are read from; named: the names that the user gave them. separate: ids and
-        keys of records that are not merged with others. All are kept in the manifest.
+        keys of records that are not merged with others. All are kept in the manifest; an edited source as it
+        was, so that `update` reads it again.
         """
         from citerec.library.papers.merging import Deduplicator
 
@@ -224,7 +226,8 @@ class Library:
         records = [*records]
         related = self.related(records)
         with Deduplicator(self.path, related, separate=apart) as merged:
-            sources |= {file: ReadFile.of(file) for file in files}
+            read = map(ReadFile.of, files)
+            changed = [file.path for file in read if sources.setdefault(file.path, file) != file]
             for paper in records:
                 merged.add(paper)
             merged.finish()
@@ -233,12 +236,12 @@ class Library:
             if not merged.count:
                 if files:
                     self.update_manifest(**fields)
-                return Added(0, 0, len(self))
+                return Added(0, 0, len(self), changed)
             if self.manifest.removed:
                 added = {paper.id for paper in merged.papers()}
                 fields["removed"] = [id for id in self.manifest.removed if id not in added]
             new = self.change(related.places[merged.replaced], merged.papers_with_progress(), **fields)
-            return Added(len(new) - len(self), len(merged.replaced), len(new))
+            return Added(len(new) - len(self), len(merged.replaced), len(new), changed)
 
     def remove(self, names: Iterable[str]) -> int:
         """Remove papers by id or key; returns how many. `update` does not add them again.

@@ -144,6 +144,15 @@ def test_add(bib: Path, run: Run) -> None:
     assert [found.key for found in Recommender.open("mine").recommend("Poems", k=1)] == ["four"]
 
 
+def test_adding_an_edited_source_leaves_its_other_changes_to_update(bib: Path, run: Run) -> None:
+    bib.write_text(entry("one", "Parsing trees", year=2001) + entry("three", "Graph theory", year=2003))
+    _, out, err = run("add", "source=a.bib")
+    assert out == "mine: 1 added, 0 completed; 4 papers\n" and f"{bib}: was a source already;" in err
+    assert run("update", "force=true")[1] == "mine: 0 added, 2 removed, 2 replaced; 2 papers\n"
+    assert papers() == {"key:one": "Parsing trees", "key:three": "Graph theory"}
+    assert run("add", "source=a.bib")[1:] == ("mine: nothing new; 2 papers\n", "")
+
+
 def test_remove_and_update(bib: Path, run: Run) -> None:
     assert run("remove", "id=[one,doi:10.1000/two]")[1] == "mine: 2 removed; 1 paper\n"
     assert papers() == {"key:three": "Graphs"}
