@@ -36,9 +36,7 @@ def build(settings: BuildSettings) -> None:
     """Build a library."""
     started, path = time.perf_counter(), expand_user(settings.library)
     library, merged = create(settings)
-    duration = time.perf_counter() - started
-    papers = f"{count_noun(len(library))}, {count_noun(merged.number, 'duplicate')} merged"
-    print(f"{path}: {papers}, in {duration:.1f} s")
+    print(f"{path}: {count_noun(len(library))}, {merged}, in {time.perf_counter() - started:.1f} s")
     for line in left_out(settings.source):
         print(line)
     named = quote(str(path))

@@ -37,16 +37,24 @@ LOSS = 0.2
 
 
 class MergedRecords(NamedTuple):
-    """How many records were merged into others, and the first of them in words."""
+    """How many records were merged into others, the first of them in words; papers that the user removed."""
 
     number: int
     shown: list[str]
+    left_out: int
 
     @classmethod
-    def of(cls, records: Deduplicator) -> MergedRecords:
+    def of(cls, records: Deduplicator, left_out: int) -> MergedRecords:
         some = ((*map(short_name, pair), pair[1].title) for pair in islice(records.merged(), SHOWN))
         shown = [f"{name} is {to if to != name else 'there already'}: {title}" for name, to, title in some]
-        return cls(records.duplicates, [*map(terminal_text, shown)])
+        return cls(records.duplicates, [*map(terminal_text, shown)], left_out)
+
+    def __str__(self) -> str:
+        return f"{count_noun(self.number, 'duplicate')} merged{_left_out(self.left_out)}"
+
+
+def _left_out(number: int) -> str:
+    return f", {number:,} left out (removed by hand)" if number else ""
 
 
 def short_name(paper: LibraryPaper) -> str:
@@ -91,27 +99,27 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
             with suppress(InputError):  # it is damaged: what was filled in is lost
                 records.former = Library.open(path).mapped
         records.finish()
-        away = frozenset(old.removed if old else ())
+        away = records.removed_as(old) if old else {}
         if old is not None and not settings.force:
-            left = records.count - (sum(record.id in away for record in records.papers()) if away else 0)
-            _refuse_loss(path, old, old.counts.get("papers", 0) - left, sources)
+            _refuse_loss(path, old, old.counts.get("papers", 0) - records.count + len(away), sources)
         fulltext, pdfs = settings.fulltext, absolute_names(settings.pdfs)
         if fulltext is None:
             fulltext, pdfs = (False, []) if old is None else (old.fulltext, old.pdfs)
         library = Library.create(
             path,
-            (paper for paper in records.papers_with_progress() if paper.id not in away),
+            (paper for place, paper in enumerate(records.papers_with_progress()) if place not in away),
             model=model,
             lance=lance,
             overwrite=settings.overwrite,
             sources=sources,
             named=named,
             removed=[*old.removed] if old else [],
+            removed_works=dict(old.removed_works) if old else {},
             separate=separate,
             fulltext=fulltext,
             pdfs=pdfs,
         )
-        return library, MergedRecords.of(records)
+        return library, MergedRecords.of(records, len(away))
 
 
 def _refuse_loss(
@@ -136,7 +144,7 @@ def _refuse_loss(
 
 
 class Change(NamedTuple):
-    """The library after an update, and what it did."""
+    """The library after an update, and what it did. left_out: papers that the user removed before."""
 
     library: Library
     added: int = 0
@@ -144,12 +152,13 @@ class Change(NamedTuple):
     replaced: int = 0
     written: bool = False
     """Whether there is a new generation."""
+    left_out: int = 0
 
     def __str__(self) -> str:
         """Describe it in one line, for people."""
         counts = f"{self.added:,} added, {self.removed:,} removed, {self.replaced:,} replaced"
         happened = counts if self.written else "nothing has changed"
-        return f"{self.library.path}: {happened}; {count_noun(len(self.library))}"
+        return f"{self.library.path}: {happened}{_left_out(self.left_out)}; {count_noun(len(self.library))}"
 
 
 def refresh(path: str | Path, force: bool = False) -> Change:
@@ -222,18 +231,19 @@ def _reread(library: Library, named: list[str], force: bool, dropped: Container[
         replaced = len(gone) - removed
         if not (new.any() or len(gone)):
             library.update_manifest(sources=sources, named=named)
-            return Change(library)
+            return Change(library, left_out=records.count - len(library))
         changed = library.change(gone, compress(records.papers(), new), sources=sources, named=named)
-    return Change(changed, int(new.sum()) - replaced, removed, replaced, True)
+    left_out = records.count - len(changed)
+    return Change(changed, int(new.sum()) - replaced, removed, replaced, True, left_out)
 
 
 def _compare(library: Library, records: Deduplicator) -> tuple[np.ndarray, np.ndarray, int]:
     """Return rows of removed and changed papers, a mask of new and changed ones [N], and how many were
     removed."""
     gone, new, seen = np.ones(len(library), np.bool_), np.zeros(records.count, np.bool_), 0
-    removed = set(library.manifest.removed)
+    away = records.removed_as(library.manifest)
     for number, paper in enumerate(records.papers()):
-        if paper.id in removed:
+        if number in away:
             continue
         row = library.corpus.paper_row(paper.id) if library.corpus.has_paper(paper.id) else None
         seen += row is not None

@@ -72,6 +72,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What these were when they were read."""
     removed: list[str] = []
     """Ids of papers that the user removed; `update` does not add them again."""
+    removed_works: dict[str, list[int]] = {}
+    """By id, which other papers may get, the formats.same_work.Identity of each; older libraries lack it."""
     separate: list[str] = []
     """Ids and keys of records that are not merged with others; "all": none are."""
     fulltext: bool = False
@@ -99,7 +101,8 @@ def read_manifest(path: Path) -> Manifest:
         version = content.get("version") if isinstance(content, dict) else None
         if version == VERSION:
             manifest = msgspec.convert(content, Manifest)
-            if manifest != manifest.sealed():
+            sealed = msgspec.json.encode(content | {"checksum": ""})  # older ones have fewer fields
+            if manifest.checksum != xxhash.xxh3_64_hexdigest(sealed):
                 raise msgspec.DecodeError("its content has changed")
             return manifest
     except (FileNotFoundError, NotADirectoryError):

@@ -238,8 +238,10 @@ class Library:
                     self.update_manifest(**fields)
                 return Added(0, 0, len(self), changed)
             if self.manifest.removed:
-                added = {paper.id for paper in merged.papers()}
-                fields["removed"] = [id for id in self.manifest.removed if id not in added]
+                back = merged.removed_as(self.manifest).values()
+                fields["removed"] = [id for id in self.manifest.removed if id not in back]
+                works = self.manifest.removed_works.items()
+                fields["removed_works"] = {id: work for id, work in works if id not in back}
             new = self.change(related.places[merged.replaced], merged.papers_with_progress(), **fields)
             return Added(len(new) - len(self), len(merged.replaced), len(new), changed)
 
@@ -248,11 +250,14 @@ class Library:
 
         Raises InputError for an unknown one, or if no paper would be left.
         """
-        rows = self.rows(names)
+        from citerec.formats.same_work import identity, is_apart  # as all that writes, not to ask
+
+        rows, told = self.rows(names), self.manifest
         self.check_some_left(len(rows))
-        ids = [self.paper(row).id for row in rows.tolist()]
-        removed = list(dict.fromkeys([*self.manifest.removed, *ids]))
-        self.change(rows, (), removed=removed)
+        papers = map(self.paper, rows.tolist())
+        works = {paper.id: [*identity(paper, is_apart(paper, told.separate))] for paper in papers}
+        removed = list(dict.fromkeys([*told.removed, *works]))
+        self.change(rows, (), removed=removed, removed_works=told.removed_works | works)
         return len(rows)
 
     def change(

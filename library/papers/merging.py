@@ -26,6 +26,7 @@ from citerec.formats.same_work import (
     is_apart,
     similar_titles,
 )
+from citerec.library.papers.folder import Manifest
 from citerec.library.papers.storage import Storage
 
 
@@ -198,6 +199,20 @@ class Deduplicator:
             for paper in self.papers():
                 yield paper
                 advance(1)
+
+    def removed_as(self, manifest: Manifest) -> dict[int, str]:
+        """Return the ids under which the user removed some of `papers`, by the places of these: of the same
+        works, unless the former library has them; of the same ids, if their works are not known."""
+        works, none = manifest.removed_works, np.empty((0, len(Identity._fields)), np.uint64)
+        former = self.former.identities if self.former else none
+        numbers = np.array([*works.values()], np.uint64).reshape(-1, none.shape[1])
+        identities, found = Identities(np.concatenate([former, numbers])), dict[int, str]()
+        for place, paper in enumerate(self.papers() if manifest.removed else ()):
+            identities.add(paper, is_apart(paper, self._separate))
+            if paper.id in manifest.removed and paper.id not in works:
+                found[place] = paper.id
+        firsts = (identities.leaders() - len(former))[len(former) + len(works) :].tolist()
+        return found | {place: [*works][row] for place, row in enumerate(firsts) if 0 <= row < len(works)}
 
     def _filled_before(self, paper: LibraryPaper) -> LibraryPaper:
         """Fill the gaps of a paper with what was filled in the former library."""

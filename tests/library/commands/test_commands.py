@@ -10,7 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
+import xxhash
 
 from citerec.base.errors import InputError
 from citerec.library import MANIFEST
@@ -20,6 +22,8 @@ from citerec.library.papers.models import BUILT_IN
 from citerec.recommend import with_library
 from citerec.tests.conftest import Run
 from citerec.tests.library.conftest import papers_of
+
+LEFT = "1 left out (removed by hand)"
 
 
 def entry(key: str, title: str, **fields: object) -> str:
@@ -161,7 +165,7 @@ def test_remove_and_update(bib: Path, run: Run) -> None:
         entry("one", "Parsing trees", year=2001) + entry("three", "Graphs again") + entry("four", "Poems"),
         encoding="utf-8",
     )
-    assert run("update")[1] == "mine: 1 added, 0 removed, 1 replaced; 2 papers\n"
+    assert run("update")[1] == f"mine: 1 added, 0 removed, 1 replaced, {LEFT}; 2 papers\n"
     assert papers() == {"key:three": "Graphs again", "key:four": "Poems"}
     bib.write_text(entry("four", "Poems") + "\n", encoding="utf-8")
     assert run("update", "force=true")[1] == "mine: 0 added, 1 removed, 0 replaced; 1 paper\n"
@@ -172,6 +176,33 @@ def test_remove_and_update(bib: Path, run: Run) -> None:
     assert Library.open("mine").manifest.removed == ["doi:10.1000/two"]
     code, _, err = run("remove", "id=[one,four]")
     assert (code, err) == (2, "error: mine: no paper would be left; delete the folder instead\n")
+
+
+def test_works_stay_away_and_their_keys_may_be_used_again(bib: Path, run: Run) -> None:
+    run("remove", "id=[one,three]")
+    entries = [entry("one", "Trees of Rome", year=2001), entry("two", "Speech", year=2002, doi="10.1000/two")]
+    bib.write_text("".join([*entries, entry("three", "Graphs", year=2003, doi="10.1000/three")]))
+    assert run("update")[1] == f"mine: 1 added, 0 removed, 0 replaced, {LEFT}; 2 papers\n"
+    assert papers() == {"doi:10.1000/two": "Speech", "key:one": "Trees of Rome"}
+    assert f"merged, {LEFT}, in" in run("build", "overwrite=true")[1]
+
+
+def test_in_libraries_of_before_ids_alone_tell_what_was_removed(bib: Path, run: Run) -> None:
+    run("remove", "id=one")
+    content = json.loads(Path("mine", MANIFEST).read_text())
+    del content["removed_works"]
+    content["checksum"] = xxhash.xxh3_64_hexdigest(msgspec.json.encode(content | {"checksum": ""}))
+    Path("mine", MANIFEST).write_text(json.dumps(content))
+    bib.write_text(bib.read_text() + "\n")
+    assert run("update")[1] == f"mine: nothing has changed, {LEFT}; 2 papers\n"
+
+
+def test_what_resembles_a_removed_paper_by_now_stays(bib: Path, run: Run) -> None:
+    bib.write_text(entry("a", "Peat") + entry("b", "Peat", year=2001) + entry("c", "Ferns"))
+    assert run("build", "source=a.bib", "model=bm25", "overwrite=true")[0] == 0
+    assert run("remove", "id=b")[1] == "mine: 1 removed; 2 papers\n"
+    bib.write_text(entry("a", "Peat", year=2001) + entry("c", "Ferns"))
+    assert run("update")[1] == "mine: 0 added, 0 removed, 1 replaced; 2 papers\n"
 
 
 def test_a_source_that_lost_many_papers_needs_force(bib: Path, run: Run) -> None:

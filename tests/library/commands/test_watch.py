@@ -162,7 +162,7 @@ def test_a_zotero_that_lost_papers_empties_no_library(folder: Path, caplog: pyte
         time.sleep(0.5)
     assert caplog.text.count("would be removed") == 1
     assert len(titles()) == 40
-    assert refresh("mine", force=True)[1:] == (0, 39, 0, True)
+    assert refresh("mine", force=True)[1:] == (0, 39, 0, True, 0)
 
 
 def test_a_library_that_goes_is_no_longer_watched(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -337,12 +337,12 @@ def test_a_library_follows_zotero(home: Path, monkeypatch: pytest.MonkeyPatch) -
     zotero.write(place)
     with pytest.raises(InputError, match="1 of 4 papers would be removed, since zotero changed; check"):
         refresh("mine")
-    assert refresh("mine", force=True)[1:] == (0, 1, 0, True)
+    assert refresh("mine", force=True)[1:] == (0, 1, 0, True, 0)
     zotero.items[0]["title"] = "Another title"
     zotero.items[2]["collections"] = []
     zotero.trashed.clear()
     zotero.write(place)
-    assert refresh("mine")[1:] == (1, 0, 2, True)
+    assert refresh("mine")[1:] == (1, 0, 2, True, 0)
     library = Library.open("mine")
     assert len(library) == 4 and library.paper(library.row("zot8") or 0).collections == ()
     remove(RemoveSettings(library="mine", source=("zotero",)))
