@@ -6,26 +6,26 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from citerec.formats.bibliography.bibtex import entry_key, typeset, write_item
+from citerec.formats.bibliography.bibtex import entry_key, read_item, typeset, write_item
 from citerec.formats.bibliography.csl import write_csl
-from citerec.formats.bibliography.entries import BibtexText
-from citerec.formats.bibliography.item import Item
-from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.bibliography.entries import BibtexText, write_fields
+from citerec.formats.bibliography.item import CONTAINED, Item
+from citerec.formats.bibliography.paper import PREPRINT_VENUE, LibraryPaper
 from citerec.formats.bibliography.reading.bibtex import entry_item
 from citerec.formats.bibliography.ris import write_record
-from citerec.formats.names import parse_name
+from citerec.formats.letters import normalise_title
+from citerec.formats.names import OTHERS, parse_name
 
-_HEAD = re.compile(r"@\s*\w+\s*[{(]\s*")
-_KEY_END = re.compile(r"\s*[,})]")
 _PROCEEDINGS = re.compile(
     r"\b(?:Proc|Proceedings|Conference|Workshop|Symposium|Meeting)\b|^[A-Z][a-z]*[A-Z][A-Za-z]*(?:[ -]\d+)?$"
 )
 _JOURNALS = ("JMLR", "TACL", "TPAMI", "TMLR", "PLoS", "PNAS")
 """Journals whose names look like those of conferences."""
+_IN_PRINT = ("container-title", "publisher", "volume", "issue", "number", "collection-number", "page")
 
 
 def bibtex(papers: Iterable[LibraryPaper]) -> str:
-    """Return one entry per paper: that of its source under the paper's key, else a generated one.
+    """Return one entry per paper: that of its source, completed, under the paper's key, else a generated one.
 
     Only abstracts are changed, since nobody sees there what biber and Typst cannot read.
     """
@@ -33,17 +33,15 @@ def bibtex(papers: Iterable[LibraryPaper]) -> str:
 
 
 def _entry(paper: LibraryPaper) -> str:
-    key = entry_key(paper.key or paper.id)
-    if not (raw := paper.bibtex.strip()):
-        return write_item(paper_item(paper), key)
+    key, item = entry_key(paper.key or paper.id), paper_item(paper)
+    if not (raw := _completed(paper.bibtex.strip(), item)):
+        return write_item(item, key)
     for entry in BibtexText(raw).entries[:1]:
         for name, start, end in reversed(entry.fields or ()):
             if name.lower() == "abstract":
                 raw = f"{raw[:start]}{typeset(name, raw[start:end], raw)}{raw[end:]}"
-        head = _HEAD.match(raw)
-        place = head.end() if head else len(raw)
-        if raw.startswith(entry.key, place) and _KEY_END.match(raw, place + len(entry.key)):
-            raw = f"{raw[:place]}{key}{raw[place + len(entry.key) :]}"
+        head = rf"(@\s*\w+\s*[{{(]\s*){re.escape(entry.key)}(?=\s*[,}})])"
+        raw = re.sub(head, lambda match: f"{match[1]}{key}", raw, count=1)
     return raw
 
 
@@ -68,6 +66,8 @@ ENTRIES: dict[str, Callable[[Sequence[LibraryPaper]], str]] = {"bibtex": bibtex,
 
 def paper_item(paper: LibraryPaper) -> Item:
     """Return a paper as an item: that of its entry, with what only the library knows."""
+    own = entry_item(paper.bibtex) or Item(_type(paper), {}, {})
+    place = "container-title" if own.type in (*CONTAINED, "document") else "publisher"
     fields = {
         "title": paper.title,
         "issued": str(paper.year) if paper.year else "",
@@ -76,19 +76,55 @@ def paper_item(paper: LibraryPaper) -> Item:
         "URL": paper.url,
         "abstract": paper.abstract,
         "keyword": "; ".join(paper.tags),
+        place: "" if own.venue else paper.venue,
     }
-    if (item := entry_item(paper.bibtex)) is None:
-        item = Item(_type(paper), {}, {})
-        fields["container-title"] = paper.venue
-    if not item.authors and paper.authors:
-        item.names["author"] = [parse_name(name) for name in paper.names or paper.authors]
-    item.fields.update({name: text for name, text in fields.items() if text and not item.fields.get(name)})
-    return item
+    authors = [parse_name(name) for name in paper.names or paper.authors]
+    return _filled(own, Item(_type(paper), fields, {"author": authors}))
 
 
 def _type(paper: LibraryPaper) -> str:
     """Return the type of a paper without an entry, by its venue."""
-    if not paper.venue:
-        return "article" if paper.arxiv else "document"
+    if not paper.venue or PREPRINT_VENUE.search(paper.venue):
+        return "article" if paper.arxiv or paper.venue else "document"
     is_journal = not _PROCEEDINGS.search(paper.venue) or paper.venue.split()[0] in _JOURNALS
     return "article-journal" if is_journal else "paper-conference"
+
+
+def merge_entries(paper: LibraryPaper, records: Iterable[LibraryPaper]) -> LibraryPaper:
+    """Return a paper whose entry has what it lacks of type and place in print of those of other records."""
+    for other in dict.fromkeys(record.bibtex for record in records):
+        if other != paper.bibtex and (its := entry_item(other)):
+            names = (*_IN_PRINT, "genre") if its.type == "thesis" else _IN_PRINT
+            found = Item(its.type, {name: its.fields.get(name, "") for name in names}, {})
+            paper = paper._replace(bibtex=_completed(paper.bibtex, found))
+    return paper
+
+
+def _filled(own: Item, found: Item) -> Item:
+    """Return an item with the fields of another that it lacks, its authors in place of "others" or of none,
+    and its type, if it has neither that nor a venue."""
+    lacking = {name: text for name, text in found.fields.items() if text and not own.fields.get(name)}
+    is_open = OTHERS in own.names.get("author", ()) or not own.authors
+    names = found.names if is_open and len(found.authors) > len(own.authors) else {}
+    is_untyped = own.type == "document" and not own.venue and found.type != "article"
+    return Item(found.type if is_untyped else own.type, own.fields | lacking, own.names | names)
+
+
+def _completed(bibtex: str, found: Item) -> str:
+    """Return an entry with what it lacks of an item; as it is written if that is nothing, and if they are of
+    different places, as of a conference and a journal."""
+    text = BibtexText(bibtex)
+    if not text.entries or (entry := text.read(text.entries[0])) is None:
+        return bibtex
+    own = read_item(entry.kind, entry.fields)
+    item = _filled(own, found)
+    known = {"title", *own.fields, *(["arxiv"] if own.paper().arxiv or "eprint" in entry.fields else [])}
+    lacking = {name: value for name, value in item.fields.items() if name not in known}
+    names = {"author": item.names["author"]} if item.authors != own.authors else {}
+    written = write_item(Item(item.type, lacking, names), "key")
+    new, kept = BibtexText(written).entries[0], entry.fields.keys() - names.keys()
+    added = {name: written[a + 1 : b - 1] for name, a, b in new.fields or () if name not in kept}
+    places = {normalise_title(one.fields.get("container-title", "")) for one in (own, found)} - {""}
+    if (not added and item.type == own.type) or len(places) > 1:
+        return bibtex
+    return write_fields(entry.kind if item.type == own.type else new.kind, entry.key, entry.fields | added)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from citerec.base.progress import count_progress
 from citerec.formats.bibliography.paper import LibraryPaper, fill_again, merge_records
+from citerec.formats.bibliography.references import merge_entries
 from citerec.formats.same_work import (
     MAX_SAME_KEY,
     Identity,
@@ -162,7 +163,8 @@ class Deduplicator:
         for row in sorted(row for row in self._members if row < self._existing):
             assert self._library is not None
             paper = self._library.paper(row)
-            merged = merge_records([paper, *map(self._read, self._members[row])])
+            records = [paper, *map(self._read, self._members[row])]
+            merged = merge_entries(merge_records(records), records)
             if merged != paper:
                 yield row, merged
 
@@ -185,8 +187,8 @@ class Deduplicator:
         for _, paper in self._completed():
             yield paper
         for row in rows:
-            paper = merge_records([self._read(row), *map(self._read, self._members.get(row, ()))])
-            paper = self._filled_before(paper)
+            records = [self._read(row), *map(self._read, self._members.get(row, ()))]
+            paper = self._filled_before(merge_entries(merge_records(records), records))
             id, suffix = paper.id, 2
             while id in seen or taken(id):
                 id, suffix = f"{paper.id}-{suffix}", suffix + 1

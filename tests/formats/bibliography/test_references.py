@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper, clean_text, make_paper, terminal_text
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
-from citerec.formats.bibliography.references import bibtex, csl, ris
+from citerec.formats.bibliography.references import bibtex, csl, merge_entries, ris
 from citerec.formats.json_lines import raise_bad
 from citerec.library.sources.readers import read_source
 
@@ -86,6 +86,26 @@ def test_any_text_is_read_again(
         [again] = read_source(path, raise_bad)
     expected = make_paper(title=terminal_text(paper.title), abstract=terminal_text(paper.abstract))
     assert again[2:4] == expected[2:4]
+
+
+def test_all_formats_write_what_merging_and_enriching_told() -> None:
+    bare = parsed("@misc{k, title = {On {Peat}}, author = {Lee, Ann and others}}")
+    full = parsed("""@article{p, title = {On peat}, author = {Lee, A. and Roe, Bo}, doi = {10.1000/p},
+        journal = {Journal of Peat}, volume = {3}, number = {2}, pages = {1--9}, year = {2020}}""")
+    merged = merge_entries(full._replace(key="k", title=bare.title, bibtex=bare.bibtex), [full])
+    assert merge_entries(merged, [full]) == merged
+    assert parsed(bibtex([merged]))[1:8] == (*bare[1:4], full.authors, 2020, full.venue, "10.1000/p")
+    assert "@article{k,\n  title = {On {Peat}},\n  author = {Lee, A. and Roe, Bo}," in bibtex([merged])
+    for written in (ris([merged]), csl([merged])):
+        assert all(text in written for text in ("Journal of Peat", "Roe", "10.1000/p", "2020"))
+        assert "others" not in written and "GEN" not in written and '"document"' not in written
+    other = parsed("@inproceedings{k, title = {On peat}, booktitle = {Proc. of Peat}}")
+    assert merge_entries(other, [full]) == other, "it appeared elsewhere"
+    filled = parsed("@misc{k, title = {Whales}, eprint = {2001.00001}}")._replace(venue="Proc. of X")
+    assert "@inproceedings" in bibtex([filled]) and "booktitle = {Proc. of X}" in bibtex([filled])
+    assert "howpublished = {arXiv (Cornell)}" in bibtex([filled._replace(venue="arXiv (Cornell)")])
+    book = parsed("@book{k, title = {Moss}}")._replace(venue="Press", year=2001, authors=("Ann Lee",))
+    assert "author = {Lee, Ann},\n  year = {2001},\n  publisher = {Press}," in bibtex([book])
 
 
 def test_entries_of_sources_can_be_read_by_other_programs() -> None:
