@@ -24,7 +24,7 @@ from citerec.formats.bibliography.reading.retraction_watch import is_retraction_
 from citerec.formats.json_lines import OnBadRecord
 from citerec.formats.letters import normalise_title
 from citerec.formats.names import surname
-from citerec.formats.same_work import MAX_YEARS_APART, Identity, similar_titles
+from citerec.formats.same_work import Identity, similar_titles
 from citerec.library import MANIFEST
 from citerec.library.enrich.services import TITLE, Lookup, Service, identifiers, work_of
 from citerec.library.papers.library import Library
@@ -150,8 +150,6 @@ def _agreed(name: str, works: Sequence[LibraryPaper]) -> Any:
 
 CHUNK = 5_000
 """Works compared at a time."""
-MAX_CONFLICTS = 20
-"""Works of a paper's title, but others, that are counted."""
 _TITLE = Identity._fields.index("title")
 
 
@@ -174,14 +172,15 @@ def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[
 class DumpFinder:
     """The works of files that are papers of a library, with what each paper gets of them.
 
-    They are the same as for `citerec add` (formats.same_work), but their years may be MAX_YEARS_APART. rows:
-    papers that lack something; to others, only retractions are added.
+    They are those of `citerec add`, or else of the year before or after, if there are none of more years.
+    rows: papers that lack something; to others, only retractions are added.
     """
 
     def __init__(self, library: Library, rows: Rows) -> None:
         self._library, self._lacking = library, {*rows.tolist()}
         self._columns = [KeyIndex(column) for column in library.mapped.identities.T[: _TITLE + 1]]
         self._outcomes: dict[int, Outcome] = {}
+        self._titled: dict[int, list[tuple[str, LibraryPaper, Identity]]] = {}  # without any of the ids
 
     def read(self, works: Iterable[tuple[str, LibraryPaper]]) -> int:
         """Take over the works that are papers of the library. Return how many works there are."""
@@ -197,20 +196,29 @@ class DumpFinder:
                     pairs.setdefault((number, row), place)
             for (number, row), place in sorted(pairs.items()):
                 if row in self._lacking or chunk[number][1].retracted:
-                    other = Identity(*numbers[number].tolist())
-                    self._use(row, *chunk[number], other if place == _TITLE else None)
+                    if place == _TITLE:
+                        other = Identity(*numbers[number].tolist())
+                        self._titled.setdefault(row, []).append((*chunk[number], other))
+                    else:
+                        self._use(row, *chunk[number])
+        for row, these in self._titled.items():
+            own = Identity(*self._library.mapped.identities[row].tolist())
+            titled = sorted(these, key=lambda found: abs(found[2].year - own.year))
+            years = {other.year for _, _, other in titled if own.agrees(other, 9999)}
+            same = [found for found in titled if own.agrees(found[2], int(len(years) == 1))]
+            if same:
+                self._use(row, same[0][0], *(work for _, work, _ in same))
+            else:
+                reason = f"{titled[0][0]}: same title, but another author, year or identifier"
+                self._outcomes[row] = self.find(row, None).contradicted(reason)
         return count
 
-    def _use(self, row: int, source: str, work: LibraryPaper, identity: Identity | None) -> None:
-        """Take over a work for a paper. identity: of a work that has its title, but none of its ids."""
-        outcome, own = self.find(row, None), Identity(*self._library.mapped.identities[row].tolist())
-        if identity is not None and not own.agrees(identity, MAX_YEARS_APART):
-            if len(outcome.conflicts) < MAX_CONFLICTS:
-                reason = f"{source}: same title, but another author, year or identifier"
-                outcome = outcome.contradicted(reason)
-        elif outcome.missing or not outcome.paper.retracted:
+    def _use(self, row: int, source: str, *works: LibraryPaper) -> None:
+        """Take over works for a paper."""
+        outcome = self.find(row, None)
+        if outcome.missing or not outcome.paper.retracted:
             is_taken = partial(self._columns[1].holds, besides=row)
-            outcome = complete(outcome, [work_of(work)], False, source, is_taken)
+            outcome = complete(outcome, [*map(work_of, works)], False, source, is_taken)
         self._outcomes[row] = outcome
 
     def find(self, row: int, paper: LibraryPaper | None) -> Outcome:

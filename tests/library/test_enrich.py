@@ -751,6 +751,17 @@ def test_from_files(run: Run, tmp_path: Path) -> None:
     )
 
 
+def test_a_yearly_report_gets_the_work_of_its_year(run: Run) -> None:
+    title, years = "World malaria report", (2021, 2018, 2019, 2020)
+    reports = (entry(f"r{year}", title, author="Ann Lee", year=year) for year in (2019, 2022))
+    Path("r.bib").write_text("".join(reports), encoding="utf-8")
+    run("add", "source=r.bib")
+    works = (openalex(title, f"10.1000/{year}", year, "Ann Lee") for year in years)
+    Path("w.jsonl").write_text("\n".join(map(json.dumps, works)), encoding="utf-8")
+    run("enrich", "from=w.jsonl")
+    assert (by_key()["r2019"].doi, by_key()["r2022"].doi) == ("10.1000/2019", "")
+
+
 def test_from_another_library_or_bibliography(run: Run, command: Run) -> None:
     Path("b.bib").write_text(
         entry("o", "Notes of a seminar", author="Hal Jay", year=2007, abstract=ABSTRACT), encoding="utf-8"
