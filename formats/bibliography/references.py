@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
+from itertools import chain, count
 
 from citerec.formats.bibliography.bibtex import entry_key, read_item, typeset, write_item
 from citerec.formats.bibliography.csl import write_csl
@@ -24,16 +25,27 @@ _JOURNALS = ("JMLR", "TACL", "TPAMI", "TMLR", "PLoS", "PNAS")
 _IN_PRINT = ("container-title", "publisher", "volume", "issue", "number", "collection-number", "page")
 
 
-def bibtex(papers: Iterable[LibraryPaper]) -> str:
+def cite_keys(papers: Collection[LibraryPaper]) -> list[str]:
+    """Return the keys of papers in exports: without what BibTeX, biber or pandoc
+    refuse. Of two papers with one key, the second gets -1."""
+    keys = dict[str, str]()
+    for paper in {paper.id: paper for paper in papers}.values():
+        key = entry_key(paper.key or paper.id)
+        numbered = chain([key], (f"{key}-{number}" for number in count(1)))
+        keys[paper.id] = next(key for key in numbered if key not in keys.values())
+    return [keys[paper.id] for paper in papers]
+
+
+def bibtex(papers: Collection[LibraryPaper]) -> str:
     """Return one entry per paper: that of its source, completed, under the paper's key, else a generated one.
 
     Only abstracts are changed, since nobody sees there what biber and Typst cannot read.
     """
-    return "\n\n".join(map(_entry, papers)) + "\n"
+    return "\n\n".join(map(_entry, papers, cite_keys(papers))) + "\n"
 
 
-def _entry(paper: LibraryPaper) -> str:
-    key, item = entry_key(paper.key or paper.id), paper_item(paper)
+def _entry(paper: LibraryPaper, key: str) -> str:
+    item = paper_item(paper)
     if not (raw := _completed(paper.bibtex.strip(), item)):
         return write_item(item, key)
     for entry in BibtexText(raw).entries[:1]:
@@ -45,22 +57,21 @@ def _entry(paper: LibraryPaper) -> str:
     return raw
 
 
-def ris(papers: Iterable[LibraryPaper]) -> str:
+def ris(papers: Collection[LibraryPaper]) -> str:
     """Return one RIS record per paper."""
-    return "\n".join(write_record(paper_item(paper), paper.key or paper.id) for paper in papers)
+    return "\n".join(map(write_record, map(paper_item, papers), cite_keys(papers)))
 
 
-def csl(papers: Iterable[LibraryPaper]) -> str:
+def csl(papers: Collection[LibraryPaper]) -> str:
     """Return a list in CSL JSON."""
     items = [
-        write_csl(paper_item(paper), paper.key or paper.id)
-        | ({"citation-key": paper.key} if paper.key else {})
-        for paper in papers
+        write_csl(paper_item(paper), key) | ({"citation-key": key} if paper.key else {})
+        for paper, key in zip(papers, cite_keys(papers), strict=True)
     ]
     return json.dumps(items, ensure_ascii=False, indent=1) + "\n"
 
 
-ENTRIES: dict[str, Callable[[Sequence[LibraryPaper]], str]] = {"bibtex": bibtex, "ris": ris, "csl": csl}
+ENTRIES: dict[str, Callable[[Collection[LibraryPaper]], str]] = {"bibtex": bibtex, "ris": ris, "csl": csl}
 """Functions that write papers, by format."""
 
 

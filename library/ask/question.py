@@ -187,7 +187,7 @@ class Filters:
         if self.only:
             allowed[:] = False
             allowed[papers.rows(self.only, "only")] = True
-        allowed[[row for name in self.exclude if (row := papers.row(name)) is not None]] = False
+        allowed[[row for name in self.exclude for row in papers.rows_of(name)]] = False
         if self.years:
             first, last = year_range(self.years)
             allowed &= (papers.corpus.years >= first) & (papers.corpus.years <= last)
@@ -248,8 +248,8 @@ def named_papers(papers: Storage, context: str) -> tuple[list[int], str]:
     context: with TARGET_MARKER. It is nothing but a key, or authors and year stand right before the mark.
     """
     key = named_key(context)
-    if key and (row := papers.row(key)) is not None:
-        return [row], key
+    if key and (rows := papers.rows_of(key)):
+        return rows, key
     mark = context.find(TARGET_MARKER) + len(TARGET_MARKER)
     if citation := _CITATION.search(context[max(0, mark - 200) : mark]):
         names = [name for name in _SEPARATOR.split(citation["names"]) if name]

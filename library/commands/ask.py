@@ -63,10 +63,9 @@ def search(settings: SearchSettings) -> None:
 
 
 def _print_papers(papers: Sequence[LibraryPaper], format: str) -> None:
-    from citerec.formats.bibliography.bibtex import entry_key  # a table needs neither
-    from citerec.formats.bibliography.references import ENTRIES
+    from citerec.formats.bibliography.references import ENTRIES, cite_keys  # a table needs neither
 
     if write := ENTRIES.get(format):
         print(write(papers), end="")
     else:
-        print(citation([entry_key(paper.key or paper.id) for paper in papers], format))
+        print(citation(cite_keys(papers), format))

@@ -17,7 +17,7 @@ from citerec.library.evidence.files import check_folders
 from citerec.library.papers.building import create, read_papers, refresh, remove_sources, short_name
 from citerec.library.papers.encoding import encode_and_tell, in_words, state
 from citerec.library.papers.folder import read_manifest
-from citerec.library.papers.library import Library
+from citerec.library.papers.library import SHOWN, Library
 from citerec.library.papers.storage import Storage
 from citerec.library.papers.watch import watch_sources
 from citerec.library.settings import (
@@ -37,7 +37,7 @@ def build(settings: BuildSettings) -> None:
     started, path = time.perf_counter(), expand_user(settings.library)
     library, merged = create(settings)
     print(f"{path}: {count_noun(len(library))}, {merged}, in {time.perf_counter() - started:.1f} s")
-    for line in left_out(settings.source):
+    for line in (*left_out(settings.source), *shared_keys(library)):
         print(line)
     named = quote(str(path))
     for line in merged.shown:
@@ -54,6 +54,12 @@ def build(settings: BuildSettings) -> None:
         )
     if settings.encode:
         encode_and_tell(library)
+
+
+def shared_keys(library: Library) -> list[str]:
+    """Return a line about the citation keys that several papers have, if there are any."""
+    keys = [*library.storage.rows_by_name[1]][:SHOWN] if isinstance(library.storage, Storage) else []
+    return [terminal_text(f"keys of several papers, numbered in exports: {', '.join(keys)}")] if keys else []
 
 
 def tell_texts(path: str | Path) -> bool:
@@ -80,7 +86,7 @@ def add(settings: AddSettings) -> None:
             done = library.add(records, files, named, settings.separate)
         happened = f"{done.added:,} added, {done.completed:,} completed" if any(done[:2]) else "nothing new"
         print(f"{path}: {happened}; {count_noun(done.papers)}")
-        for line in left_out(settings.source):
+        for line in (*left_out(settings.source), *shared_keys(Library.open(path))):
             print(line)
         for file in done.changed:
             print(f"{file}: was a source already; citerec update applies its other changes", file=sys.stderr)

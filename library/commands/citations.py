@@ -19,7 +19,6 @@ from citerec.formats.bibliography.bibtex import write_item
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.references import ENTRIES, paper_item
 from citerec.library.ask.relations import SENTENCES, Relations, name_of
-from citerec.library.drafts.copies import numbered_keys
 from citerec.library.evidence.citations import READ_FROM_PDF, Citations
 from citerec.library.evidence.explanation import MAX_EXCERPT, excerpt
 from citerec.library.papers.library import Library
@@ -82,11 +81,8 @@ def missing(settings: MissingSettings) -> None:
 
 
 def _exported(papers: Iterable[LibraryPaper]) -> Iterator[LibraryPaper]:
-    """Yield papers with keys that differ, whose entries say where they were read."""
-    taken = set[str]()
+    """Yield papers whose entries say where they were read."""
     for paper in papers:
-        key = next(key for key in numbered_keys(paper) if key not in taken)
-        taken.add(key)
         item = paper_item(paper)
         item.fields["note"] = READ_FROM_PDF
-        yield paper._replace(key=key, bibtex=write_item(item, key))
+        yield paper._replace(bibtex=write_item(item, paper.id))

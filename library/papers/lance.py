@@ -452,12 +452,12 @@ class LanceStorage(Papers):
                 pairs = zip(batch["row"].to_pylist(), batch["record"].to_pylist(), strict=True)
                 yield from ((row, self._decoded(row, record)) for row, record in pairs)
 
-    def row(self, name: str) -> int | None:
+    def rows_of(self, name: str) -> list[int]:
         papers = self._named(called([name]), BY_NAME).items()
-        named = [
+        named = sorted(
             ((paper.id != name, paper.key != name), row) for row, paper in papers if name in _own_names(paper)
-        ]
-        return min(named)[1] if named else None
+        )
+        return [row for how, row in named if how == named[0][0]]
 
     @cached_property
     def collections(self) -> list[str]:

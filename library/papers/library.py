@@ -186,7 +186,7 @@ class Library:
 
     def by_id(self, id: str) -> LibraryPaper:
         """Return the paper of an id. Raises InputError if there is none."""
-        return self.paper(self.storage.known_row(id))
+        return self.paper(int(self.rows([id])[0]))
 
     # Asking.
 

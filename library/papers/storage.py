@@ -83,19 +83,29 @@ class Papers:
         raise NotImplementedError
 
     def row(self, name: str) -> int | None:
-        """Return the row of the paper with this id, citation key or alias; None if there is none."""
+        """Return the row of the first paper with this id, citation key or alias; None if there is none."""
+        return next(iter(self.rows_of(name)), None)
+
+    def rows_of(self, name: str) -> list[int]:
+        """Return the row of the paper with this id, or else those of all with this citation key or alias."""
         raise NotImplementedError
 
-    def known_row(self, name: str, option: str = "id") -> int:
-        """Return the same. Raises InputError for an unknown paper, UnknownPaper for an unknown id or key."""
-        if (row := self.row(name)) is None:
-            kind = UnknownPaper if option in ("id", "key") else InputError
-            raise kind(f"{option}={quoted(name)[1:-1]}: no paper of the library has this id or key")
-        return row
-
     def rows(self, names: Iterable[str], option: str = "id") -> Rows:
-        """Return the rows of papers, ascending and unique. Raises like `known_row`."""
-        return np.unique(np.array([self.known_row(name, option) for name in names], np.int64))
+        """Return the rows of papers, ascending and unique; for the options id and key, of one for each name.
+
+        Raises InputError for an unknown paper, UnknownPaper for an unknown id or key.
+        """
+        found, is_one = list[int](), option in ("id", "key")
+        for name in names:
+            rows, where = self.rows_of(name), f"{option}={quoted(name)[1:-1]}"
+            if not rows:
+                kind = UnknownPaper if is_one else InputError
+                raise kind(f"{where}: no paper of the library has this id or key")
+            if is_one and len(rows) > 1:
+                ids = ", ".join(self.paper(row).id for row in rows)
+                raise InputError(f"{where}: several papers have this key; give one of their ids: {ids}")
+            found += rows
+        return np.unique(np.array(found, np.int64))
 
     def id_of(self, name: str) -> str | None:
         """Return the id of the paper with this id, citation key or alias; None if there is none."""
@@ -141,10 +151,12 @@ class Storage(Papers):
             raise IndexError(f"row {row} of {len(self)}")
         return paper_at(row, self.records, self.corpus)
 
-    def row(self, name: str) -> int | None:
+    def rows_of(self, name: str) -> list[int]:
         if self.corpus.has_paper(name):
-            return self.corpus.paper_row(name)
-        return self._row_by_name.get(name, self._row_by_name.get(nfc(name)))
+            return [self.corpus.paper_row(name)]
+        rows, shared = self.rows_by_name
+        row = rows.get(name, rows.get(nfc(name)))
+        return shared.get(name, [] if row is None else [row])
 
     def papers(self) -> Iterator[tuple[int, LibraryPaper]]:
         """Yield all rows and papers, in order."""
@@ -170,15 +182,15 @@ class Storage(Papers):
         return self
 
     @cached_property
-    def _row_by_name(self) -> dict[str, int]:
-        """Rows by key and alias. Keys take precedence over aliases, earlier rows over later ones."""
-        keys, aliases = dict[str, int](), dict[str, int]()
+    def rows_by_name(self) -> tuple[dict[str, int], dict[str, list[int]]]:
+        """Rows by key and alias, keys before aliases and earlier rows first; all rows by keys of several."""
+        keys, aliases, shared = dict[str, int](), dict[str, int](), dict[str, list[int]]()
         for row, paper in enumerate(self.records):
-            keys.setdefault(paper.key, row)
+            if paper.key and (first := keys.setdefault(paper.key, row)) != row:
+                shared.setdefault(paper.key, [first]).append(row)
             for name in paper.aliases:
                 aliases.setdefault(name, row)
-        keys.pop("", None)
-        return aliases | keys
+        return aliases | keys, shared
 
     def titled(self, title: str) -> list[int]:
         """Return the rows of the papers with a title, letter by letter: a work, and versions of it."""

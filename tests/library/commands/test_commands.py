@@ -106,6 +106,16 @@ def test_a_model_of_other_words_is_refused(bib: Path, run: Run) -> None:
     assert code == 2 and "model: was trained on texts split into words in another way" in err
 
 
+def test_two_papers_with_one_key(bib: Path, run: Run) -> None:
+    bib.with_name("b.bib").write_text(entry("one", "Trees of graphs") + entry("seas", "Trees and seas"))
+    run("add", "source=b.bib")
+    (asked, ids), line = ("text=trees", "key:one, key:one-2"), "error: id=one: several papers have this key; "
+    assert run("ask", asked, "only=one", "format=cite")[1] in ("\\cite{one,one-1}\n", "\\cite{one-1,one}\n")
+    assert run("ask", asked, "only=one", "format=bibtex")[1].count("@article{one-1,") == 1
+    assert run("ask", asked, "exclude=one", "format=markdown", "k=1")[1] == "[@seas]\n"
+    assert run("remove", "id=one")[::2] == (2, f"{line}give one of their ids: {ids}\n")
+
+
 def test_search(bib: Path, run: Run) -> None:
     code, out, err = run("search", "pars", "2001", "format=cite")
     assert (code, out, err) == (0, "\\cite{one}\n", "")
@@ -151,7 +161,8 @@ def test_add(bib: Path, run: Run) -> None:
 def test_adding_an_edited_source_leaves_its_other_changes_to_update(bib: Path, run: Run) -> None:
     bib.write_text(entry("one", "Parsing trees", year=2001) + entry("three", "Graph theory", year=2003))
     _, out, err = run("add", "source=a.bib")
-    assert out == "mine: 1 added, 0 completed; 4 papers\n" and f"{bib}: was a source already;" in err
+    shared = "keys of several papers, numbered in exports: three\n"
+    assert out == f"mine: 1 added, 0 completed; 4 papers\n{shared}" and f"{bib}: was a source already;" in err
     assert run("update", "force=true")[1] == "mine: 0 added, 2 removed, 2 replaced; 2 papers\n"
     assert papers() == {"key:one": "Parsing trees", "key:three": "Graph theory"}
     assert run("add", "source=a.bib")[1:] == ("mine: nothing new; 2 papers\n", "")
