@@ -26,11 +26,12 @@ _IN_PRINT = ("container-title", "publisher", "volume", "issue", "number", "colle
 
 
 def cite_keys(papers: Collection[LibraryPaper]) -> list[str]:
-    """Return the keys of papers in exports: without what BibTeX, biber or pandoc
-    refuse. Of two papers with one key, the second gets -1."""
+    """Return the keys of papers in exports: of .bib files as they stand there, others without what BibTeX or
+    pandoc refuse. Of two papers with one key, the second gets -1."""
     keys = dict[str, str]()
     for paper in {paper.id: paper for paper in papers}.values():
-        key = entry_key(paper.key or paper.id)
+        own = [entry.key for entry in BibtexText(paper.bibtex).entries[:1]]
+        key = paper.key if own == [paper.key] else entry_key(paper.key or paper.id)
         numbered = chain([key], (f"{key}-{number}" for number in count(1)))
         keys[paper.id] = next(key for key in numbered if key not in keys.values())
     return [keys[paper.id] for paper in papers]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from citerec.formats.bibliography.paper import LibraryPaper
 
 _SHOWN_AUTHORS = 2
+_PLAIN_KEY = re.compile(r"\w+(?:[:.#$%&+?<>~/-]\w+)*")
 ALREADY_CITED = "already cited in this draft"
 
 
@@ -131,4 +132,5 @@ def citation(keys: Iterable[str], format: str) -> str:
     """
     if format == "cite":
         return f"\\cite{{{','.join(keys)}}}"
-    return f"[{'; '.join(f'@{key}' for key in keys)}]"
+    named = (key if _PLAIN_KEY.fullmatch(key) else f"{{{key}}}" for key in keys)
+    return f"[{'; '.join(f'@{key}' for key in named)}]"

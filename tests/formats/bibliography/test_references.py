@@ -117,3 +117,4 @@ def test_entries_of_sources_can_be_read_by_other_programs() -> None:
         "  url={http://a.b/c_%20}, title = {T}}\n"
     )
     assert bibtex([LibraryPaper("doi:10.1/(A)1<2", "", "T")]).startswith("@misc{doi:10.1/A12,")
+    assert bibtex([parsed("@misc{O'Neil(2010), title={T}}")]) == "@misc{O'Neil(2010), title={T}}\n", "its own"
