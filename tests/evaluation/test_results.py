@@ -277,11 +277,11 @@ def test_only_missing_or_outdated_jobs_run(
     config, later = job.folder / ".hydra" / "config.yaml", (job.folder / METRICS).stat().st_mtime + 1
     queries = Path(job_settings(job)["data"]["dir"]) / "test.json"
     changes: dict[str, Callable[[], object]] = {
-        "is newer": lambda: os.utime(queries, (later, later)),
         "ids.txt is newer": lambda: os.utime(job.needs[0].output, (later, later)),
         "missing": (job.folder / METRICS).unlink,
         "settings unreadable": config.unlink,
         "settings changed": lambda: config.write_text(config.read_text().replace("k1: ", "k1: 9")),
+        "is newer": lambda: os.utime(queries, (later + 600, later + 600)),
     }
     for reason, change in changes.items():
         change()

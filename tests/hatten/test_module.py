@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.encoder import HAttenEncoder
@@ -194,7 +195,11 @@ def test_recall_matches_a_search_among_the_sampled_papers(demo_corpus: Corpus, p
 def test_nothing_is_measured_without_queries(demo_corpus: Corpus) -> None:
     made = Validation(EncoderValidationSettings(queries=0), demo_corpus, 0)
     assert len(made.contexts) == 0 and not made.candidates.any()
-    assert len(Validation(EncoderValidationSettings(split="none"), demo_corpus, 0).contexts) == 0
+    without = copy.copy(demo_corpus)
+    without.splits = {name: split for name, split in demo_corpus.splits.items() if name != "val"}
+    assert len(Validation(EncoderValidationSettings(), without, 0).contexts) == 0
+    with pytest.raises(InputError, match="no split 'none'; choose from train, val, test"):
+        Validation(EncoderValidationSettings(split="none"), demo_corpus, 0)
 
 
 def test_a_short_round_mines_only_its_own_queries(demo_corpus: Corpus) -> None:
