@@ -294,6 +294,11 @@ def content_hash(path: Path, memo_folder: Path) -> str:
     return digest
 
 
+def digest_json(value: object, size: int = 8) -> str:
+    """Return the hex digest, `size` bytes of BLAKE2b, of a value as JSON with sorted keys."""
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=size).hexdigest()
+
+
 def digest_file(path: Path, algorithm: str = "") -> str:
     """Return the hex digest of a file's content, by default 16 bytes of BLAKE2b."""
     try:

@@ -7,7 +7,6 @@ the vocabulary and the ids of papers and contexts, but neither texts nor tokens.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -28,6 +27,7 @@ from citerec.base.errors import InputError, quoted
 from citerec.base.files import (
     cache_folder,
     content_hash,
+    digest_json,
     disk_errors,
     expand_user,
     file_lock,
@@ -364,8 +364,7 @@ def open_records(source: Source, cache_dir: str | Path | None = None, **settings
 
 def fingerprint(identity: Mapping[str, str], settings: Mapping[str, Any]) -> str:
     """Return the name of the store for this content and these settings."""
-    content = {"version": STORE_VERSION, "inputs": dict(identity), "settings": dict(settings)}
-    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=8).hexdigest()
+    return digest_json({"version": STORE_VERSION, "inputs": dict(identity), "settings": dict(settings)})
 
 
 @contextmanager

@@ -28,7 +28,6 @@ from citerec.rerank.ranker.citing_contexts import CitingContexts
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.paper_names import initials, title_names
 from citerec.rerank.ranker.texts import K1, NEAR, B, idf, nearness
-from citerec.retrieval.arrays import Floats
 from citerec.retrieval.lexical.terms import FUNCTION_WORDS
 from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.queries import Queries, marked_sentence
@@ -131,7 +130,8 @@ class Explainer:
             title, abstract = self._corpus.titles[paper], self._corpus.abstracts[paper]
             texts, place, nearest = passages.get(paper, ()), None, ""
             if self._networks is not None and abstract:
-                nearest = _nearest_sentence(self._networks, vector, paper, abstract)
+                cosines = self._networks.sentence_cosines(vector, paper)  # of those that the encoder has read
+                nearest = _sentences(abstract)[int(np.argmax(cosines))] if len(cosines) else ""
             # Words in common decide only without the encoder, and between the abstract and a full text.
             words_of = "" if nearest and not texts else abstract
             score, sentence, matched = best_sentence(words_of, weights, least)
@@ -296,12 +296,6 @@ def _joined(spans: Iterable[tuple[int, int]]) -> Spans:
         else:
             joined.append((start, end))
     return tuple(joined)
-
-
-def _nearest_sentence(networks: NetworkRetriever, vector: Floats, paper: int, abstract: str) -> str:
-    """Return the sentence of an abstract, of those that the encoder has read, nearest to a query's vector."""
-    cosines = networks.sentence_cosines(vector, paper)
-    return _sentences(abstract)[int(np.argmax(cosines))] if len(cosines) else ""
 
 
 def _sentences(text: str) -> list[str]:

@@ -35,14 +35,12 @@ CONTRIBUTIONS = np.dtype(np.uint16)
 FORMULA = Formula("lucene", 1.2, 0.75)
 LANGUAGE = {"stemmer": "english", "stopwords": "en"}
 ABOUT, PAPERS, TERMS = "about.json", "papers.json", "terms.txt"
+_CONTENT = msgspec.json.encode({"version": VERSION})
+"""Of ABOUT."""
 CURRENT = "index"
 """State of a store: the name of the index of its texts."""
 CHUNK = 1 << 12
 """Passages that are read at a time."""
-
-
-class _About(msgspec.Struct, frozen=True):
-    version: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +61,7 @@ class PassageIndex:
     def open(cls, folder: Path) -> PassageIndex:
         """Memory-map an index. Raises InputError if it is damaged or of another version."""
         check_checksums(folder)
-        try:
-            header = msgspec.json.decode((folder / ABOUT).read_bytes(), type=_About)
-        except (OSError, msgspec.DecodeError):
-            header = _About(0)
-        if header.version != VERSION:
+        if not (folder / ABOUT).is_file() or (folder / ABOUT).read_bytes() != _CONTENT:
             raise InputError(f"{folder}: is not an index of passages of this version")
         names = (folder / TERMS).read_text("utf-8").split("\n")
         offsets = load_array(folder, "offsets")
@@ -189,5 +183,5 @@ def _write(folder: Path, store: TextStore, advance: Callable[[int], None]) -> No
     (folder / TERMS).write_text("\n".join(terms.names), "utf-8")
     offsets = offsets_of(np.array(lengths, np.int64))
     save_arrays(folder, hashes=np.array(hashes, np.int64), offsets=offsets)
-    (folder / ABOUT).write_bytes(msgspec.json.encode(_About(VERSION)))
+    (folder / ABOUT).write_bytes(_CONTENT)
     write_checksums(folder)

@@ -10,7 +10,7 @@ import re
 import sqlite3
 import unicodedata
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,11 +68,14 @@ class SearchIndex:
     @staticmethod
     def write(folder: Path, papers: Iterable[LibraryPaper]) -> None:
         """Write the index of the papers of a new generation to its folder."""
-        with _disk_errors(folder), closing(sqlite3.connect(folder / INDEX)) as connection:
-            connection.execute("PRAGMA journal_mode = OFF")  # an unfinished generation is thrown away
-            connection.execute("PRAGMA synchronous = OFF")
-            _insert(connection, papers)
-            connection.commit()
+        try:
+            with closing(sqlite3.connect(folder / INDEX)) as connection:
+                connection.execute("PRAGMA journal_mode = OFF")  # an unfinished generation is thrown away
+                connection.execute("PRAGMA synchronous = OFF")
+                _insert(connection, papers)
+                connection.commit()
+        except sqlite3.OperationalError as error:
+            raise database_disk_error(error, folder) or error from None
 
     def search(self, query: str, k: int) -> tuple[list[int], bool]:
         """Return at most k rows, best first, and whether their papers have all words, or else only some.
@@ -180,11 +183,3 @@ def _indexed(text: str) -> str:
         return text
     folded = [fold(word) for word in _words(text) if not word.isascii()]
     return " ".join([with_pairs(text), *folded])
-
-
-@contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        raise database_disk_error(error, folder) or error from None

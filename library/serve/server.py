@@ -95,7 +95,12 @@ class RequestGuard:
         try:
             self.check(scope["method"], Headers(scope=scope))
             if (body := await self.read(receive)) is not None:
-                await self.app(scope, replay_body(body, receive), send_with_headers)
+                body_first = [{"type": "http.request", "body": body, "more_body": False}]
+
+                async def replay() -> Message:
+                    return body_first.pop() if body_first else await receive()
+
+                await self.app(scope, replay, send_with_headers)
         except HTTPException as error:
             await refuse(error.status_code, error.detail)
         except Exception:
@@ -135,16 +140,6 @@ class RequestGuard:
         if length > limits.MAX_BODY:
             raise HTTPException(413, f"the request body is longer than {limits.MAX_BODY} bytes")
         return b"".join(body)
-
-
-def replay_body(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that yields the body first."""
-    body_first = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> Message:
-        return body_first.pop() if body_first else await receive()
-
-    return replay
 
 
 def host_names(settings: ServeSettings) -> list[str]:

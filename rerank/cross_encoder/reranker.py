@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from citerec.base.files import digest_json
 from citerec.datasets.corpus import Corpus
 from citerec.rerank.cross_encoder.backends import batches, open_backend
 from citerec.rerank.cross_encoder.network import CrossEncoder
@@ -41,17 +40,18 @@ class Reranker:
         """
         self.name = name
         self.model = model.eval().requires_grad_(False)
-        identity = _hash(
+        identity = digest_json(
             {
                 "weights": weights_hash(model),
                 "tokenizer": model.tokenizer.backend_tokenizer.to_str(),
                 "pairs": asdict(model.config),
                 "head": model.head,
-            }
+            },
+            16,
         )
         self.scoring = scoring or ScoringSettings()
         self.backend = open_backend(model, self.scoring, identity)
-        self.fingerprint = _hash([identity, self.backend.arithmetic])
+        self.fingerprint = digest_json([identity, self.backend.arithmetic], 16)
         """hash of all that scores depend on besides the corpus: weights, tokeniser, pairs, arithmetic"""
         self._reader: PairReader | None = None
 
@@ -144,7 +144,3 @@ class Reranker:
             if advance is not None:
                 advance(len(rows))
         return out
-
-
-def _hash(value: object) -> str:
-    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()

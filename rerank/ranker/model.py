@@ -8,7 +8,6 @@ them by their features (rerank.ranker.features).
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import logging
 import time
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
-from citerec.base.files import write_text
+from citerec.base.files import digest_json, write_text
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import IN_TEXTS
@@ -174,8 +173,7 @@ those under `parts` below; the dense one's model is in the folder `dense`."""
     @property
     def parameters_hash(self) -> str:
         """A hash of all that has been fitted."""
-        content = json.dumps(self.parameters, sort_keys=True).encode()
-        return hashlib.blake2b(content, digest_size=8).hexdigest()
+        return digest_json(self.parameters)
 
     def write(self, folder: Path) -> None:
         write_json(folder / MODEL, {"format": FORMAT, **self.parameters})

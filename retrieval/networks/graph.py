@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError, error_text, missing_extra
 from citerec.base.files import atomic_write
 from citerec.retrieval.arrays import Floats
-from citerec.retrieval.networks.session import disable_telemetry
+from citerec.retrieval.networks.session import start_session
 
 OPSET, IR_VERSION, MICROSOFT = 20, 10, "com.microsoft"
 BITS = 7
@@ -87,16 +87,8 @@ def _factors(bert: Bert) -> dict[str, Floats]:
     The root of how many times a channel's largest value exceeds LARGE times that of the median channel: half
     of the range moves to the weights.
     """
-    disable_telemetry()
-    import onnxruntime
-
     graph = _Graph(bert, False, {})
-    model = graph.model(watched=True)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 3, 1
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = start_session(graph.model(watched=True).SerializeToString())
     largest: dict[str, Floats] = {}
     inputs = list(dict.fromkeys(graph.inputs.values()))
     random, (words, _) = np.random.default_rng(0), bert.shape

@@ -115,15 +115,20 @@ class Network:
         return self  # sessions are shared
 
 
-def _open(path: Path) -> onnxruntime.InferenceSession:
+def start_session(model: str | bytes) -> onnxruntime.InferenceSession:
+    """Start a network in one thread. model: its file, or its content."""
     disable_telemetry()
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3  # errors
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _open(path: Path) -> onnxruntime.InferenceSession:
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return start_session(str(path))
     except Exception as error:  # ONNX Runtime raises classes of its own
         with suppress(OSError):
             path.stat()
