@@ -104,39 +104,39 @@ def _type(paper: LibraryPaper) -> str:
 
 def merge_entries(paper: LibraryPaper, records: Iterable[LibraryPaper]) -> LibraryPaper:
     """Return a paper whose entry has what it lacks of type and place in print of those of other records."""
-    for other in dict.fromkeys(record.bibtex for record in records):
-        if other != paper.bibtex and (its := entry_item(other)):
+    for bibtex in dict.fromkeys(record.bibtex for record in records):
+        if bibtex != paper.bibtex and (its := entry_item(bibtex)):
             names = (*_IN_PRINT, "genre") if its.type == "thesis" else _IN_PRINT
-            found = Item(its.type, {name: its.fields.get(name, "") for name in names}, {})
-            paper = paper._replace(bibtex=_completed(paper.bibtex, found))
+            other = Item(its.type, {name: its.fields.get(name, "") for name in names}, {})
+            paper = paper._replace(bibtex=_completed(paper.bibtex, other))
     return paper
 
 
-def _filled(own: Item, found: Item) -> Item:
+def _filled(own: Item, other: Item) -> Item:
     """Return an item with the fields of another that it lacks, its authors in place of "others" or of none,
     and its type, if it has neither that nor a venue."""
-    lacking = {name: text for name, text in found.fields.items() if text and not own.fields.get(name)}
+    lacking = {name: text for name, text in other.fields.items() if text and not own.fields.get(name)}
     is_open = OTHERS in own.names.get("author", ()) or not own.authors
-    names = found.names if is_open and len(found.authors) > len(own.authors) else {}
-    is_untyped = own.type == "document" and not own.venue and found.type != "article"
-    return Item(found.type if is_untyped else own.type, own.fields | lacking, own.names | names)
+    names = other.names if is_open and len(other.authors) > len(own.authors) else {}
+    is_untyped = own.type == "document" and not own.venue and other.type != "article"
+    return Item(other.type if is_untyped else own.type, own.fields | lacking, own.names | names)
 
 
-def _completed(bibtex: str, found: Item) -> str:
+def _completed(bibtex: str, other: Item) -> str:
     """Return an entry with what it lacks of an item; as it is written if that is nothing, and if they are of
     different places, as of a conference and a journal."""
     text = BibtexText(bibtex)
     if not text.entries or (entry := text.read(text.entries[0])) is None:
         return bibtex
     own = read_item(entry.kind, entry.fields)
-    item = _filled(own, found)
+    item = _filled(own, other)
     known = {"title", *own.fields, *(["arxiv"] if own.paper().arxiv or "eprint" in entry.fields else [])}
     lacking = {name: value for name, value in item.fields.items() if name not in known}
     names = {"author": item.names["author"]} if item.authors != own.authors else {}
     written = write_item(Item(item.type, lacking, names), "key")
     new, kept = BibtexText(written).entries[0], entry.fields.keys() - names.keys()
     added = {name: written[a + 1 : b - 1] for name, a, b in new.fields or () if name not in kept}
-    places = {normalise_title(one.fields.get("container-title", "")) for one in (own, found)} - {""}
+    places = {normalise_title(part.fields.get("container-title", "")) for part in (own, other)} - {""}
     if (not added and item.type == own.type) or len(places) > 1:
         return bibtex
     return write_fields(entry.kind if item.type == own.type else new.kind, entry.key, entry.fields | added)

@@ -203,9 +203,9 @@ class DumpFinder:
                         self._use(row, *chunk[number])
         for row, these in self._titled.items():
             own = Identity(*self._library.mapped.identities[row].tolist())
-            titled = sorted(these, key=lambda found: abs(found[2].year - own.year))
+            titled = sorted(these, key=lambda work: abs(work[2].year - own.year))
             years = {other.year for _, _, other in titled if own.agrees(other, 9999)}
-            same = [found for found in titled if own.agrees(found[2], int(len(years) == 1))]
+            same = [work for work in titled if own.agrees(work[2], int(len(years) == 1))]
             if same:
                 self._use(row, same[0][0], *(work for _, work, _ in same))
             else:

@@ -102,7 +102,7 @@ class PaperFinder:
         named = [self._by_identifier.get(name, "") for name in text.identifiers]
         papers = dict.fromkeys((*named, self._by_title(text)))
         ways = [(self._way(paper, text), paper) for paper in papers if paper]
-        way, paper = min(ways, key=lambda found: found[0], default=(ANOTHER, ""))
+        way, paper = min(ways, key=lambda match: match[0], default=(ANOTHER, ""))
         if way < ABSENT or (way == ABSENT and len(named) == 1):
             return paper, way
         arxiv = find_arxiv_id(file.stem) or find_arxiv_id(f"arxiv:{file.stem}")

@@ -150,15 +150,15 @@ class _Reader:
         self, files: list[str], papers: Callable[[], Iterable[LibraryPaper]], taken: Mapping[str, str]
     ) -> dict[str, str]:
         self._read(files, without_text=True)
-        finder, found, unknown = PaperFinder(papers()), list[tuple[bool, int, int, str, str]](), 0
+        finder, matches, unknown = PaperFinder(papers()), list[tuple[bool, int, int, str, str]](), 0
         readable = self._store.readable()
         for file, text in self._store.abouts(file for file in files if file in readable):
             (paper, way), is_gone = finder.find(Path(file), text), stamp_of(Path(file)) is None
             unknown += not paper and not is_gone
             if paper:  # of two alike, a copy has the longer name
-                found.append((is_gone, way, len(Path(file).name), file, paper))
+                matches.append((is_gone, way, len(Path(file).name), file, paper))
         matched, others = dict[str, str](), list[str]()
-        for is_gone, *_, file, paper in sorted(found):
+        for is_gone, *_, file, paper in sorted(matches):
             if (taken.get(paper) or matched.setdefault(paper, file)) != file and not is_gone:
                 others.append(Path(file).name)
         self._read(matched.values())  # whose texts were dropped while the library lacked the paper

@@ -128,7 +128,7 @@ class Deduplicator:
     def _existing_identities(self, library: Storage) -> NDArray[np.uint64]:
         """Return the identities of the papers of a library, those of separate records changed."""
         identities, papers = library.identities, library.papers() if self._separate else ()
-        changed = {row: identity(one, True) for row, one in papers if is_apart(one, self._separate)}
+        changed = {row: identity(paper, True) for row, paper in papers if is_apart(paper, self._separate)}
         if changed:
             identities = np.array(identities)
             identities[list(changed)] = np.array(list(changed.values()), np.uint64)
@@ -208,13 +208,14 @@ class Deduplicator:
         works, none = manifest.removed_works, np.empty((0, len(Identity._fields)), np.uint64)
         former = self.former.identities if self.former else none
         numbers = np.array([*works.values()], np.uint64).reshape(-1, none.shape[1])
-        identities, found = Identities(np.concatenate([former, numbers])), dict[int, str]()
+        identities, away = Identities(np.concatenate([former, numbers])), dict[int, str]()
+        unknown = {*manifest.removed} - works.keys()
         for place, paper in enumerate(self.papers() if manifest.removed else ()):
             identities.add(paper, is_apart(paper, self._separate))
-            if paper.id in manifest.removed and paper.id not in works:
-                found[place] = paper.id
+            if paper.id in unknown:
+                away[place] = paper.id
         firsts = (identities.leaders() - len(former))[len(former) + len(works) :].tolist()
-        return found | {place: [*works][row] for place, row in enumerate(firsts) if 0 <= row < len(works)}
+        return away | {place: [*works][row] for place, row in enumerate(firsts) if 0 <= row < len(works)}
 
     def _filled_before(self, paper: LibraryPaper) -> LibraryPaper:
         """Fill the gaps of a paper with what was filled in the former library."""
