@@ -83,6 +83,12 @@ class Corpus:
             for split in manifest["splits"]
         }
 
+    whole: WordStatistics | None = None
+    """statistics of the collection that the papers are some of, for their words"""
+    places: NDArray[np.int64] | None = None
+    """places of the papers in the order in which their owner has added them, [P]; None where it is not known,
+    as in data sets, whose order only tells how they were made"""
+
     @cached_property
     def training_splits(self) -> list[Split]:
         """The splits that models may be trained on: `train`, and others of its group, such as train_named."""
@@ -95,12 +101,6 @@ class Corpus:
         for split in self.training_splits:
             seen[split.positives.values] = True
         return seen
-
-    whole: WordStatistics | None = None
-    """statistics of the collection that the papers are some of, for their words"""
-    places: NDArray[np.int64] | None = None
-    """places of the papers in the order in which their owner has added them, [P]; None where it is not known,
-    as in data sets, whose order only tells how they were made"""
 
     @property
     def total_papers(self) -> int:

@@ -8,6 +8,7 @@ any. Marks are numbers ("[12]", "[3-5]", "(7)", superscripts) or names and years
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise, product
 from typing import NamedTuple
@@ -194,8 +195,8 @@ def find_marks(texts: Sequence[str], entries: Sequence[Entry]) -> list[Mark]:
 
 def _numbers(form: str, texts: Sequence[str], entries: Sequence[Entry]) -> Iterator[Mark]:
     """Yield the marks with numbers in a form."""
-    listed = [entry.number for entry in entries]  # what may mean two entries means none
-    rows = {number: row for row, number in enumerate(listed) if number and listed.count(number) == 1}
+    times = Counter(entry.number for entry in entries)  # what may mean two entries means none
+    rows = {number: row for row, (number, _) in enumerate(entries) if number and times[number] == 1}
     for number, text in enumerate(texts if rows else ()):
         for match in _FORMS[form].finditer(text):
             start, end = match.span()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, count
 
 from citerec.formats.bibliography.bibtex import entry_key, read_item, typeset, write_item
@@ -25,15 +25,20 @@ _JOURNALS = ("JMLR", "TACL", "TPAMI", "TMLR", "PLoS", "PNAS")
 _IN_PRINT = ("container-title", "publisher", "volume", "issue", "number", "collection-number", "page")
 
 
+def numbered(key: str) -> Iterator[str]:
+    """Yield a key, then with -1, -2 and so on."""
+    return chain([key], (f"{key}-{number}" for number in count(1)))
+
+
 def cite_keys(papers: Collection[LibraryPaper]) -> list[str]:
     """Return the keys of papers in exports: of .bib files as they stand there, others without what BibTeX or
     pandoc refuse. Of two papers with one key, the second gets -1."""
-    keys = dict[str, str]()
+    keys, taken = dict[str, str](), set[str]()
     for paper in {paper.id: paper for paper in papers}.values():
         own = [entry.key for entry in BibtexText(paper.bibtex).entries[:1]]
         key = paper.key if own == [paper.key] else entry_key(paper.key or paper.id)
-        numbered = chain([key], (f"{key}-{number}" for number in count(1)))
-        keys[paper.id] = next(key for key in numbered if key not in keys.values())
+        keys[paper.id] = next(key for key in numbered(key) if key not in taken)
+        taken.add(keys[paper.id])
     return [keys[paper.id] for paper in papers]
 
 

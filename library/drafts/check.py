@@ -209,14 +209,15 @@ def _citations(source: Source, reader: PlaceholderReader, path: Path) -> Iterato
             for key in cited:
                 if not _MACRO.search(key) and not source.is_label(key):
                     yield Citation(key, file, line, start, end, *beside)
+    visible = dict[Path, str]()
     for key in source.keys:
         if key not in reader.spans and not MISSING.fullmatch(key) and not _MACRO.search(key):
+            visible = visible or {file: reader.language.visible(text) for file, text in reader.texts.items()}
             word = re.compile(rf"(?<![\w:.-]){re.escape(key)}(?![\w:-])")
-            texts = reader.texts.items()
-            places = ((file, text, word.search(reader.language.visible(text))) for file, text in texts)
-            file, text, match = next((place for place in places if place[2]), (path, "", None))
+            places = ((file, word.search(text)) for file, text in visible.items())
+            file, match = next((place for place in places if place[1]), (path, None))
             start, end = match.span() if match else (0, 0)
-            yield Citation(key, file, text.count("\n", 0, start) + 1, start, end)
+            yield Citation(key, file, reader.texts.get(file, "").count("\n", 0, start) + 1, start, end)
 
 
 def _listed(reader: PlaceholderReader) -> Iterator[Citation]:

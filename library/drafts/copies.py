@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,7 +20,7 @@ from citerec.formats.bibliography.csl import write_csl
 from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.neighbours import new_entry
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
-from citerec.formats.bibliography.references import paper_item
+from citerec.formats.bibliography.references import numbered, paper_item
 from citerec.formats.drafts.bibliographies import OTHER_FILES
 from citerec.formats.drafts.inputs import decode_text, encoded_like, exact_text
 from citerec.formats.drafts.language import Key, Language, replaced
@@ -374,8 +374,7 @@ def _write_all(folder: Path, contents: Mapping[Path, bytes], others: Mapping[Pat
 
 def numbered_keys(paper: LibraryPaper | Recommendation) -> Iterator[str]:
     """Yield the key of a paper, without characters that citations cannot have, then with -1, -2 and so on."""
-    key = _NOT_IN_KEYS.sub("", paper.key or paper.id) or "paper"
-    return chain([key], (f"{key}-{number}" for number in count(1)))
+    return numbered(_NOT_IN_KEYS.sub("", paper.key or paper.id) or "paper")
 
 
 def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Edit:

@@ -209,13 +209,13 @@ class Deduplicator:
         former = self.former.identities if self.former else none
         numbers = np.array([*works.values()], np.uint64).reshape(-1, none.shape[1])
         identities, away = Identities(np.concatenate([former, numbers])), dict[int, str]()
-        unknown = {*manifest.removed} - works.keys()
+        unknown, ids = {*manifest.removed} - works.keys(), [*works]
         for place, paper in enumerate(self.papers() if manifest.removed else ()):
             identities.add(paper, is_apart(paper, self._separate))
             if paper.id in unknown:
                 away[place] = paper.id
         firsts = (identities.leaders() - len(former))[len(former) + len(works) :].tolist()
-        return away | {place: [*works][row] for place, row in enumerate(firsts) if 0 <= row < len(works)}
+        return away | {place: ids[row] for place, row in enumerate(firsts) if 0 <= row < len(ids)}
 
     def _filled_before(self, paper: LibraryPaper) -> LibraryPaper:
         """Fill the gaps of a paper with what was filled in the former library."""
