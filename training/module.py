@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from copy import deepcopy
+from functools import cached_property
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from citerec.base.errors import InputError
+from citerec.retrieval.encoders.nets import weights_hash
 from citerec.training.processes import WHOLE, Share
 from citerec.training.settings import FineTuningSettings, OptimizerSettings, RateSettings
 
@@ -37,6 +39,9 @@ def prepare_transformer(encoder: Any, config: FineTuningSettings) -> None:
 class AveragedModule(pl.LightningModule, Generic[Net]):
     """Trains `encoder` with a moving average of its weights, which is validated and saved.
 
+    Weights that are not trained, such as GloVe's vectors, are shared with the average, and only their hash
+    is in checkpoints.
+
     Subclasses implement `training_step`, and override `parameter_groups` for different learning rates.
     """
 
@@ -56,23 +61,47 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
         """ema: decay of the moving average per step, 0 for none."""
         super().__init__()
         self.encoder, self.schedule, self.seed, self.total_steps = encoder, schedule, seed, total_steps
-        self.average: AveragedModel | None = None
+        weights = encoder.state_dict(keep_vars=True)
+        self._fixed = {
+            name: weight
+            for name, weight in weights.items()
+            if isinstance(weight, nn.Parameter) and not weight.requires_grad
+        }
+        self.average: Net | None = None
         if ema:
-            self.average = AveragedModel(encoder, multi_avg_fn=get_ema_multi_avg_fn(ema))
-            self.average.requires_grad_(False)
-        self._averaged, self._optimizer = 0, optimizer
+            shared = {id(weight): weight for weight in self._fixed.values()}
+            self.average = deepcopy(encoder, shared).requires_grad_(False)
+        self._averaged, self._optimizer, self._ema = 0, optimizer, ema
 
     @property
     def best_encoder(self) -> Net:
         """The encoder with averaged weights, which is validated and saved."""
-        return cast(Net, self.encoder if self.average is None else self.average.module)
+        return self.encoder if self.average is None else self.average
 
     def setup(self, stage: str) -> None:
         self.share = Share.of(self.trainer)
 
-    def on_fit_start(self) -> None:
-        if self.average is not None:  # each update reads it, which would wait for a GPU
-            self.average.n_averaged = self.average.n_averaged.cpu()
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        for name in self._fixed_state():
+            del checkpoint["state_dict"][name]
+        checkpoint["fixed"] = self._fixed_hash
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if checkpoint.get("fixed") != self._fixed_hash:
+            raise InputError(
+                "the interrupted run began with other word vectors, another transformer or an old version; use "
+                "the same, or restart with resume=false or another output_dir"
+            )
+        checkpoint["state_dict"] |= self._fixed_state()
+
+    def _fixed_state(self) -> dict[str, nn.Parameter]:
+        """The weights that are not trained, by their names in the module's state."""
+        parts = ("encoder",) if self.average is None else ("encoder", "average")
+        return {f"{part}.{name}": weight for part in parts for name, weight in self._fixed.items()}
+
+    @cached_property
+    def _fixed_hash(self) -> str:
+        return weights_hash(nn.ParameterList(self._fixed.values()))
 
     def on_train_start(self) -> None:
         self._averaged = self.global_step
@@ -84,13 +113,16 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
 
     def on_train_batch_end(self, outputs: object, batch: Any, batch_idx: int) -> None:
         if self.global_step > self._averaged:  # not between accumulated batches
-            self._averaged = self.global_step
             self.average_weights()
 
+    @torch.no_grad()
     def average_weights(self) -> None:
-        """Update the moving average with the current weights."""
+        """Update the moving average with the current weights; the first step's are its first value."""
         if self.average is not None:
-            self.average.update_parameters(self.encoder)
+            pairs = zip(self.average.parameters(), self.encoder.parameters(), strict=True)
+            own, new = zip(*((own, new) for own, new in pairs if own is not new), strict=True)
+            torch._foreach_lerp_(own, new, 1.0 - self._ema if self._averaged else 1.0)
+        self._averaged += 1
 
     def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
         """Groups of weights to train, with factors on the learning rate."""

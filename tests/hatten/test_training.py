@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from hydra.errors import HydraException
 from omegaconf import DictConfig
@@ -18,6 +19,7 @@ from omegaconf import DictConfig
 from citerec.base.errors import InputError, error_line
 from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.hatten.static.model import StaticModel
+from citerec.hatten.words.vectors import load_initial_vectors
 from citerec.tests.conftest import Done
 from citerec.tests.hatten.made import measured_recall
 from citerec.tests.runs import (
@@ -284,6 +286,24 @@ def test_a_run_resumes_only_with_its_own_settings_data_and_state(
     for pool in (tmp_path / "mined").iterdir():
         pool.write_bytes(b"other")
     refused("not the pool that this run mined", {})
+
+
+def test_fixed_word_vectors_are_not_in_checkpoints_and_must_be_the_same(
+    demo: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixed = {"model.encoder.trainable_vectors": "none", "output_dir": tmp_path}
+    train_until_crash(train, 3, train_config(demo, SHORTEST, fixed))
+    state = torch.load(tmp_path / "last.ckpt", weights_only=True)["state_dict"]
+    assert {"encoder.type_vectors.weight", "average.type_vectors.weight"} < set(state)
+    assert not any("word_vectors" in name for name in state)
+
+    def other_vectors(*given: Any) -> tuple[Any, ...]:
+        *named, table = load_initial_vectors(*given)
+        return *named, -table
+
+    monkeypatch.setattr("citerec.hatten.model.load_initial_vectors", other_vectors)
+    with pytest.raises(InputError, match="the interrupted run began with other word vectors"):
+        train(train_config(demo, SHORTEST, fixed, {"resume": True}))
 
 
 def test_a_misspelt_split_to_validate_on_is_one_line(demo: Options, tmp_path: Path) -> None:
