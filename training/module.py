@@ -89,8 +89,8 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         if checkpoint.get("fixed") != self._fixed_hash:
             raise InputError(
-                "the interrupted run began with other word vectors, another transformer or an old version; use "
-                "the same, or restart with resume=false or another output_dir"
+                "the interrupted run began with other word vectors, another transformer or an old version; "
+                "use the same, or restart with resume=false or another output_dir"
             )
         checkpoint["state_dict"] |= self._fixed_state()
 
