@@ -40,6 +40,17 @@ class Share:
         """
         return slice(rows * self.rank // self.processes, rows * (self.rank + 1) // self.processes)
 
+    def deal(self, rows: NDArray[np.int64], sizes: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Order rows so that the parts of all processes have about the same size, and none waits for another.
+
+        >>> Share(0, 2).deal(np.arange(5), np.array([1, 9, 8, 2, 3]))
+        array([2, 3, 1, 4, 0])
+        """
+        if self.processes == 1:
+            return rows
+        dealt = rows[np.argsort(-sizes, kind="stable")]
+        return np.concatenate([dealt[first :: self.processes] for first in reversed(range(self.processes))])
+
     def sum(self, values: Tensor) -> Tensor:
         """Sum over all processes; may overwrite `values`."""
         if self.processes == 1:

@@ -152,6 +152,7 @@ class Batches(Dataset[Batch]):
         self.word_dropout = word_dropout
         self.seed, self.round = seed, round
         self.candidates = np.flatnonzero(reader.corpus.is_candidate)
+        self.words = reader.corpus.title_tokens.lengths + reader.corpus.abstract_tokens.lengths
         self.order = self._draw_order()
         times_cited = np.bincount(split.positives.values, minlength=len(reader.corpus.paper_ids))
         self.rate = times_cited * (config.queries / max(len(split.positives.values), 1))
@@ -166,6 +167,7 @@ class Batches(Dataset[Batch]):
         drawn, drawn_levels = self._draw(queries, np.random.default_rng((self.seed, self.round, step)))
         cited_rows = np.unique(cited.values).astype(np.int64)
         others = np.setdiff1d(drawn[drawn >= 0].astype(np.int64), cited_rows)
+        cited_rows, others = (self.share.deal(rows, self.words[rows]) for rows in (cited_rows, others))
         papers = np.concatenate([cited_rows, others])
         citing = self.reader.corpus.citing[contexts]
         levels = relevance_levels(papers, cited, citing, drawn, drawn_levels)
@@ -204,7 +206,8 @@ class Batches(Dataset[Batch]):
             reader: Any = self.reader  # an ArticleReader
             rng = np.random.default_rng((self.seed, ABSTRACTS, self.round, step))
             share = rng.choice(self.config.abstracts)
-            kept = [rng.random(len(part))[self.share.part(len(part))] < share for part in (cited, others)]
+            drawn = [rng.random(len(part))[np.argsort(np.argsort(part))] for part in (cited, others)]
+            kept = [part[self.share.part(len(part))] < share for part in drawn]
             return [reader.queries(rows[0]), reader.papers(rows[1], kept[0]), reader.papers(rows[2], kept[1])]
         texts = [self.reader.queries(rows[0]), self.reader.papers(rows[1]), self.reader.papers(rows[2])]
         if not self.word_dropout:
