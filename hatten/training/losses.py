@@ -23,53 +23,6 @@ EXCLUDED = 0
 """A paper to ignore for a query: its own citing paper."""
 
 
-def triplet_loss(
-    similarity: Tensor,
-    levels: Tensor,
-    positives: Sequence[int] = (1, 2),
-    margin: float = 0.05,
-    pairs: tuple[Tensor, Tensor] | None = None,
-) -> Tensor:
-    """Sum over all (query, positive, negative) of max(0, s(q, n) - s(q, p) + margin * (level_n - level_p)).
-
-    Gu et al. 2022, equation 3, with the levels of their code. The negatives of a positive are all papers with
-    a higher level. Memory grows with (query, positive) pairs x papers, not queries x papers x papers.
-
-    similarity: cosines [Q, N]; levels: int [Q, N], EXCLUDED (0) is ignored; positives: levels of positives;
-    pairs: their rows and columns in `levels`, if these are known, so that no device is waited for.
-    """
-    if pairs is None:
-        wanted = torch.tensor(tuple(positives), dtype=levels.dtype, device=levels.device)
-        query, positive = torch.isin(levels, wanted).nonzero(as_tuple=True)
-    else:
-        query, positive = pairs
-    level = levels[query, positive]
-    gap = levels[query] - level[:, None]  # [pairs, N]
-    hinge = similarity[query] - similarity[query, positive][:, None] + margin * gap
-    return torch.relu(hinge).masked_fill(gap <= 0, 0.0).sum()
-
-
-def infonce_loss(
-    similarity: Tensor, levels: Tensor, temperature: float, log_rate: Tensor | None = None
-) -> Tensor:
-    """Mean over queries of the cross-entropy of cited papers against all others: van den Oord et al. 2018.
-
-    Columns are distinct papers, so a paper cited by several queries is a negative for none of them. Papers
-    with level RELEVANT or EXCLUDED are ignored: with as much word overlap as a cited paper, the former are
-    likely to be false negatives.
-
-    log_rate: [N] log of the sampling rate of each paper. In-batch negatives are sampled in proportion to
-    their citations; subtracting the log rate from the logits corrects for it (Yi et al. 2019).
-    """
-    ignored = (levels == EXCLUDED) | (levels == RELEVANT)
-    logits = similarity / temperature
-    if log_rate is not None:
-        logits = logits - log_rate
-    logits = logits.masked_fill(ignored, -torch.inf)
-    cited = logits.masked_fill(levels != CITED, -torch.inf)
-    return (torch.logsumexp(logits, 1) - torch.logsumexp(cited, 1)).mean()
-
-
 class Loss(Protocol):
     """Turns the cosines of a batch into a number to minimise."""
 
@@ -79,26 +32,52 @@ class Loss(Protocol):
     def __call__(
         self, similarity: Tensor, levels: Tensor, log_rate: Tensor, pairs: tuple[Tensor, Tensor] | None
     ) -> Tensor:
-        """similarity [Q, N], levels [Q, N], log_rate [N] -> scalar; all as for the functions above."""
+        """Cosines [Q, N], irrelevance levels int [Q, N], log of the sampling rate of each paper [N], and rows
+        and columns of the positives in `levels` (None: not known yet) -> scalar."""
 
 
 @dataclass(frozen=True)
 class Triplet(Settings):
-    """`triplet_loss`. positives: [1] ignores mined positives."""
+    """Sum over all (query, positive, negative) of max(0, s(q, n) - s(q, p) + margin * (level_n - level_p)).
+
+    Gu et al. 2022, equation 3, with the levels of their code. The negatives of a positive are all papers with
+    a higher level; EXCLUDED (0) is ignored. Memory grows with (query, positive) pairs x papers, not queries x
+    papers x papers.
+
+    positives: [1] ignores mined positives.
+    """
 
     where: ClassVar[str] = "model.loss"
     margin: float = 0.05
     positives: tuple[int, ...] = (CITED, RELEVANT)
 
     def __call__(
-        self, similarity: Tensor, levels: Tensor, log_rate: Tensor, pairs: tuple[Tensor, Tensor] | None
+        self,
+        similarity: Tensor,
+        levels: Tensor,
+        log_rate: Tensor | None = None,
+        pairs: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
-        return triplet_loss(similarity, levels, self.positives, self.margin, pairs)
+        query, positive = pairs or torch.isin(levels, levels.new_tensor(self.positives)).nonzero(
+            as_tuple=True
+        )
+        level = levels[query, positive]
+        gap = levels[query] - level[:, None]  # [pairs, N]
+        hinge = similarity[query] - similarity[query, positive][:, None] + self.margin * gap
+        return torch.relu(hinge).masked_fill(gap <= 0, 0.0).sum()
 
 
 @dataclass(frozen=True)
 class InfoNCE(Settings):
-    """`infonce_loss`. correct_rate: correct for popular papers being negatives more often (logQ)."""
+    """Mean over queries of the cross-entropy of cited papers against all others: van den Oord et al. 2018.
+
+    Columns are distinct papers, so a paper cited by several queries is a negative for none of them. Papers
+    with level RELEVANT or EXCLUDED are ignored: with as much word overlap as a cited paper, the former are
+    likely to be false negatives.
+
+    correct_rate: in-batch negatives are sampled in proportion to their citations; subtracting the log rate
+    from the logits corrects for it (Yi et al. 2019).
+    """
 
     where: ClassVar[str] = "model.loss"
     temperature: float = setting(0.05, above=0)
@@ -106,9 +85,19 @@ class InfoNCE(Settings):
     positives: ClassVar[Sequence[int]] = ()
 
     def __call__(
-        self, similarity: Tensor, levels: Tensor, log_rate: Tensor, pairs: tuple[Tensor, Tensor] | None
+        self,
+        similarity: Tensor,
+        levels: Tensor,
+        log_rate: Tensor,
+        pairs: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
-        return infonce_loss(similarity, levels, self.temperature, log_rate if self.correct_rate else None)
+        ignored = (levels == EXCLUDED) | (levels == RELEVANT)
+        logits = similarity / self.temperature
+        if self.correct_rate:
+            logits = logits - log_rate
+        logits = logits.masked_fill(ignored, -torch.inf)
+        cited = logits.masked_fill(levels != CITED, -torch.inf)
+        return (torch.logsumexp(logits, 1) - torch.logsumexp(cited, 1)).mean()
 
 
 def build_loss(settings: Mapping[str, Any]) -> Loss:

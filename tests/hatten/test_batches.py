@@ -23,7 +23,7 @@ from citerec.datasets.prepare import open_corpus
 from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.settings import EncoderBatchSettings, HAttenSettings
 from citerec.hatten.training.batches import Batch, Batches, Pool, TrainingData
-from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, infonce_loss
+from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, InfoNCE
 from citerec.tests.hatten.made import random_model, read_all
 from citerec.tests.runs import FORKS
 from citerec.training.loop import make_loader
@@ -206,7 +206,7 @@ def test_a_mined_paper_gets_its_share_of_the_gradient(reader: RecordingReader, p
     batch = batches(reader, bare, replace(CONFIG, mined=1, random=0))[0]
     similarity = torch.zeros(batch.levels.shape, requires_grad=True)
     levels, log_rate = torch.from_numpy(batch.levels), torch.from_numpy(batch.log_rate)
-    infonce_loss(similarity, levels, 0.05, log_rate).backward()
+    InfoNCE()(similarity, levels, log_rate).backward()
     assert similarity.grad is not None
     negative = similarity.grad.clamp(min=0)
     shares = (negative * (levels == OTHER)).sum(1) / negative.sum(1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,9 @@ from citerec.hatten.training.losses import (
     OTHER,
     OTHER_QUERY,
     RELEVANT,
-    infonce_loss,
-    triplet_loss,
+    InfoNCE,
+    Loss,
+    Triplet,
 )
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden" / "hatten_reference.npz"
@@ -52,7 +52,7 @@ def test_the_triplet_loss_matches_the_reference(positives: tuple[int, ...]) -> N
         torch.from_numpy(golden["class_labels"]).long(), torch.from_numpy(golden["irrelevance_levels"]).long()
     )
     vectors = F.normalize(torch.from_numpy(golden["embedding"]), dim=1)
-    loss = triplet_loss(vectors[queries] @ vectors[papers].T, levels, positives)
+    loss = Triplet(positives=positives)(vectors[queries] @ vectors[papers].T, levels)
     name = "_".join(["triplet_loss_positives", *map(str, positives)])
     assert float(loss) == pytest.approx(float(golden[name]), abs=1e-5)
 
@@ -72,7 +72,7 @@ def test_the_triplet_loss_is_the_sum_over_triples(
             for n, other in enumerate(of_row):
                 if level in positives and other > level:
                     expected += max(0.0, row[n] - row[p] + margin * (other - level))
-    loss = triplet_loss(torch.from_numpy(cosines), torch.from_numpy(levels), positives, margin)
+    loss = Triplet(margin, positives)(torch.from_numpy(cosines), torch.from_numpy(levels))
     assert float(loss) == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
 
@@ -93,16 +93,16 @@ def test_infonce_is_the_cross_entropy_of_the_cited_papers(
         terms = np.exp(row / temperature - rates)
         counted, wanted = ~np.isin(of_row, (EXCLUDED, RELEVANT)), of_row == CITED
         expected += math.log(terms[counted].sum() / terms[wanted].sum()) / 3
-    given_rates = [] if log_rate is None else [torch.from_numpy(log_rate)]
-    loss = infonce_loss(torch.from_numpy(cosines), torch.from_numpy(levels), temperature, *given_rates)
-    assert float(loss) == pytest.approx(expected, rel=1e-3, abs=1e-4)
+    loss = InfoNCE(temperature, correct_rate=log_rate is not None)
+    value = loss(torch.from_numpy(cosines), torch.from_numpy(levels), torch.from_numpy(rates))
+    assert float(value) == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
 
-@pytest.mark.parametrize("loss", [triplet_loss, lambda cosines, levels: infonce_loss(cosines, levels, 0.05)])
-def test_excluded_papers_get_no_gradient(loss: Callable[[Tensor, Tensor], Tensor]) -> None:
+@pytest.mark.parametrize("loss", [Triplet(), InfoNCE()])
+def test_excluded_papers_get_no_gradient(loss: Loss) -> None:
     cosines = torch.zeros(2, 4, requires_grad=True)
     levels = torch.tensor([[CITED, EXCLUDED, OTHER, OTHER_QUERY], [OTHER_QUERY, CITED, EXCLUDED, OTHER]])
-    loss(cosines, levels).backward()
+    loss(cosines, levels, torch.zeros(4), None).backward()
     assert cosines.grad is not None and cosines.grad.isfinite().all()
     assert ((cosines.grad != 0) == (levels != EXCLUDED)).all()
     assert ((cosines.grad < 0) == (levels == CITED)).all()
@@ -128,5 +128,5 @@ def test_no_tensor_over_all_triples_is_created() -> None:
     levels[torch.arange(queries), torch.arange(queries) + 60] = RELEVANT
     cosines = torch.rand(queries, papers, requires_grad=True)
     with LargestTensor() as seen:
-        triplet_loss(cosines, levels).backward()
+        Triplet()(cosines, levels).backward()
     assert queries * papers <= seen.largest <= 2 * queries * papers  # two positives per query
