@@ -45,10 +45,10 @@ _PLACES = {
 }
 __all__ = list(_PLACES)
 
-# Threads of OpenMP that spin while they wait make torch several times slower on a busy machine. libgomp reads
-# this when torch loads it.
+# OpenMP threads that spin while they wait make torch several times slower on a busy machine. libgomp reads
+# this variable when torch loads it.
 LATE = "torch" in sys.modules and not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
-"""Whether torch was imported before, so that its threads spin (training.loop)."""
+"""Whether torch was imported before citerec, so that its threads spin (training.loop)."""
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 

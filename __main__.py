@@ -46,7 +46,7 @@ def main() -> None:
                 run_module(module, run_name="__main__", alter_sys=True)
             else:
                 if name == "results":
-                    import_module("citerec.library.benchmark.settings")  # of plans with benchmark=drafts
+                    import_module("citerec.library.benchmark.settings")  # for plans with benchmark=drafts
                 import_module(module).main()
             return
     from citerec.recommend import COMMANDS as LIBRARY  # not needed by the commands above
@@ -100,7 +100,7 @@ def _help(library: dict[str, str]) -> str:
 
 
 def _lines(start: str = "") -> list[str]:
-    """The names and summaries of the commands whose name begins so."""
+    """The names and summaries of the commands whose name starts with `start`."""
     return [f"  {name:15} {summary}" for name, (_, summary) in COMMANDS.items() if name.startswith(start)]
 
 

@@ -25,7 +25,7 @@ from citerec.training.settings import refuse_absent
 def build_benchmark(config: DictConfig) -> Benchmark:
     """Return the configured benchmark; its settings become dataclasses here."""
     loaded = OmegaConf.to_object(config)
-    options = dict(loaded if isinstance(loaded, dict) else vars(loaded))  # without a schema: somebody's own
+    options = dict(loaded if isinstance(loaded, dict) else vars(loaded))  # a dict: a user's own, no schema
     benchmark: Benchmark = get_class(options.pop("_target_"))(**options)
     return benchmark
 

@@ -42,7 +42,7 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
 }
 """Settings class and function of each command."""
 SAID = ("citerec.base.files", "citerec.library.ask.temporary", "citerec.library.papers.watch")
-"""The loggers of what a user waits for; of all others, only warnings are shown."""
+"""Loggers of the steps that a user waits for, shown from level INFO; all others show only warnings."""
 
 OF_DRAFTS, ALONE = ("ask", "draft", "check", "references", "report"), ("check", "references", "report")
 """Commands that are given drafts, and those that need no library."""
@@ -72,10 +72,10 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def with_library(name: str, options: Sequence[str]) -> list[str]:
-    """Return the options with `library=` in front, which may be omitted: the library is the first argument
-    that names a library, a file of papers or Zotero; of `build`, the first that is no file.
+    """Return the options with `library=` in front. It may be omitted: the library is then the first argument
+    that names a library, a file of papers or Zotero; for `build`, the first argument that is not a file.
 
-    Raises InputError, with what there is nearby, if no option names one, and for a file of the wrong kind.
+    Raises InputError, listing what is nearby, if no option names one, and for a file of the wrong kind.
     """
     if any(option in HELP for option in options):
         return list(options)
@@ -113,8 +113,8 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
 
 
 def nearby(sources: bool = True) -> list[str]:
-    """Return libraries in this folder; with `sources` also .bib files in it and its folders, and Zotero; at
-    most SHOWN."""
+    """Return at most SHOWN libraries in this folder; with `sources` also .bib files in it and in its folders,
+    and Zotero."""
     libraries = [str(path.parent) for path in sorted(Path().glob(f"*/{MANIFEST}"))]
     if not sources:
         return libraries[:SHOWN]

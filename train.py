@@ -37,7 +37,7 @@ MODELS: dict[type, tuple[str, dict[str, str]]] = {
     ),
     rerank.RankerSettings: ("citerec.rerank.ranker.model:RankingModel", SEARCH),
 }
-"""The model of each type of settings, and the arguments of its `train` with the options that give them."""
+"""The model of each type of settings, and the arguments of its `train`, each with the option that sets it."""
 
 
 @one_line_errors
@@ -66,7 +66,7 @@ def train(config: DictConfig) -> Path:
     settings, trainer = build(config.model), build(config.trainer)
     place, arguments = MODELS[type(settings)]
     source = str(OmegaConf.select(config, "data.dir", default="") or "")
-    # Word vectors may be downloaded: not before data that are not there are told.
+    # This check may download word vectors, so missing data must be reported first.
     if isinstance(settings, hatten.EncoderTraining) and expand_user(source).is_dir():
         settings.check_vectors(build(config[arguments["pretrained"]]))
     corpus = build(config.data)  # fails before the slow imports
