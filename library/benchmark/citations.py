@@ -2,9 +2,9 @@
 
     python -m citerec.library.benchmark.citations FOLDER...
 
-Each NAME.pdf with a NAME.xml beside it counts. The library is all that the lists of references in the XML
-name, so that every work could be taken for another. A link is (PDF, cited work); a sentence is (PDF, cited
-work, sentence), the same if they share SAME of their words.
+Each NAME.pdf with a NAME.xml beside it counts. The library consists of all works that the lists of references
+in the XML name, so that any work could be mistaken for another. A link is (PDF, cited work); a sentence is
+(PDF, cited work, sentence), the same if they share SAME of their words.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from citerec.library.evidence.quotations import PaperText
 from citerec.library.evidence.reading import open_xml, read_here, xml_marks
 
 SAME = 0.6
-"""Share of the words of two sentences, of all that they have, from which they are the same."""
+"""Least share of common words among all words of two sentences for them to count as the same."""
 _WORD = re.compile(r"[^\W\d_]{2,}")
 Sentence = tuple[str, str]
 """A work that is cited, and a sentence that cites it."""
@@ -70,13 +70,13 @@ def find_pairs(folders: Sequence[str]) -> list[_Pair]:
 def _sentences(
     texts: Sequence[str], marks: Iterable[Mark], works: Mapping[int, LibraryPaper]
 ) -> set[Sentence]:
-    """Return the sentences that cite works, by the rows of these."""
+    """Return the sentences that cite works. works: by row of the list of references."""
     marked = marked_sentences(texts, marks)
     return {(works[row].id, text) for mark, text in marked for row in mark.entries if row in works}
 
 
 def measure(pairs: Sequence[_Pair]) -> tuple[Counter[str], Counter[str]]:
-    """Return how many links, and how many sentences, are read, there, and both."""
+    """Return how many links, and sentences, are read from PDFs (read), are in the XML (there), and both."""
     papers = {paper.id: paper for pair in pairs for paper in pair.works.values()}
     linker, links, sentences = Linker(papers.values()), Counter[str](), Counter[str]()
     for pdf, works, there in pairs:
@@ -94,7 +94,7 @@ def measure(pairs: Sequence[_Pair]) -> tuple[Counter[str], Counter[str]]:
 
 
 def _matched(read: Iterable[Sentence], there: Iterable[Sentence]) -> int:
-    """Return how many sentences are the same as another, each of these once."""
+    """Return how many sentences are the same as one of the others, each of which counts once."""
     left, matched = [(work, {*_WORD.findall(text.lower())}) for work, text in there], 0
     for work, text in read:
         words = {*_WORD.findall(text.lower())}

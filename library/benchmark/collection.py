@@ -69,9 +69,9 @@ def find_drafts(
 
     languages, names: empty for all.
 
-    The folder's list (datasets.published.drafts) names them; without one, each of its folders has one draft,
-    the document with most citations that its .bib files contain, and so has each document beside these
-    folders.
+    The folder's list (datasets.published.drafts) names them. Without one, each subfolder has one draft, the
+    document with most citations that its .bib files contain, and each document beside the subfolders is a
+    draft.
     Raises InputError if there is no draft.
     """
     if not folder.is_dir():
@@ -168,7 +168,7 @@ def draft_as_asked(
     draft: Draft, question: Question, ids: Mapping[str, str], written: bool
 ) -> tuple[Draft, dict[str, str]]:
     """Return a draft as a question knows it, and the papers that it then cites, by key. written: only what
-    stands before the mark is."""
+    stands before the mark is known."""
     keys = question.written if written else question.known
     known = {key: ids[key] for key in keys if key in ids}
     return replace(draft, passages=draft.passages[: question.place.passage]) if written else draft, known
@@ -177,9 +177,9 @@ def draft_as_asked(
 def asked_request(
     draft: Draft, question: Question, ids: Mapping[str, str], passages: CitingPassages, written: bool
 ) -> Request:
-    """Return the request of `citerec draft` for a citation; written: as of `draft_as_asked`.
+    """Return the request of `citerec draft` for a citation; written: as in `draft_as_asked`.
 
-    A mark with no words before it is then asked with the title, as editors do, or with what follows.
+    With `written`, a mark with no words before it is asked with the title, as in editors, or with what follows.
     """
     place, (before, papers) = question.place, draft_as_asked(draft, question, ids, written)
     if not written:
@@ -194,9 +194,9 @@ def asked_request(
 def sample_queries(
     masked: MaskedDraft, library: Library, size: int, written: bool = False
 ) -> tuple[list[Query], list[list[int]], list[set[int]]]:
-    """Return at most `size` masked citations of a draft, drawn by its name, over its author's library: the
-    queries of `asked_request`, the rows of the papers that they cite, and of those that the same sentence
-    cites, which are not offered."""
+    """Return at most `size` masked citations of a draft, drawn with its name as seed, over its author's
+    library: the queries of `asked_request`, the rows of the papers that they cite, and of those that the same
+    sentence cites, which are not offered."""
     draft, ids = masked.draft, known_papers(masked.draft, library)
     asked, passages, row_of = questions(draft, ids), citing_passages(draft, ids), library.corpus.paper_row
     asked = random.Random(masked.name).sample(asked, min(len(asked), size))
@@ -226,7 +226,7 @@ def read_papers(bibs: Sequence[Path], library: Path, level: int = logging.WARNIN
 
 @contextlib.contextmanager
 def quiet(level: int) -> Iterator[None]:
-    """Log only what is of this level; there are many libraries."""
+    """Log only from this level on, as there are many libraries."""
     logger = logging.getLogger("citerec")
     before = logger.level
     logger.setLevel(level)

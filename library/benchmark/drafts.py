@@ -117,7 +117,7 @@ class Drafts(Benchmark):
         return report
 
     def _results(self, models: Mapping[str, str], drafts: Sequence[MaskedDraft]) -> list[DraftResult]:
-        """Ask the citations of drafts. models: by who is asked."""
+        """Ask the citations of drafts. models: by MODEL or BASELINE."""
         passes = len(models) * len(self.settings.protocols) * len(self.settings.commands)
         asked = sum(self._asked(len(draft.draft.places)) for draft in drafts) * passes
         results = []

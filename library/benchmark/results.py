@@ -39,8 +39,8 @@ class DraftResult(msgspec.Struct, kw_only=True):
 
     starts: 1 for the first query of each citation [Q]. calibrated: the model's scores are logarithms of
     probabilities.
-    papers: in the author's bibliography. abstracts: the share of
-    them with one. again: 1 for re-citations [Q].
+    papers: number in the author's bibliography. abstracts: the share of these with one. again: 1 for
+    re-citations [Q].
     mentioned: 1 for papers that are cited before, too [Q].
     ranks: {MODEL or BASELINE: {PROTOCOL/COMMAND: ranks}}.
     """
