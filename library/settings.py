@@ -52,12 +52,12 @@ class AddSettings(LibrarySettings):
     encode: bool = True
     """let the networks of the model read new papers now; false: citerec update or a server does it later"""
     separate: tuple[str, ...] = ()
-    """keys or ids of records that are never merged with others, also not by `update`; all: none are merged"""
+    """keys or ids of records never to merge with others, not even by `update`; all: merge none"""
     fulltext: bool | None = None
-    """read the PDFs that papers name, and those in Zotero's storage, now and after each change; false: no
-    longer"""
+    """read the PDFs that papers name, and those in Zotero's storage, now and after each change; false: stop
+    doing so"""
     pdfs: tuple[str, ...] = ()
-    """folders of further PDFs of any of the papers, with fulltext"""
+    """folders with further PDFs of the papers; needs fulltext=true"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,14 +71,14 @@ class BuildSettings(AddSettings):
 
     source: tuple[str, ...] = ()
     """files of papers, folders or patterns: BibTeX, RIS, NBIB, EndNote, CSL JSON, papers.json or JSON lines,
-    plain or .gz (e.g. papers.bib); empty, with overwrite: the library's own, with its model"""
+    plain or .gz (e.g. papers.bib); empty, with overwrite: the library's own files, and its model"""
     model: str = ""
     """ranking model: folder written by citerec train or save, or hub id, of a static model or
     HAtten; or bm25; static: the built-in model without its networks; empty: the built-in model"""
     overwrite: bool = False
     """replace an existing library"""
     force: bool = False
-    """even if the library's own source files have lost more than a fifth of its papers"""
+    """build even if the library's own source files have lost more than a fifth of its papers"""
     storage: str = setting("memory", choices=("memory", "lance"))
     """memory, for up to two million papers, or lance: in LanceDB, of any size (docs/write/safety.md)"""
 
@@ -97,7 +97,7 @@ class RemoveSettings(LibrarySettings):
     source: tuple[str, ...] = ()
     """source files or folders of the library; papers that other sources also contain stay"""
     force: bool = False
-    """even if other sources have lost more than a fifth of the papers"""
+    """remove even if other sources have lost more than a fifth of the papers"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +105,9 @@ class UpdateSettings(LibrarySettings):
     """Reread a library's source files: add new papers, replace changed ones, remove deleted ones."""
 
     force: bool = False
-    """even if more than a fifth of the papers is removed"""
+    """update even if this removes more than a fifth of the papers"""
     watch: bool = False
-    """go on, and reread whatever changes: files, folders, Zotero"""
+    """keep running, and reread whatever changes: files, folders, Zotero"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ class EnrichSettings(ServiceSettings):
     """instead of services: a file, folder or pattern as for source, another library, or Retraction Watch's
     CSV; adds no papers (e.g. works.jsonl.gz)"""
     retractions: bool = False
-    """ask OpenAlex and Crossref also about papers that lack nothing, whether they were retracted"""
+    """also ask OpenAlex and Crossref whether papers that lack nothing were retracted"""
     format: str = setting("table", choices=("table", "json"))
 
     def __post_init__(self) -> None:
@@ -220,7 +220,7 @@ class PaperSettings(LibrarySettings):
 
 @dataclass(frozen=True, kw_only=True)
 class MissingSettings(LibrarySettings):
-    """List works that several of your PDFs cite and the library has not."""
+    """List works that several of your PDFs cite and the library lacks."""
 
     least: int = setting(2, least=1)
     """least number of PDFs that cite a work"""
@@ -236,7 +236,7 @@ class DraftFiles(LibrarySettings):
     bib: tuple[str, ...] = ()
     """a draft's .bib files; empty: those that it names, else those beside it"""
     root: str = ""
-    """folder that may be read for a draft's inputs; empty: the draft's"""
+    """folder from which a draft's inputs may be read; empty: the draft's own"""
 
     @property
     def draft_files(self) -> tuple[Path | None, list[Path]]:
@@ -269,8 +269,8 @@ class DraftSettings(TexSettings, RankingSettings):
     citations: str = setting("zotero", choices=("zotero", "plain"))
     """copies of Word and LibreOffice documents have fields of Zotero, or plain text and a .bib file"""
     sure: float = setting(0.6, most=1)
-    """least probability to fill a citation, 0.9 for a paper that is cited nearby; others are left, with a
-    comment that names the best papers; 0: fill all"""
+    """least probability to fill a citation, 0.9 for a paper that is cited nearby; other citations are left,
+    with a comment that names the best papers; 0: fill all"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -297,7 +297,7 @@ class DraftReferences(DraftFiles):
     """Shared by the commands that say whether the references of a draft are right."""
 
     library: str = ""
-    """library, file of papers or zotero whose records are compared; what services have filled in confirms"""
+    """library, file of papers or zotero whose records are compared; those filled in by services confirm"""
     table: tuple[str, ...] = ()
     """works to compare with: dumps of Crossref, OpenAlex or arXiv, files of papers, Retraction Watch's CSV;
     turned once into an index in the cache (e.g. works.jsonl.gz)"""
@@ -305,7 +305,7 @@ class DraftReferences(DraftFiles):
 
 @dataclass(frozen=True, kw_only=True)
 class ReferencesSettings(DraftReferences, ServiceSettings):
-    """Check whether references are real and said right: confirmed, contradicted or unknown."""
+    """Check whether references are real and stated correctly: confirmed, contradicted or unknown."""
 
     positional: ClassVar[str] = "file"
 
@@ -328,9 +328,9 @@ class ReportSettings(DraftReferences, TexSettings):
     """Report on the references of a draft before it is submitted: numbers, ages, venues, what to mend."""
 
     author: tuple[str, ...] = ()
-    """family names of the draft's authors, to count own works (e.g. [Lind,Moss])"""
+    """family names of the draft's authors, to count their own works (e.g. [Lind,Moss])"""
     most: int = 0
-    """references that the journal allows; 0: any number"""
+    """maximum number of references that the journal allows; 0: any number"""
     format: str = setting("text", choices=("text", "html", "json"))
 
 

@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from citerec.library.evidence.explanation import Explanation
 
 TOGETHER = 10
-"""Papers that are looked at to say that several or none fit."""
+"""Number of top papers considered to say that several or none fit."""
 SURE = 0.5
-"""Probability of a paper above which something fits."""
+"""A paper with at least this probability fits."""
 LEAST_COSINE, PER_PAPERS, MOST_PAPERS = 0.2, 0.03, 10_000
-"""Least cosine with a passage that the best of n papers has if any fits: LEAST_COSINE + PER_PAPERS * ln n, as
-the best of many is higher by chance; n at most MOST_PAPERS, for which this was seen to hold."""
+"""If any of n papers fits, the best one's cosine with a passage is at least LEAST_COSINE + PER_PAPERS * ln n,
+as the best of many is higher by chance; n is at most MOST_PAPERS, for which this was seen to hold."""
 NO_PAPER, TOO_FEW, FEW_PAPERS = 0.18, 0.7, 1000
-"""The same without an encoder: the least probability of a paper, the sum of those of the first ones, and the
-papers from which nothing is said."""
+"""The same without an encoder: none fits if no paper has probability NO_PAPER and those of the first papers
+sum to less than TOO_FEW; nothing is said of more than FEW_PAPERS papers."""
 SEVERAL, TOGETHER_SURE = 0.28, 0.9
-"""Several fit if no paper has SEVERAL, but the first ones have the sum TOGETHER_SURE."""
+"""Several fit if no paper has probability SEVERAL, but those of the first papers sum to TOGETHER_SURE."""
 NOTHING_FITS = "nothing in the library fits well"
 SEVERAL_FIT = "several papers fit about equally well"
 
@@ -72,10 +72,10 @@ def note_on(papers: Sequence[Recommendation]) -> str:
 def what_fits(probabilities: NDArray[np.floating], papers: int, cosine: float | None) -> str:
     """Return NOTHING_FITS, SEVERAL_FIT or nothing.
 
-    probabilities: of the first papers of a ranked list. papers: among which they were ranked. cosine: the
-    highest of the first TOGETHER papers with the passage by the encoder; None without one.
+    probabilities: of the first papers of a ranked list. papers: how many were ranked. cosine: the highest of
+    the first TOGETHER papers with the passage by the encoder; None without one.
 
-    The first ones are TOGETHER, or the first tenth of fewer than a hundred papers.
+    The first papers are TOGETHER, or the first tenth of fewer than a hundred papers.
     """
     if not len(probabilities):
         return ""

@@ -56,14 +56,14 @@ log = logging.getLogger(__name__)
 RERANK_DEPTH = 30
 """Number of top papers that a cross-encoder reranks."""
 CITED, CITED_SHARE = 3, 0.3
-"""Papers cited elsewhere in the draft that are recommended beside k others, and as a share of k."""
+"""Most papers cited elsewhere in the draft to recommend beside k others: a number, or a share of k."""
 CITED_DEPTH = 100
-"""Papers among which they are looked for."""
+"""Number of top papers among which they are looked for."""
 NAMED, SAID = 0.9, 0.5
-"""Probability that a named paper is the one meant, and one that says the sentence nearly word for word: 5 of
-10 such papers, among 10,680 contexts of 40 drafts over the abstracts of their bibliographies."""
+"""Probability that a named paper is the one meant, and that one saying the sentence nearly word for word is: 5
+of 10 such papers were, among 10,680 contexts of 40 drafts over the abstracts of their bibliographies."""
 RERANKER_WEIGHT = 0.3
-"""Weight of its score relative to the retriever's, both as z-scores (docs/research/reranking.md)."""
+"""The cross-encoder's weight relative to the retriever's, on z-scores (docs/research/reranking.md)."""
 
 
 class Recommender:
@@ -120,7 +120,7 @@ class Recommender:
 
         title, abstract: of the paper being written. known: ids or keys of papers that it cites elsewhere, of
         which CITED or CITED_SHARE of k are recommended beside k others. exclude: ids or keys; years: such as
-        2015-2020; filters: all that says which papers may be, instead of these two.
+        2015-2020; filters: all conditions on the papers, in place of exclude and years.
         rerank: use the cross-encoder; None means if there is one. explain: add the ranker's features.
         Raises InputError for a text without words and for invalid filters.
         """
@@ -288,7 +288,7 @@ def open_recommender(place: str, reranker: str | None = None, serves: bool = Fal
     serves: this process will stay, so its networks may read the papers in the background.
     """
     if serves and not is_temporary(place):
-        place = str(expand_user(place).absolute())  # which errors name, and clients are not told
+        place = str(expand_user(place).absolute())  # so errors name it, and the server hides it from clients
     with spinner("opening the library"):
         recommender = Recommender.open(place, reranker)
     if serves:
@@ -300,7 +300,7 @@ def open_recommender(place: str, reranker: str | None = None, serves: bool = Fal
 
 def _read_missing(library: Library, place: str) -> None:
     """Let the networks of a library read some papers that they lack, and tell what they have read: they rank
-    better when they have read all. A temporary one has just been read in part."""
+    better when they have read all. A temporary library has just been read in part."""
     readings, next_step = state(library), "the next question"
     if all(reading.complete for reading in readings):
         return
@@ -421,13 +421,13 @@ class Ranked:
 
 
 def _depth(k: int, known: int) -> int:
-    """Return how many papers to rank for k papers, and some of those that the draft cites elsewhere."""
+    """Return how many papers to rank for k of them, and some of those that the draft cites elsewhere."""
     return max(k + known, CITED_DEPTH) if known else max(k, TOGETHER)
 
 
 def _both_groups(ranking: Ranking, known: NDArray[np.integer], k: int) -> Ranking:
-    """Keep the k best papers that the draft does not cite elsewhere and the best CITED that it does, or a
-    share of k, so that neither push the others out."""
+    """Keep the k best papers that the draft does not cite elsewhere, and the best that it does: CITED or a share
+    of k, so that neither group pushes the other out."""
     most = max(CITED, round(CITED_SHARE * k))
     ranked = ranking.papers[0] >= 0
     cited = ranked & np.isin(ranking.papers[0], known)
@@ -439,8 +439,8 @@ def _both_groups(ranking: Ranking, known: NDArray[np.integer], k: int) -> Rankin
 def _named_first(ranking: Ranking, named: list[int], share: float | None) -> Ranking:
     """Put the papers that a question names, or repeats, first; scores stay in descending order.
 
-    share: of probability that these papers have together, and the others the rest; None if scores are no
-    logarithms of probabilities.
+    share: of probability that these papers get together, leaving the rest to the others; None if scores are
+    not logarithms of probabilities.
     """
     if not named:
         return ranking

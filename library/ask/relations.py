@@ -14,9 +14,9 @@ from citerec.library.evidence.passages import TextPlace
 from citerec.library.papers.library import Library
 
 Link = Callable[[str, TextPlace], str]
-"""The id of a paper and a place in its full text to an address that opens the PDF there."""
+"""Maps the id of a paper and a place in its full text to an address that opens its PDF there."""
 SENTENCES = 3
-"""Sentences of each work that are shown."""
+"""Number of sentences shown for each work."""
 NO_LIST = "its PDF has no list of references that can be read"
 NO_PDF = "no PDF of it was read, so what it cites is not known"
 
@@ -40,7 +40,7 @@ class Relations:
 
     @classmethod
     def read(cls, library: Library, key: str, link: Link = lambda id, place: place.link) -> Relations:
-        """link: of the paper whose PDF it is, and a place in it, to an address that opens it there. Raises
+        """link: maps the id of a paper and a place in its PDF to an address that opens it there. Raises
         InputError for an unknown paper, and for a library without full texts."""
         paper = library.paper(int(library.rows([key], "key")[0]))
         with closing(Citations(library.path)) as citations:

@@ -1,7 +1,7 @@
 """Libraries of a file or of Zotero that are asked without being built: `citerec ask papers.bib "..."`.
 
-They are kept in the user's cache, one per source, and updated when the source has changed. Those that have
-not been used for longest leave.
+They are kept in the user's cache, one per source, and updated when the source has changed. Those that were
+used least recently are removed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from citerec.retrieval.base import folder_bytes
 log = logging.getLogger(__name__)
 
 MOST, MOST_BYTES = 20, 1 << 31
-"""Libraries in the cache, and their size."""
+"""Most libraries in the cache, and most bytes of them."""
 
 
 def temporary_library(place: str) -> Library:
@@ -42,7 +42,7 @@ def temporary_library(place: str) -> Library:
     [source] = absolute_names([place])
     model = max(
         file.stat().st_mtime_ns for file in BUILT_IN.rglob("*")
-    )  # a library keeps that of its building
+    )  # a library keeps the model that it was built with
     digest = hashlib.blake2b(f"{version('citerec')} {model} {source}".encode(), digest_size=8).hexdigest()
     stem = re.sub(r'[<>:"/\\|?*]', "_", Path(source).stem)  # Windows refuses these
     folder = cache() / f"{stem}-{digest}"
@@ -50,7 +50,7 @@ def temporary_library(place: str) -> Library:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         library = _make(source, folder)
-    except StorageError as error:  # which names the option of a library
+    except StorageError as error:  # its message advises to set `library`
         raise StorageError(f"{str(error).partition(';')[0]}; set XDG_CACHE_HOME to another folder") from None
     (folder / LOCK).touch()
     with suppress(OSError):  # others may remove the same ones
@@ -59,14 +59,14 @@ def temporary_library(place: str) -> Library:
 
 
 def cache() -> Path:
-    """Return the folder of temporary libraries: the user's own, where others share $CITATION_CACHE."""
+    """Return the folder of temporary libraries: the user's own, as others may share $CITATION_CACHE."""
     return user_cache() / "libraries"
 
 
 def _make(source: str, folder: Path) -> Library:
     """Build the library of a source, or update it."""
     if os.path.exists(folder / MANIFEST):
-        with suppress(InputError):  # it is damaged, or the source is, which is then said below
+        with suppress(InputError):  # it or the source is damaged; the latter is reported below
             library = refresh(folder, force=True).library
             encode(library, most=MOST_READ)
             return library

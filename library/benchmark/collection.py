@@ -179,7 +179,7 @@ def asked_request(
 ) -> Request:
     """Return the request of `citerec draft` for a citation; written: as in `draft_as_asked`.
 
-    With `written`, a mark with no words before it is asked with the title, as in editors, or with what follows.
+    With `written`, a mark with no words before it is asked with the title, as in editors, or what follows.
     """
     place, (before, papers) = question.place, draft_as_asked(draft, question, ids, written)
     if not written:

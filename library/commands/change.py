@@ -147,7 +147,7 @@ def update(settings: UpdateSettings) -> None:
         change = refresh(settings.library, settings.force)
         print(change)
         tell_texts(settings.library)
-        encode_and_tell(Library.open(settings.library))  # whose texts are those of now
+        encode_and_tell(Library.open(settings.library))  # reopened, with its new full texts
         return
     named = read_manifest(expand_user(settings.library)).named
     print(f"watching {', '.join(named)}; Ctrl-C ends", flush=True)

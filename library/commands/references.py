@@ -1,5 +1,5 @@
-"""`citerec references`: is each reference real, and is it said right? `citerec report`: those of a draft on
-one page, before it is submitted."""
+"""`citerec references`: is each reference real, and stated correctly? `citerec report`: the references of a
+draft on one page, before it is submitted."""
 
 from __future__ import annotations
 
@@ -101,10 +101,10 @@ def judge_all(
     notes: list[str],
     sources: Sequence[Source] = (),
 ) -> list[tuple[Entry, Answer]]:
-    """Return the answers about entries that can be read, by a library, the settings' table and sources."""
+    """Return what a library, the settings' tables and sources say about the entries that can be read."""
     read = [(entry, entry.paper._replace(key=entry.key)) for entry in entries if entry.paper]
     bad = list[InputError]()
-    tables = [Table.open([name], bad.append) for name in settings.table]  # each told by its own name and date
+    tables = [Table.open([name], bad.append) for name in settings.table]  # each reported by its name and date
     own = [LibrarySource(library, [paper for _, paper in read])] if library else []
     if bad:
         notes.append(f"{count_noun(len(bad), 'record')} of the table skipped: {bad[0]}")
@@ -122,7 +122,7 @@ def judge_all(
 
 @dataclass
 class ServiceSource:
-    """What services have told of works. Each is asked, by identifiers and titles, what the former lack."""
+    """Answers of services about works. Each is asked, by identifiers and titles, what earlier ones lack."""
 
     services: Sequence[Service]
     cache: AnswerCache
@@ -148,7 +148,7 @@ def _lookups(paper: LibraryPaper, service: Service) -> list[Lookup]:
 # The report.
 
 RECENT, VENUES = 5, 10
-"""Years in which a reference is recent; venues that are told."""
+"""Number of years in which a reference is recent; number of venues reported."""
 _NUMBERS = {"own": "own works", "recent": f"of the last {RECENT} years"}
 _SHARES = ("own", "preprints", "without_doi", "recent")
 _LISTS = {
@@ -219,7 +219,7 @@ def describe(
 
 
 def could_go(places: Mapping[str, set[tuple[str, int]]], count: int) -> list[str]:
-    """Return up to `count` keys whose one citation stands beside others, which stay: of large groups first.
+    """Return up to `count` keys whose only citation stands beside others, which stay; largest groups first.
 
     places: where each key is cited.
     """
