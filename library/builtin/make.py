@@ -5,8 +5,8 @@
 
 The ranker is fitted to the lists of queries that no part of it was trained on: citations of drafts of part
 `fit` over their authors' bibliographies, and validation contexts of data sets over samples of their papers;
-with texts=, also over papers that have full texts. Confidences are fitted to the drafts. Those of part
-`check` tell how well it ranks. With ablation=true nothing is written: prints what each feature brings.
+with texts=, also over papers that have full texts. Confidences are fitted to the drafts. Drafts of part
+`check` show how well it ranks. With ablation=true, it writes nothing and prints what each feature contributes.
 `make builtin` trains all of it.
 """
 
@@ -94,8 +94,8 @@ ASKED_AS = (SENTENCE, CONTEXT, WITH_TITLE, WHOLE)
 DRAFT_QUERIES, DATA_QUERIES, TEXT_QUERIES = 20, 320, 320
 """Queries of each draft, of each split of a data set, and over papers with full texts."""
 PAPERS, SHARE = 5000, 0.5
-"""Papers of a data set that are searched; share of their abstracts, of the training contexts that cite them,
-and of full texts that is kept: libraries have some of these."""
+"""Number of papers of a data set that are searched; share of their abstracts, of the training contexts that
+cite them, and of full texts that is kept, as libraries have only some of these."""
 FIRST_DRAFT = 1 << 30
 """Stands for the first draft where lists have rows of citing papers."""
 _LEFT_OUT = ("abstract", "references", "acknowledg", "bibliograph")
@@ -123,7 +123,7 @@ class BuiltInSettings(Settings):
     l2: float = 1e-2
     """L2 penalty"""
     cache_dir: str = cache_setting()
-    """cache for prepared data and for what the encoder makes of papers"""
+    """cache for prepared data and for the encoder's vectors of papers"""
     output: str = str(BUILT_IN)
     """folder of the built-in model"""
 
@@ -141,7 +141,7 @@ def make(settings: BuiltInSettings) -> None:
     others = [reader.read_data(path, settings.cache_dir) for path in settings.data]
     if settings.texts:
         others.append(reader.read_texts(settings.data[0], settings.texts, settings.cache_dir))
-    if networks.scores_pairs:  # of the first papers of the ranking without it
+    if networks.scores_pairs:  # for the first papers of the ranking without them
         lists = TrainingLists.concat(reader.read_drafts(drafts, FIT, written=False) + others)
         read = NetworkModel(fit_ranker(fitting, lists), Rescoring(DEPTH, 0.0))
         reader = replace(reader, model=RankingModel(LinearModel({}, {}), networks=read))
