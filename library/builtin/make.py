@@ -6,7 +6,7 @@
 The ranker is fitted to the lists of queries that no part of it was trained on: citations of drafts of part
 `fit` over their authors' bibliographies, and validation contexts of data sets over samples of their papers;
 with texts=, also over papers that have full texts. Confidences are fitted to the drafts. Drafts of part
-`check` show how well it ranks. With ablation=true, it writes nothing and prints what each feature contributes.
+`check` show how well it ranks. With ablation=true, nothing is written: it prints what each feature brings.
 `make builtin` trains all of it.
 """
 

@@ -52,8 +52,8 @@ _PARENT = re.compile(r"\b(?:crossref|xref|xdata|entryset|related)\s*=\s*[{\"]([^
 
 
 class Citation(NamedTuple):
-    """A citation of a key: text[start:end] of a file is the command. pages, quoted: that it names, and what
-    is quoted beside it, if it cites one key."""
+    """A citation of a key: text[start:end] of a file is the command. If it cites one key only, pages: those
+    that it names, and quoted: what is quoted beside it."""
 
     key: str
     file: Path
@@ -90,7 +90,7 @@ class Entry(NamedTuple):
 class CheckedDraft:
     """What a draft cites, and its bibliography.
 
-    citations: in order. listed: those of \\nocite and the like. uncited: keys that are used otherwise, or *.
+    citations: in order. listed: those of \\nocite and the like. uncited: keys used otherwise, or * for all.
     printed: keys that are defined elsewhere than in the .bib files `bibs`. others: other files with entries.
     notes: what was skipped, and why.
     """
@@ -346,7 +346,7 @@ def find_doubles(draft: CheckedDraft) -> Iterator[Finding]:
 
 
 def _wrong_ids(read: Iterable[tuple[Entry, LibraryPaper]]) -> Iterator[Finding]:
-    """Yield the articles with the DOI or arXiv id of another one. Chapters have their book's."""
+    """Yield the articles with the DOI or arXiv id of another one. Chapters do not count: they have their book's."""
     first_with: dict[str, Entry] = {}
     for entry, paper in read:
         if not _ARTICLE.match(paper.bibtex):
@@ -375,7 +375,7 @@ def _published_in_library(entries: Sequence[Entry], library: Library) -> Iterato
 def in_library(
     entries: Iterable[Entry], library: Library, which: Callable[[LibraryPaper], bool] = lambda _: True
 ) -> Iterator[tuple[Entry, LibraryPaper]]:
-    """Yield entries and the papers of a library that they are."""
+    """Yield the entries that a library has, each with its paper there."""
     from citerec.library.papers.merging import Identities
 
     read = [(entry, entry.paper) for entry in entries if entry.paper and which(entry.paper)]
@@ -390,7 +390,7 @@ def in_library(
 
 
 def _library_papers(draft: CheckedDraft, keys: Iterable[str], library: Library) -> dict[str, LibraryPaper]:
-    """Return the papers of a library that keys mean, by their entries, or if they have none, as its own."""
+    """Return the papers of a library that keys mean, by their entries, or without one by its own keys."""
     listed = dict.fromkeys(keys)
     papers = in_library([draft.by_key[key] for key in listed if key in draft.by_key], library)
     rows = {key: library.row(key) for key in listed if key not in draft.by_key}
@@ -415,7 +415,7 @@ def _in_texts(draft: CheckedDraft, library: Library) -> Iterator[Finding]:
 
 
 def _retracted(draft: CheckedDraft, library: Library | None) -> Iterator[Finding]:
-    """Yield the cited papers that were retracted, as their entry says or the library."""
+    """Yield the cited papers that were retracted, according to their entry or the library."""
     papers = {} if library is None else _library_papers(draft, draft.cited, library)
     for key, citation in draft.cited.items():
         entry = draft.by_key.get(key)

@@ -42,7 +42,7 @@ _NAMED = re.compile(
 """What may name files: arguments of LaTeX commands, links, strings, fields of the front matter."""
 _GRAPHICS_PATH = re.compile(r"\\graphicspath\s*\{((?:\s*\{[^{}]*\})+)\s*\}")
 _FONTS_PATH = re.compile(r"\[[^\[\]]*\bPath\s*=\s*([^,\[\]]+)")
-"""The folder of fonts, as fontspec names it. All are taken along, since patterns name the bold ones."""
+"""The folder of fonts, as fontspec names it. All its fonts are copied, since patterns name the bold ones."""
 _SHOWN = re.compile(
     r"\\(?:includegraphics|includesvg|includepdf|lstinputlisting|verbatiminput|VerbatimInput)\*?"
     r"(?:\[[^\[\]]*\])?\{([^{}\n]{1,1000})\}|!\[[^\[\]\n]*\]\(<?([^()<>\s]{1,1000})>?[^()\n]*\)"
@@ -53,20 +53,20 @@ _BRACED = re.compile(r"\{([^{}]*)\}")
 _FIGURES = (".pdf", ".png", ".jpg", ".jpeg", ".eps", ".svg")
 _SUFFIXES = ("", ".tex", ".bib", ".sty", ".cls", ".bst", *_FIGURES, *map(str.upper, _FIGURES))
 _SETTINGS = ("_quarto.yml", "_metadata.yml", "_bookdown.yml", "_output.yml", "latexmkrc", ".latexmkrc")
-"""What programs read beside a document, which does not name it."""
+"""Files beside a document that programs read although it does not name them."""
 _OPEN_LIST = re.compile(r"\\(?:no)?bibliography[A-Za-z]*\*?\s*(?:\[[^\[\]]*\]\s*)?\{[^{}]*\Z")
 """A command that may name several .bib files."""
 _DASHES = re.compile("-{2,}")
 """Not allowed in HTML comments."""
 SHOWN = 3
-"""Papers that a comment names."""
+"""Number of papers that a comment names."""
 BY_NAME = 0.7
-"""Least probability to fill a citation with a paper for which nothing but a name speaks: of these in 750
-citations of 30 drafts, 9 of 12 from .5 on were right, 8 of 9 from .7 on."""
+"""Least probability to fill a citation with a paper for which only a name speaks: of such papers in 750
+citations of 30 drafts, 9 of 12 with at least .5 were right, 8 of 9 with at least .7."""
 AROUND, AGAIN = 9, 0.9
-"""Least probability to fill a citation with a paper that one of the nine citations before or after it cites:
-of these in 1,160 citations of 29 drafts, 41 of 71 from .6 on were right, 9 of 11 from .9 on; of others, 139
-of 159 from .6 on."""
+"""Citations on each side that are near, and least probability to fill a citation with a paper that one of
+them cites: of such papers in 1,160 citations of 29 drafts, 41 of 71 with at least .6 were right, 9 of 11 with
+at least .9; of others, 139 of 159 with at least .6."""
 _NOT_IN_KEYS = re.compile(r"[^\w:.+/-]+")
 
 Edit = tuple[int, int, str]
@@ -97,7 +97,7 @@ class Copies:
 
     texts: the draft and its inputs. others: what they name, copied unchanged. bib: the .bib file with the new
     entries. rename_bib: it has a new name. folder: of the copies. plain: those of word processors have their
-    citations as text. lacking: names of what the draft shows and what is not there, or outside its folder.
+    citations as text. lacking: names of what the draft shows that is missing or outside its folder.
     """
 
     texts: Mapping[Path, Path]
@@ -155,7 +155,7 @@ def named_files(draft: Draft, base: Path) -> tuple[list[Path], list[str]]:
     """Return the files below `base` that a draft names: inputs, bibliographies, figures, styles and data; its
     _SETTINGS; and the names of figures and the like that are not there.
 
-    Files that these name are included, if they are LaTeX.
+    If one of these is LaTeX, the files that it names are included, too.
     """
     beside = (file.parent / name for file in draft.files for name in _SETTINGS)
     settings = dict.fromkeys(file for file in beside if os.path.isfile(file))
@@ -211,8 +211,8 @@ class _Filled:
 
 
 def _fill_places(suggestions: Suggestions, sure: float, texts: TextStore | None) -> _Filled:
-    """Choose the papers for each place; none twice in a sentence, none that was retracted. sure: as below.
-    texts: that name the pages of passages, if citations are to name them."""
+    """Choose the papers for each place; none twice in a sentence, none that was retracted. sure: see
+    `write_copies`. texts: have the pages of passages, if citations are to name them."""
     draft, language, filled = suggestions.draft, draft_language(suggestions.draft.path), _Filled()
     cited_in: dict[tuple[Path, str], set[str]] = {}  # ids by file and sentence
     for place, papers in zip(draft.places, suggestions.papers, strict=True):
@@ -243,7 +243,7 @@ def _fill_places(suggestions: Suggestions, sure: float, texts: TextStore | None)
 def are_sure(
     draft: Draft, place: Place, ids: Mapping[str, str], papers: Sequence[Recommendation], sure: float
 ) -> bool:
-    """Return whether papers are probable enough to fill a citation: `sure` in all, or AGAIN, or BY_NAME.
+    """Return whether papers are probable enough to fill a citation: `sure` in total, or AGAIN or BY_NAME.
 
     ids: of the papers that the draft cites, by key.
     """
@@ -351,8 +351,8 @@ def _office_copy(
 
 
 def _address(paper: LibraryPaper) -> str:
-    """Return an address that no other paper of the library has: Zotero takes items with one address, such as
-    the URL of a volume, to be one."""
+    """Return an address that no other paper of the library has: Zotero takes items with the same address,
+    such as the URL of a volume, for one item."""
     is_doi = bool(paper.doi) and paper.id == f"doi:{paper.doi}"
     return f"https://doi.org/{paper.doi}" if is_doi else f"urn:citerec:{quote(paper.id)}"
 
@@ -420,8 +420,8 @@ def _place_bibliographies(draft: Draft, text: str, copies: Copies, writes_bib: b
 
 
 def _add_bibliography(draft: Draft, texts: dict[Path, str], copies: Copies) -> bool:
-    """Let the copy of the draft name the new .bib file, if it does not yet: in place of one that is nowhere,
-    or after others in one command. Return False if it cannot."""
+    """Let the copy of the draft name the new .bib file, if it does not yet: in place of one that does not
+    exist, or after others in one command. Return False if it cannot."""
     language, target = draft_language(draft.path), copies.texts[draft.path]
     text, folder = texts[target], draft.path.parent
     named = _visible(language, text, language.bibliographies(text))

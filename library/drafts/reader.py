@@ -55,7 +55,7 @@ class PlaceholderReader:
         self.marks: dict[str, str] = {}
         """The mark in each placeholder's own context (target_mark)."""
         self.defined = list[str]()
-        """What is missing in definitions of macros, whose uses are not told apart."""
+        """Missing citations in definitions of macros, whose uses cannot be told apart."""
         self._marked: dict[Path, str] = {}
 
     def original_keys(self, keys: Iterable[str]) -> Iterator[str]:
@@ -236,7 +236,7 @@ def read_draft(
 def find_contexts(
     paragraphs: Sequence[Paragraph], references: dict[str, Reference], replaced: Mapping[str, Sequence[str]]
 ) -> dict[str, str]:
-    """Return the text around each placeholder (SURROUNDINGS). The others there cite what they replaced."""
+    """Return the text around each placeholder (SURROUNDINGS). Others in it cite what they replaced."""
     others = {
         mark: Reference(
             authors=tuple(name for key in keys if key in references for name in references[key].authors)

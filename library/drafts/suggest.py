@@ -126,8 +126,8 @@ def known_papers(draft: Draft, library: Library) -> dict[str, str]:
     """Return the library ids of the papers that a draft cites, by its keys.
 
     Papers are matched by their title in the draft's bibliography, and by key only if they have none there,
-    since the same key may mean another paper in the library. Of several with one title, that with the key,
-    or else most of the other fields, is meant.
+    since the same key may mean another paper in the library. Of several with one title, the one with the key
+    is meant, or else the one that shares most of the other fields.
     """
     entries = {key: entry for key, entry in draft.cited.items() if entry and entry.title}
     wanted = {normalise_title(entry.title) for entry in entries.values()} - {""}
