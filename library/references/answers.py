@@ -1,7 +1,7 @@
 """The evidence about an entry put together: confirmed, contradicted or unknown, and the status of its work.
 
-What an entry's identifiers belong to always counts; of records with its title, those that agree, else the one
-that differs least. "unknown" is said of an entry that no record is like: that it is not found tells nothing.
+Records with an entry's identifiers always count; of those with its title, the ones that agree, or else the
+one that differs least. An entry that no record resembles is "unknown": not being found proves nothing.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ _PAGE_DOI = re.compile(r"(?:doi\.org/|\bdoi:?\s*)(10\.\d{4,9}/\S+)", re.IGNORECA
 SAME_WORD, SAME_TITLE = 0.75, 0.7
 """Least similarity (difflib) of two spellings of a word or surname, and of the words of two titles."""
 MANY, LISTED, TELLING = 10, 200, 5
-"""Authors after whom a list may end; characters of a list that are told; words of a title that tells much."""
+"""Authors after whom a list may end; characters of a list to show; words of a title that tells much."""
 _WORD = re.compile(r"[^\W_]+")
 _NUMBERS = re.compile(r"\d+|\b[ivx]+\b|\bpart\b")
 """What differs in the titles of parts of a work."""
 _SUBTITLE = re.compile(r"[:.?!–—(]| - ")
 _SMALL = frozenset(("", "a", "an", "the", "and", "of", "s"))
 _FOREIGN = re.compile(r"(?i)\b(?:d[eiu]|l[ae]s?|el|los|de[lrns]|das|und|et|von|il|och)\b|[^\0-\x7f]")
-"""Titles in other languages than English, whose translation is no other title."""
+"""Titles in languages other than English; a translation of one is not another title."""
 
 
 class Record(NamedTuple):
     """A record beside an entry. where: who says so; by_id: found by DOI or arXiv id, not title or authors;
-    confirms: it is another's word, not only another entry of the same person."""
+    confirms: it is somebody else's word, not only another entry of the same person."""
 
     paper: LibraryPaper
     where: str
@@ -72,7 +72,7 @@ class Source(Protocol):
 
 
 class LibrarySource:
-    """The records of a library. They confirm what a service has told; what users wrote is compared only."""
+    """The records of a library. Those that services filled in confirm; what users wrote is only compared."""
 
     def __init__(self, library: Library, papers: Iterable[LibraryPaper]) -> None:
         """papers: those that will be asked about."""
@@ -245,7 +245,7 @@ def compare(reference: Reference, record: Record) -> Comparison:
     findings += [finding for finding in authors if finding.field == "author" or not (versions or years > 1)]
     if years > 1 and not (versions or is_preprint(own)) and (venue or record.by_id):
         findings.append(Finding("year", str(own.year), str(other.year), where))
-    # What was sent to ICLR, which shows all of it, may have appeared elsewhere.
+    # What was submitted to ICLR, which shows all submissions, may have appeared elsewhere.
     sent = find_series(other.venue).name == "ICLR" and {*reference.fields} & {"pages", "volume"}
     if venue is False and not sent:
         findings.append(Finding("venue", own.venue, other.venue, where))

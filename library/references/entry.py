@@ -1,4 +1,4 @@
-"""What is wrong in an entry as it stands: identifiers, dates and venues that cannot be, placeholders.
+"""What is wrong in an entry as it stands: impossible identifiers, dates and venues, placeholders.
 
 A DOI, an arXiv id or an address often tells the venue and year of its work: 10.1109/CVPR52729.2023.00373,
 10.18653/v1/2020.acl-main.1, 10.1609/aaai.v36i2.20016. Each finding has both readings and where they are from.
@@ -29,7 +29,7 @@ _ACM = re.compile(r"10\.1145/(\d{7})\.\d{7}")
 _KDD = (1390156, 1835804, 2339530, 2623330, 2939672, 3219819, 3394486, 3534678, 3637528)
 """Numbers in ACM's DOIs, which count up: of KDD 2008, 2010, 2012 ..."""
 MUCH_LATER, SHORT_VENUE = 6, 12
-"""Years after which old papers are put on arXiv; letters of a venue's name that may be any abbreviation."""
+"""Old papers are put on arXiv this many years later; shorter names of venues may be any abbreviation."""
 _PLACEHOLDER = re.compile(
     r"(?i)\W*(?:x{3,}|(?:19|20)?[x?]{2,4}|0000|todo|tb[da]|fixme|placeholder|(?:paper )?title|.*\btitle here"
     r"|(?:(?:first|last) ?name\W*)+|(?:anonymous )?authors?(?: (?:name|one|a))?|j(?:ohn|ane) doe)\W*"
@@ -181,8 +181,8 @@ class Reference:
 
     @cached_property
     def facts(self) -> list[Facts]:
-        """What tells the series and year in its DOI and addresses: of all papers of a conference or a yearly
-        publication (addresses.csv), else from when on, since others give DOIs when a paper is accepted."""
+        """What its DOI and addresses tell of series and year (addresses.csv): for a conference or a yearly
+        publication, the year; else the earliest, since others give DOIs when a paper is accepted."""
         text, facts = f"doi:{self.paper.doi} {self.addresses}".lower(), list[Facts]()
         for row in read_table("addresses"):
             if match := re.search(row["pattern"], text):
@@ -196,7 +196,7 @@ class Reference:
 
 
 def check_entry(reference: Reference, today: date) -> list[Finding]:
-    """Return what in an entry cannot be, or contradicts itself."""
+    """Return what is impossible in an entry, or contradicts itself."""
     return [
         *_identifiers(reference, today),
         *_dates(reference, today),
@@ -206,7 +206,7 @@ def check_entry(reference: Reference, today: date) -> list[Finding]:
 
 
 def are_apart(doi: str, other: str) -> bool:
-    """True if two DOIs or arXiv ids are of two works: none of a repository, none a part of the other."""
+    """True if two DOIs or arXiv ids are of two works: neither is of a repository, or a part of the other."""
     is_part = doi.startswith(other) or other.startswith(doi)
     return not (is_part or _REPOSITORY.match(doi) or _REPOSITORY.match(other))
 
@@ -242,7 +242,7 @@ def _dates(reference: Reference, today: date) -> Iterator[Finding]:
         facts += reference.facts
     own = paper.doi.startswith("10.48550/") or not (is_published(paper) or series.name)
     if own and reference.is_article and posted - paper.year < MUCH_LATER:
-        # The last of December get ids of January.
+        # Papers of the last days of December get ids of January.
         facts.append(Facts(f"arXiv:{paper.arxiv}", first=posted - (month == 1)))
     if (match := _ACM.match(paper.doi)) and reference.kind == "inproceedings":
         facts.append(Facts(f"doi:{paper.doi}", last=2008 + 2 * bisect_left(_KDD, int(match[1]))))

@@ -34,14 +34,14 @@ from citerec.library.sources.finding import find_sources
 from citerec.library.sources.readers import read_source
 
 VERSION = 4
-"""Raise it when indexes are made otherwise."""
+"""Increase it when the form of indexes changes."""
 BLOCK, MAX_BLOCKS = 256, 20
-"""Works in a block, and blocks in which a name is looked up."""
+"""Works in a block, and most blocks in which a name is looked up."""
 NEAR, MAX_AUTHORS = 3, 40
-"""First authors by whom works are found, and authors that are kept."""
+"""Number of first authors by whom works are found, and of authors that are kept."""
 _WORKS, _ENDS, _LINKS = "works", "ends", "links"
 _LOW = (1 << 32) - 1
-"""A link is a number: its upper half is of the hash of a name, the lower one a block that may have it."""
+"""A link is a number: its upper half is from the hash of a name, its lower half a block that may have it."""
 _KEPT = ("title", "authors", "year", "venue", "doi", "arxiv", "filled")
 _COLUMNS = msgspec.msgpack.Decoder(list[list[str | int | tuple[str, ...]]])
 
@@ -60,7 +60,7 @@ class Table:
 
     @classmethod
     def open(cls, names: Sequence[str], on_bad: OnBadRecord) -> Table:
-        """Open the index of files, which is made if there is none of them as they are. Raises InputError."""
+        """Open the index of files; it is made if there is none of their present state. Raises InputError."""
         files = [Path(file) for file in find_sources(names, "table")]
         stamp = "\n".join([str(VERSION), *(f"{file} {file_stamp(file)}" for file in files)]).encode()
         folder = cache_folder() / "tables" / f"{files[0].name}-{blake2b(stamp, digest_size=8).hexdigest()}"

@@ -18,7 +18,7 @@ from citerec.library import MANIFEST
 FOLDER_SUFFIXES = (".bib", ".ris", ".nbib", ".enw", ".ciw", ".json", ".jsonl", ".ndjson")
 """Suffixes of the files to read when a source is a folder, also with .gz."""
 _NAMED_ONLY = (".xml", ".csv", ".txt", ".yaml", ".yml")
-"""Those of files that may be of papers, but in a folder are mostly others."""
+"""Suffixes of files that may list papers, but in a folder mostly do not."""
 
 _GLOB = re.compile(r"[*?\[]")
 
@@ -27,8 +27,8 @@ def find_sources(names: Sequence[str], option: str = "source") -> list[str]:
     """Return the absolute paths of the named files, each once. A folder means its papers.json, or else all
     files of papers in it.
 
-    Names may be patterns, such as *.bib, and places in Zotero, which stay as they are. option: which names
-    them, for errors.
+    Names may be patterns, such as *.bib, and places in Zotero, which stay as they are. option: the one that
+    names them, for errors.
     Raises InputError for a name without files.
     """
     sources: dict[str, None] = {}

@@ -125,7 +125,7 @@ def citation_keys(path: Path) -> dict[str, str]:
     beside = path.with_name(KEYS_FILE)
     try:
         [keys] = select_rows(beside, ["SELECT itemKey, citationKey FROM citationkey"])
-    except InputError:  # there is none, or of another version; keys are only good to have
+    except InputError:  # there is none, or of another version; keys are optional
         return {}
     return dict(keys)
 
