@@ -346,7 +346,7 @@ def find_doubles(draft: CheckedDraft) -> Iterator[Finding]:
 
 
 def _wrong_ids(read: Iterable[tuple[Entry, LibraryPaper]]) -> Iterator[Finding]:
-    """Yield the articles with the DOI or arXiv id of another one. Chapters do not count: they have their book's."""
+    """Yield the articles with the DOI or arXiv id of another one; chapters have their book's."""
     first_with: dict[str, Entry] = {}
     for entry, paper in read:
         if not _ARTICLE.match(paper.bibtex):

@@ -1,4 +1,4 @@
-"""Asking a service: requests with its rate, repetition after faults and limits, and a cache of its answers.
+"""Asking a service: requests at its rate, retries after faults and limits, and a cache of its answers.
 
 Addresses with a key are never shown. A repeated run asks nothing that is in the cache.
 """
@@ -34,12 +34,12 @@ LONGEST_PAUSE = 300.0
 FIRST_PAUSE = 1.0
 """Seconds before the second attempt; doubled before each further one."""
 MANY_REJECTED = 3
-"""Lookups rejected before any is answered, after which it must be the service."""
+"""Lookups rejected before any is answered, after which the service must be the cause."""
 AGENT = "citerec (local citation recommendation)"
 _REJECTED = (400, 404, 413, 414, 422)
 _REFUSED = (401, 402)
 _UNREADABLE = (InputError, ValueError, TypeError, AttributeError, LookupError)
-"""What answers of another shape raise."""
+"""What is raised for answers of another shape."""
 
 FILE = "enrichment.sqlite"
 """In the library's folder."""
@@ -139,7 +139,7 @@ class Client:
         response = self._http.send(request, stream=True)
         try:
             content, end = bytearray(), time.monotonic() + LONGEST_ANSWER
-            for part in response.iter_bytes():  # as they come: those of a size may be waited for
+            for part in response.iter_bytes():  # as they come: it may wait for parts of a fixed size
                 content += part
                 if len(content) > LARGEST_ANSWER or time.monotonic() > end:
                     raise httpx2.DecodingError("an answer without end", request=request)

@@ -1,8 +1,8 @@
 """`citerec enrich`: fills in what the papers of a library lack, from services or from files.
 
-Services are asked one after the other, each about what the former have left, and all answers go to a cache
-first. The library is then completed from the cache in one change, so a run that was stopped goes on where it
-was, and a repeated one asks nothing.
+Services are asked one after the other, each about what the earlier ones have left, and all answers go to a
+cache first. The library is then completed from the cache in one change, so a run that was stopped goes on
+where it was, and a repeated one asks nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _KINDS = {"doi": "DOIs", "arxiv": "arXiv ids", "pmid": "PubMed ids"}
 
 
 Find = Callable[[int, LibraryPaper], Outcome]
-"""Returns a paper of a library (its row, and itself) with what was found."""
+"""Given a row of a library and its paper, returns the paper with what was found."""
 
 
 def enrich(settings: EnrichSettings) -> None:
@@ -131,7 +131,7 @@ def _rows(library: Library, settings: EnrichSettings) -> Rows:
 
 
 class ServiceFinder:
-    """What services have answered about the papers of a library. Each is asked what the former have left.
+    """What services have answered about the papers of a library. Each is asked what earlier ones have left.
 
     retractions: ask also whether papers that lack nothing were retracted.
     """
@@ -353,7 +353,7 @@ class Report:
             listed[-1] |= {"missing": outcome.missing, "retracted": paper.retracted}
 
     def print(self, papers: int) -> None:
-        """Print the report. papers: number of the library."""
+        """Print the report. papers: number in the library."""
         if self._settings.format == "json":
             head = {"library": self._settings.library, "sent": not self._settings.from_}
             counts = {"papers": self._statuses.total(), "statuses": self._statuses, "fields": self._fields}

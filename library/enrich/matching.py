@@ -112,7 +112,7 @@ def complete(
     """Fill gaps with the works that are the paper.
 
     is_taken: whether another paper of the library has a DOI. Of several works, those of the nearest year
-    count; a DOI, year or venue on which they differ stays empty. Of retractions, any is believed.
+    count; a DOI, year or venue on which they differ stays empty. Any retraction is believed.
     """
     same, conflicts = [], []
     for work in works:
@@ -172,7 +172,7 @@ def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[
 class DumpFinder:
     """The works of files that are papers of a library, with what each paper gets of them.
 
-    They are those of `citerec add`, or else of the year before or after, if there are none of more years.
+    A work matches as in `citerec add`, or a year apart if all that otherwise agree are of one year.
     rows: papers that lack something; to others, only retractions are added.
     """
 

@@ -26,7 +26,7 @@ from citerec.formats.letters import normalise_title
 BATCH = 50
 """Maximum works in a request."""
 LONGEST = 3_000
-"""Maximum characters of all identifiers or titles in a URL, since some services end it at 4 KB."""
+"""Maximum characters of all identifiers or titles in a URL, since some services limit it to 4 KB."""
 RETRACTIONS = ("retraction", "removal", "withdrawal")
 """Types of Crossref's updates after which a work is no longer to be cited."""
 ARXIV_DOI = "10.48550/arxiv."
@@ -50,7 +50,7 @@ class Lookup(NamedTuple):
 
 
 def work_of(paper: LibraryPaper) -> LibraryPaper:
-    """Return what counts of a work: its id (pmid:ID or empty), identifiers, texts and retraction."""
+    """Return what matters of a work: its id (pmid:ID or empty), identifiers, texts and retraction."""
     mark, pmid = paper.retraction_mark, find_pmid(paper)
     names = ("title", "abstract", "authors", "year", "venue", "doi", "arxiv")
     fields = {name: getattr(paper, name) for name in names}
@@ -92,14 +92,14 @@ class Service:
     titles: ClassVar[int]
     """Titles in a request; 0: none."""
     sends: ClassVar[str] = "titles and years"
-    """What it gets of a paper without identifier."""
+    """What is sent of a paper without an identifier."""
     interval: ClassVar[float]
     """Seconds between the starts of two requests."""
     tells_retractions: ClassVar[bool] = False
     lacks_by_404: ClassVar[bool] = False
     """Whether it answers 404 for a title that it does not know, rather than an empty list."""
     records: ClassVar[str] = ""
-    """Where its answers have their records: names of objects within each other, by dots."""
+    """Where its answers have their records: names of nested objects, joined by dots."""
     places: ClassVar[dict[str, str]] = {}
     """Where its records have the fields of a paper, likewise."""
     address: str
@@ -152,7 +152,7 @@ class Service:
 
 
 def _texts(fields: Fields, place: str) -> list[str]:
-    """Return the texts at a place of a record; those of numbers, too."""
+    """Return the texts at a place of a record, including numbers as texts."""
     name, _, inner = place.partition(".")
     if inner and isinstance(fields.record.get(name), dict | list):
         return [
