@@ -63,7 +63,7 @@ def short_name(paper: LibraryPaper) -> str:
 
 def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
     """Build a library. Returns it, and what was merged."""
-    from citerec.library.evidence.files import check_folders  # as all that reads sources, not to ask
+    from citerec.library.evidence.files import check_folders  # imported only to read sources, not to ask
     from citerec.library.papers.merging import Deduplicator
 
     path = expand_user(settings.library)
@@ -216,7 +216,7 @@ def _remaining(library: Library, names: Sequence[str]) -> list[str]:
 
 
 def _reread(library: Library, named: list[str], force: bool, dropped: Container[str] = ()) -> Change:
-    """Write a generation with the current papers of these sources. force: without `_refuse_loss`, which knows
+    """Write a generation with the current papers of these sources. force: skip `_refuse_loss`, which is given
     `dropped`."""
     from citerec.library.papers.merging import Deduplicator
 

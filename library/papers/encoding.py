@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 IN_LANGUAGES = "papers for other languages"
 LOCK, WORK = "encoding.lock", "lets the networks read this library"
 MOST_READ = 256
-"""Papers that are read before a question is answered: two seconds; the next question goes on."""
+"""Papers that are read before a question is answered, in two seconds; the next question goes on."""
 NICE = 10
 """Priority of reading in the background, below that of answers."""
 
@@ -61,7 +61,7 @@ def in_words(readings: Sequence[Reading]) -> str:
 
 
 def _encoders(library: Library) -> list[tuple[str, NetworkRetriever]]:
-    """Return what reads the papers of a library: none for a model without networks, and past MOST_ENCODED."""
+    """Return what reads the papers of a library; nothing without networks or past MOST_ENCODED papers."""
     if not isinstance(library.storage, Storage) or len(library) > MOST_ENCODED:
         return []
     rankers = (("papers", library.retriever), (IN_LANGUAGES, library.storage.languages))

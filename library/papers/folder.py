@@ -32,12 +32,12 @@ VERSION = 6
 """Version of the folder layout: increment it when the files change."""
 LOCK, GENERATIONS = "library.lock", "generations"
 _UNFINISHED = f".{MANIFEST}."
-"""What the names of files begin with that killed processes leave beside it."""
+"""Beginning of the names of files that killed processes leave beside it."""
 
 
 @dataclass(frozen=True)
 class ReadFile:
-    """A file that was read, with its size and hash at that time; a Zotero, with the number of its papers and
+    """A file that was read, with its size and hash at that time; for Zotero, the number of its papers and
     their hash, once these were read."""
 
     path: str
@@ -46,7 +46,7 @@ class ReadFile:
 
     @classmethod
     def of(cls, source: str | Path) -> ReadFile:
-        """Describe a file as it is now. Zotero's papers must be read for that, and are not.
+        """Describe a file as it is now. Zotero's papers would have to be read for that, and are not.
 
         Raises InputError if the file is missing.
         """
@@ -65,7 +65,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
     """Number of the current generation."""
     model: str = ""
-    """`model` of its building, absolute if it is a path"""
+    """`model` that it was built with, absolute if it is a path"""
     named: list[str] = []
     """Sources by the names that the user gave, absolute: files, folders, patterns, places in Zotero."""
     sources: list[ReadFile] = []
@@ -73,7 +73,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     removed: list[str] = []
     """Ids of papers that the user removed; `update` does not add them again."""
     removed_works: dict[str, list[int]] = {}
-    """By id, which other papers may get, the formats.same_work.Identity of each; older libraries lack it."""
+    """The formats.same_work.Identity of each by id, which other papers may get; older libraries lack it."""
     separate: list[str] = []
     """Ids and keys of records that are not merged with others; "all": none are."""
     fulltext: bool = False
@@ -209,7 +209,7 @@ def lock_target(path: Path, overwrite: bool) -> Iterator[None]:
 @contextmanager
 def new_generation(path: Path) -> Iterator[tuple[int, Path]]:
     """Yield the number and folder of a generation to write, with its manifest. If that fails, the folder is
-    removed, else the generations before. Call it with the library's folder locked."""
+    removed, else the earlier generations are. Call it with the library's folder locked."""
     names = [folder.name for folder in (path / GENERATIONS).iterdir()]
     number = max((int(name) for name in names if name.isdecimal()), default=0) + 1
     folder = path / GENERATIONS / str(number)

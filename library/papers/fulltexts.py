@@ -31,7 +31,7 @@ FILLED = "abstract:pdf"
 
 
 def set_full_texts(path: Path, fulltext: bool, pdfs: Sequence[str] = ()) -> None:
-    """Say whether a library reads the PDFs of its papers. pdfs: folders in which there are more."""
+    """Set whether a library reads the PDFs of its papers. pdfs: folders with more of them."""
     with lock_folder(path):
         manifest = read_manifest(path)
         folders = list(dict.fromkeys([*manifest.pdfs, *(str(expand_user(name).resolve()) for name in pdfs)]))

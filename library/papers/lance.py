@@ -1,4 +1,4 @@
-"""The papers of a library past memory: in LanceDB (storage=lance), with its indexes of words and vectors.
+"""The papers of a library too large for memory: in LanceDB (storage=lance), with indexes of words and vectors.
 
     generations/N/  checksums.json  model/  statistics/ (datasets.word_statistics)
                     lance/          a table of SCHEMA, of which library.json names the version
@@ -7,8 +7,8 @@ A question finds some hundred papers by words, by the vector of the model and by
 memory (`FoundPapers`) by the same code as those of a library in memory, with the word statistics of the whole
 collection. A change writes a new version of the table, which others see once library.json names it.
 
-Each record has a checksum, which is compared when it is read. Files have those of checksums.json: files that
-were touched since they were last compared are compared when the library is opened.
+Each record has a checksum, which is compared when it is read. Files have theirs in checksums.json: those that
+were touched since the last comparison are compared when the library is opened.
 """
 
 from __future__ import annotations
@@ -66,16 +66,16 @@ BATCH = 1 << 13
 SUM = 8
 """Bytes of the checksum that a record begins with."""
 DEPTH = 200
-"""Papers by words and by vectors, unless the ranker reads more."""
+"""Papers to find by words and by vectors, unless the ranker reads more."""
 MORE_WORDS, MORE_VECTORS, BY_NAME = 1.5, 1.1, 100
-"""Times as many papers are read, since Lance weighs and rounds in its own way; and how many by names."""
+"""Factors on these numbers, since Lance weighs and rounds in its own way; papers to find by names."""
 LEAST_VECTORS = 10_000
 """Papers from which vectors get an index; fewer are compared one by one."""
 PER_PARTITION, PER_PART = 4096, 4
-"""Vectors of a partition of the index, and numbers of a vector that are one byte there."""
+"""Vectors of a partition of the index, and numbers of a vector that share one byte there."""
 LEAST_PROBES, PROBED, REFINED = 20, 10, 3
-"""Partitions that a question searches: so many, or one of ten; and papers whose vectors it compares for each
-that it wants."""
+"""A question searches LEAST_PROBES partitions, or one in PROBED if that is more, and compares the vectors of
+REFINED papers for each that it wants."""
 UNINDEXED = 50_000
 """Most papers that are not in the indexes yet, and are searched one by one."""
 SAME = ("id", "doi", "arxiv", "title")
@@ -211,7 +211,7 @@ class Counting:
         hashes, times = self._added_up()
         kept = times > 1
         words, papers = self._sums.pop(word_statistics.WORD).tolist()
-        # 0, where no paper has such a text yet, is the average of those that a question finds.
+        # 0, where no paper has such a text yet, stands for the average of those that a question finds.
         averages = {kind: total / max(texts, 1) for kind, (total, texts) in self._sums.items()}
         folder.mkdir()
         WordStatistics(int(papers), int(words), averages, hashes[kept], times[kept]).save(folder)
@@ -300,7 +300,7 @@ def write_generation(folder: Path, papers: Iterable[LibraryPaper], model: str) -
 
 
 def _write_checksums(folder: Path) -> None:
-    """Write checksums of the files that have none; Lance changes no file, but for the hint."""
+    """Write checksums of the files that have none; Lance changes no file except the hint."""
     for hint in folder.glob(f"{LANCE}/*/_versions/*hint*"):
         hint.unlink()
     write_checksums(folder, keep=True)
@@ -373,7 +373,7 @@ class FoundPapers(Storage):
 
 
 class LanceStorage(Papers):
-    """The papers of a generation in LanceDB. A paper's row is a number that it keeps; some are not taken."""
+    """The papers of a generation in LanceDB. A paper's row is a number that it keeps; some are not used."""
 
     def __init__(self, library: Path, folder: Path, version: int, counts: Mapping[str, int]) -> None:
         """version: of the table. counts: of the manifest. Raises InputError or OSError for damage."""
@@ -420,7 +420,7 @@ class LanceStorage(Papers):
         return self.counts["papers"]
 
     def _read(self, search: Callable[[Any], Any]) -> dict[int, LibraryPaper]:
-        """Return the papers that a search of the table finds, by row; their records are compared."""
+        """Return the papers that a search of the table finds, by row; their checksums are compared."""
         with lance_errors(self.folder):
             batch = search(self.table).select(["row", "record"]).to_arrow()
         rows, records = batch["row"].to_pylist(), batch["record"].to_pylist()
@@ -432,7 +432,7 @@ class LanceStorage(Papers):
         return _DECODER.decode(record[SUM:])
 
     def _named(self, names: Sequence[str], most: int) -> dict[int, LibraryPaper]:
-        """Return at most so many papers that have any of the names, those with rare ones first."""
+        """Return at most `most` papers that have any of the names, those with rare ones first."""
         if not names:
             return {}
         match = lancedb().query.MatchQuery(" ".join(dict.fromkeys(names)), "names")
@@ -481,7 +481,7 @@ class LanceStorage(Papers):
         return FoundPapers(self, papers)
 
     def candidates(self, query: Query, depth: int, where: str = "", named: Sequence[str] = ()) -> FoundPapers:
-        """Return papers to rank for a query with a mark, nearly all of the `depth` best among them.
+        """Return papers to rank for a query with a mark, including nearly all of the `depth` best.
 
         where: a condition on the table's columns. named: ids and keys that are looked up, too.
         """
@@ -529,7 +529,7 @@ class LanceStorage(Papers):
         rows = self.counts["rows"]
         with lance_errors(self.folder):
             table = lancedb().connect(str(self.folder / LANCE)).open_table(TABLE)
-            if table.version != self.table.version:  # what a killed change has written goes
+            if table.version != self.table.version:  # what a killed change has written is removed
                 table.checkout(self.table.version)
                 table.restore()
             for start in range(0, len(removed), 1000):

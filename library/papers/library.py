@@ -216,8 +216,8 @@ class Library:
         """Add papers; records of papers that are there complete them (library.papers.merging).
 
         files: that the records are read from; named: the names that the user gave them. separate: ids and
-        keys of records that are not merged with others. All are kept in the manifest; an edited source as it
-        was, so that `update` reads it again.
+        keys of records that are not merged with others. All are kept in the manifest; an edited source in its
+        former state, so that `update` reads it again.
         """
         from citerec.library.papers.merging import Deduplicator
 
@@ -250,7 +250,7 @@ class Library:
 
         Raises InputError for an unknown one, or if no paper would be left.
         """
-        from citerec.formats.same_work import identity, is_apart  # as all that writes, not to ask
+        from citerec.formats.same_work import identity, is_apart  # imported only to write, not to ask
 
         rows, told = self.rows(names), self.manifest
         self.check_some_left(len(rows))
@@ -263,7 +263,7 @@ class Library:
     def change(
         self, gone: Sequence[int] | Rows, papers: Iterable[LibraryPaper], cited: int = 0, **fields: Any
     ) -> Library:
-        """Leave out rows and add papers. cited: a hash of the full texts' citations, if all are ranked by.
+        """Leave out rows and add papers. cited: a hash of what full texts cite, if it ranks by that.
         fields: of the manifest."""
         gone = np.asarray(gone, np.int64)
         if isinstance(self.storage, Storage):

@@ -169,7 +169,7 @@ class Deduplicator:
                 yield row, merged
 
     def merged(self) -> Iterator[tuple[LibraryPaper, LibraryPaper]]:
-        """Yield each record that was merged into another, with that one, in the order of these."""
+        """Yield each record that was merged, with the one it was merged into, in the order of the latter."""
         for row in sorted(self._members):
             paper = self._library.paper(row) if self._library and row < self._existing else self._read(row)
             for other in self._members[row]:
@@ -203,8 +203,8 @@ class Deduplicator:
                 advance(1)
 
     def removed_as(self, manifest: Manifest) -> dict[int, str]:
-        """Return the ids under which the user removed some of `papers`, by the places of these: of the same
-        works, unless the former library has them; of the same ids, if their works are not known."""
+        """Return the ids under which the user removed some of `papers`, by their places: papers of a removed
+        work that the former library lacks, and those with a removed id whose work is not known."""
         works, none = manifest.removed_works, np.empty((0, len(Identity._fields)), np.uint64)
         former = self.former.identities if self.former else none
         numbers = np.array([*works.values()], np.uint64).reshape(-1, none.shape[1])

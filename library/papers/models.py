@@ -41,7 +41,7 @@ ENCODED, ENCODED_LANGUAGES = "encoded", "encoded-languages"
 LANGUAGES = "citerec_languages"
 """Package with the encoder of passages that are not in English (library.builtin.languages)."""
 MOST_ENCODED = 50_000
-"""Papers of a library that networks read as a whole; of a larger one, they read the first of an answer."""
+"""Most papers of a library that networks read whole; of a larger one, they read the first of an answer."""
 HATTEN = "hatten.json"
 """Settings file of HAtten (hatten.model), which needs torch."""
 PLAIN, DENSE, RANKED = "bm25", "dense", "ranker"
@@ -136,8 +136,8 @@ def open_languages(library: Path) -> tuple[NetworkRetriever, RankingModel | None
 def open_model(folder: Path, encoded: Path | None = None) -> Retriever:
     """Return the retriever of an installed model, not yet indexed. Raises InputError for another version.
 
-    encoded: folder that keeps what networks make of papers; None: they are kept in memory. `index` and `load`
-    of networks read no papers.
+    encoded: folder that keeps what networks make of papers; None: they are kept in memory. The networks'
+    `index` and `load` read no papers.
     """
     description = json.loads((folder / ABOUT).read_text("utf-8"))
     kind = description["kind"]

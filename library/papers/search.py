@@ -31,7 +31,7 @@ MAX_WORDS = 50
 MOST_NAMED = 20
 """Papers that authors and a year may mean."""
 IN_PART = 100
-"""Papers with some words of a query in the index, and in texts, to look for its other words in."""
+"""Papers with some words of a query, each from the index and from texts, to rank by how many they have."""
 LEAST_NEAR = 0.75
 """Least share of the letters that a word and one that is spelt like it have in common."""
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR)
@@ -178,7 +178,7 @@ def _insert(connection: sqlite3.Connection, papers: Iterable[LibraryPaper]) -> N
 
 
 def _indexed(text: str) -> str:
-    """Return a text in words, and those that have letters which SQLite does not fold, such as ø, folded."""
+    """Return a text in words, then those with letters that SQLite does not fold, such as ø, folded."""
     if text.isascii():
         return text
     folded = [fold(word) for word in _words(text) if not word.isascii()]

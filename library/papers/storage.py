@@ -7,8 +7,8 @@ identities.npy  hashed identifiers for deduplication (formats.same_work)
 model/  index/  the ranking model and its index
 search.sqlite   the index of library.papers.search
 
-Every change writes all files anew, but for the model, from the papers that stay in the old generation and
-from new records. Papers are cited by the sentences of the library's full texts.
+Every change writes all files anew, except the model, from the papers that stay of the old generation and from
+new records. The contexts that cite papers are sentences of the library's full texts.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class UnknownPaper(InputError):
 class Papers:
     """Papers of a library by row, id, citation key or alias, and those of them that a question may be about.
 
-    All that are in memory are; of others, those that are returned are in memory, in rows of their own.
+    Of a library in memory, these are all; of another, those returned are in memory, with rows of their own.
     """
 
     library: Path
@@ -91,7 +91,7 @@ class Papers:
         raise NotImplementedError
 
     def rows(self, names: Iterable[str], option: str = "id") -> Rows:
-        """Return the rows of papers, ascending and unique; for the options id and key, of one for each name.
+        """Return the rows of papers, ascending and unique; with the options id and key, one for each name.
 
         Raises InputError for an unknown paper, UnknownPaper for an unknown id or key.
         """
@@ -163,15 +163,15 @@ class Storage(Papers):
         return ((row, self.paper(row)) for row in range(len(self)))
 
     def named(self, names: Sequence[str]) -> Storage:
-        """Return papers, with those of these ids, citation keys or aliases among them."""
+        """Return papers that include those of these ids, citation keys or aliases."""
         return self
 
     def related(self, records: Sequence[LibraryPaper]) -> Storage:
-        """Return papers, with those among them that share an identifier or a key with any of the records."""
+        """Return papers that include those that share an identifier or a key with any of the records."""
         return self
 
     def candidates(self, query: Query, depth: int, where: str = "", named: Sequence[str] = ()) -> Storage:
-        """Return papers to rank for a query with a mark, nearly all of the `depth` best among them.
+        """Return papers to rank for a query with a mark, including nearly all of the `depth` best.
 
         where: a condition on LanceDB's columns. named: ids and keys that are looked up, too.
         """
@@ -183,7 +183,7 @@ class Storage(Papers):
 
     @cached_property
     def rows_by_name(self) -> tuple[dict[str, int], dict[str, list[int]]]:
-        """Rows by key and alias, keys before aliases and earlier rows first; all rows by keys of several."""
+        """Rows by key and alias, keys before aliases, earlier rows first; all rows of shared keys."""
         keys, aliases, shared = dict[str, int](), dict[str, int](), dict[str, list[int]]()
         for row, paper in enumerate(self.records):
             if paper.key and (first := keys.setdefault(paper.key, row)) != row:
@@ -346,7 +346,7 @@ def write_generation(
 
 def _write_papers(folder: Path, old: Storage | None, kept: Rows, papers: Iterable[LibraryPaper]) -> None:
     """Write the corpus, records and identities."""
-    from citerec.datasets.prepare import prepare_store  # as all that writes, not to ask
+    from citerec.datasets.prepare import prepare_store  # imported only to write, not to ask
     from citerec.formats.same_work import Identity, identity
     from citerec.library.evidence.citations import text_contexts
 
