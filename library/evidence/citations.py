@@ -1,4 +1,4 @@
-"""What the full texts of a library cite: its own papers, with the sentences, and works that it has not.
+"""What the full texts of a library cite: its own papers, with the sentences, and works that it lacks.
 
 Which entries are which papers is kept in the store of the texts (`link_texts`), and found anew when papers or
 texts have changed. Sentences are read when they are asked for.
@@ -85,7 +85,7 @@ def marked_sentences(texts: Sequence[str], marks: Iterable[Mark]) -> Iterator[tu
 
 
 class CitingSentence(NamedTuple):
-    """A sentence that cites a work. paper: whose text has it."""
+    """A sentence that cites a work. paper: the one whose text has it."""
 
     paper: str
     text: str
@@ -103,7 +103,7 @@ def link_texts(store: TextStore, papers: Callable[[], Iterable[LibraryPaper]]) -
         (file, row, paper.id)
         for file, read in store.abouts(own)
         for row, entry in enumerate(read.entries)
-        if (paper := linker.find(entry.text)) and titles[paper.id] != own[file]  # else how to cite it
+        if (paper := linker.find(entry.text)) and titles[paper.id] != own[file]  # else: how to cite itself
     ]
     store.set_links(links, digest)
     return True
@@ -182,7 +182,7 @@ class Citations:
         return passages, read, [*marked_sentences([passage.text for passage in passages], read.marks)]
 
     def missing(self, least: int) -> tuple[list[MissingWork], int]:
-        """Return the works that the texts of at least so many papers cite and the library lacks, most cited
+        """Return the works that the texts of at least `least` papers cite and the library lacks, most cited
         first; and how many entries could not be compared, as no title could be told."""
         works: dict[str, list[tuple[str, int, str]]] = {}
         linked = {(file, row) for file, row, _ in self._store.links()}
@@ -199,12 +199,12 @@ class Citations:
 # Works that are missing.
 
 READ_FROM_PDF = "read from the reference list of a PDF"
-"""Note of what is exported."""
+"""Note of exported entries."""
 _LOOSE = re.compile(r" (?=[.,;:)\]])")
 _ONE_AUTHOR = re.compile(r"^([^\W\d_][\w'’-]+) ([A-Z]{1,3})$")
 _OF_PEOPLE = re.compile(r",|\b[A-Z]\.|\s[A-Z]{1,3}\b")  # others, such as World Bank, are kept as they are
 LEAST_LETTERS = 15
-"""Letters of a title by which a work is known."""
+"""Least letters of a title by which a work is known."""
 
 
 class MissingWork(NamedTuple):
@@ -239,7 +239,7 @@ class MissingWork(NamedTuple):
 
 
 def _name_of(entry: str) -> str:
-    """Return what lists of different styles have of a work alike; "" if it cannot be told."""
+    """Return what lists of different styles have in common of a work; "" if it cannot be told."""
     work = read_work(entry)
     letters = normalise_title(work.title) if work else ""
     return letters if len(letters) >= LEAST_LETTERS else clean_doi(entry)

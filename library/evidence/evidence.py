@@ -28,12 +28,12 @@ from citerec.retrieval.lexical.terms import FUNCTION_WORDS
 from citerec.retrieval.queries import Queries, marked_sentence
 
 REACH, AROUND = 40.0, 0.5
-"""Of the score of a passage: distance from the mark at which a word has half the weight; and weight of the
+"""For the score of a passage: distance from the mark at which a word has half the weight; and weight of the
 words around what the mark stands for."""
 
 LITERAL, LEAST_SHARE, LEAST_WORDS, LOOKED_AT = 0.8, 0.5, 6, 5
-"""Of a sentence that a text has nearly word for word: share of its words that are there, and of the words
-there that it has; words that it has at least; and papers that are looked at for it."""
+"""For a sentence that a text has nearly word for word: least share of its words that are there, and of the
+words there that it has; least number of its words; number of papers that are looked at."""
 _WORD = re.compile(r"\w")
 
 
@@ -124,7 +124,7 @@ class FullTexts:
         return sorted(shares, key=lambda row: -shares[row])
 
     def best(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
-        """As rerank.ranker.features.PassageScores."""
+        """See rerank.ranker.features.PassageScores."""
         scores = np.full(papers.shape, np.nan, np.float32)
         for query, text in enumerate(queries.texts("context")):
             with_text = (papers[query] >= 0) & (self.place[papers[query]] >= 0)
@@ -184,8 +184,8 @@ def _content_words(text: str) -> set[str]:
 def query_words(text: str, reach: float, around: float) -> tuple[list[str], Floats]:
     """Return the words of a context without marks, and their weights by nearness to the mark [n].
 
-    around: weight of the words outside what the mark stands for: its sentence, from the mark before it on if
-    there are words between the two.
+    around: weight of the words outside what the mark stands for: its sentence, or the part after the previous
+    mark if there are words between the two.
     """
     words = default_tokenize(text)
     mark = words.index(TARGET_WORD) if TARGET_WORD in words else None

@@ -44,7 +44,7 @@ LEAST_NAME, LEAST_SURNAME, LEAST_IDF = 0.3, 0.15, 0.1
 """Least weight of a paper's name and of an author's, as features of the ranker; and of a sentence's words, as
 a share of the idf of an unknown word: a distant name, or "training" alone, explains nothing."""
 SENTENCE = 20
-"""Usual words of a sentence."""
+"""Usual number of words of a sentence."""
 _IN_TEXT = re.compile(r"(.+)#(\d+)\.\d+")
 """Id of a context of a full text: its paper, its page and a number (evidence.citations)."""
 PASSAGES = 3
@@ -58,8 +58,8 @@ class Explanation:
     sentence: of the abstract, the nearest one for the model's networks, else the one that shares most words;
     or of the full text, at `place`. matched: spans of its words that are in the query. in_title: matching
     words of the title, if no sentence matches. name: name of the paper, or surname of an author, that stands
-    near the mark. cited_as: sentence in which another paper cites it, with [CITE] at the citation; cited_by:
-    which, if it has a full text, and its id, and there at the place `cited_at`.
+    near the mark. cited_as: sentence in which another paper cites it, with [CITE] at the citation. cited_by,
+    cited_id: that paper and its id, if it has a full text; cited_at: the place in it.
     """
 
     sentence: str = ""
@@ -150,8 +150,8 @@ class Explainer:
         return explanations
 
     def _citing(self, context: int) -> tuple[str, TextPlace | None, str]:
-        """Return authors and year of the paper whose full text has a context, where, and its id; none of
-        others, and for -1."""
+        """Return authors and year of the paper whose full text has a context, the place in it, and its id;
+        empty for other contexts, and for -1."""
         text = _IN_TEXT.fullmatch(self._corpus.context_ids[context]) if context >= 0 else None
         if text is None or not self._corpus.has_paper(text[1]):
             return "", None, ""
@@ -258,7 +258,7 @@ def _is_term(word: str) -> bool:
 
 
 def _distances(words: Sequence[str]) -> np.ndarray:
-    """Return the distance of each word after the first mark; before it, negative."""
+    """Return the distance of each word from the first mark; before it, negative."""
     mark = words.index(TARGET_MARKER.lower()) if TARGET_MARKER.lower() in words else len(words)
     return np.arange(len(words)) - mark
 

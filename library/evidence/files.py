@@ -17,7 +17,7 @@ from citerec.formats.same_work import similar_titles
 from citerec.library.evidence.reading import ReadText
 
 MIN_TITLE = 20
-"""Letters of a title that is enough to tell a paper."""
+"""Least letters of a title that is enough to tell a paper."""
 MAX_TITLE_LINES = 5
 """Lines that a title has on a first page."""
 ALONE, WITHIN, ABSENT, ANOTHER = range(4)
@@ -31,7 +31,7 @@ _BEFORE = re.compile(
     r"|(?:re|comment\w*|reply|response)\s*:)"
     r"(?:\W+(?:on|to|of|for|from|the|article|paper|manuscript|notice|note))*\W*\Z"
 )
-"""What stands, in small letters, before a title in works about its work. Labels, such as Review, are none."""
+"""What stands, in lower case, before a title in works about that work. Labels, such as Review, are none."""
 _AFTER = re.compile(rf"\W*(?:(?:\w+\W+)?(?:{_NOTES}|supplement)|a\W+comment|reply)\b")
 
 

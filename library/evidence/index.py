@@ -125,7 +125,7 @@ def check_texts(folder: Path) -> None:
 def update_index(
     folder: Path, store: TextStore, advance: Callable[[int], None] = lambda count: None
 ) -> PassageIndex | None:
-    """Write an index of all texts in the store, and name it there, unless the current one is that.
+    """Write an index of all texts in the store, and name it there, unless the current one is up to date.
 
     advance: is told of passages as they are read. Returns the index, None if there is no text.
     """

@@ -1,7 +1,7 @@
 """Which papers of a library the entries of a list of references are.
 
 The papers are known, so entries are not parsed: each is looked for by DOI or arXiv id, and by its title,
-which must stand whole in the entry, as no part of a longer one; first author and year must agree. A wrong
+which must stand whole in the entry, not as part of a longer one; first author and year must agree. A wrong
 link is worse than none.
 """
 
@@ -18,7 +18,7 @@ from citerec.formats.letters import normalise_title
 from citerec.formats.names import surname
 
 LEAST_LETTERS, UNSIGNED = 12, 20
-"""Letters of a title that is looked for, and of one without an author."""
+"""Least letters of a title that is looked for, and of one without an author."""
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"(?<!\d)(?:1[89]|20)\d\d(?!\d)")
 _BEGINS = re.compile(

@@ -1,4 +1,4 @@
-"""Passages: the parts of a text that are searched and shown, LEAST to MOST words between sentences."""
+"""Passages: the parts of a text that are searched and shown, LEAST to MOST words, cut between sentences."""
 
 from __future__ import annotations
 

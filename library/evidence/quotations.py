@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from citerec.library.evidence.store import TextStore
 
 NEAR = 0.6
-"""Share of the words of a quotation that what may be meant has."""
+"""Least share of the words of a quotation in the text that it may mean."""
 LEAST_WORDS = 4
-"""Words of what is taken for a quotation."""
+"""Least words of what is taken for a quotation."""
 _MARKS = re.compile(r"\[\d[\d,;\s–-]*\]|[⁰¹²³⁴⁵⁶⁷⁸⁹]+(?:[,–-][⁰¹²³⁴⁵⁶⁷⁸⁹]+)*")
 _WORD = re.compile(r"\S+")
 _LEFT_OUT = re.compile(r"\[?(?:\.\s?\.\s?\.|…|\\l?dots\b(?:\{\})?)\]?")
@@ -40,7 +40,7 @@ _COMMAND = re.compile(r"\\[a-zA-Z]+\*?\s*|[{}~*_]")
 _ENDS = re.compile(r"[.!?]\s+\w|\n\n")
 """The end of a sentence before another one, or of a paragraph."""
 FAR = 200
-"""Characters between a quotation and its citation."""
+"""Most characters between a quotation and its citation."""
 
 
 def locator(command: str) -> tuple[int, int] | None:
@@ -60,7 +60,7 @@ def locator(command: str) -> tuple[int, int] | None:
 def quotation(before: str, after: str, cites: re.Pattern[str]) -> str:
     """Return what is quoted beside a citation, from the texts on both sides; "" if nothing is.
 
-    cites: what a citation looks like; none may stand between, nor after what follows, to which it belongs.
+    cites: matches citations. None may stand between, nor after a quotation that follows, which it would own.
     """
     sides = [(match, before[match.end() :], FAR) for match in _QUOTATIONS.finditer(before)][::-1]
     if (following := _QUOTATIONS.search(after)) and not cites.search(
@@ -132,8 +132,8 @@ class PaperText:
         return "".join(letters), [0, *accumulate(map(len, letters))]
 
     def find(self, quoted: str) -> tuple[list[int], str]:
-        """Return the pages on which quoted words stand, and ""; or else that of what is most like them, and
-        what stands there; no page if nothing is. Words that are left out ("...") may be any."""
+        """Return the pages on which quoted words stand, and ""; or else the page of the most similar words,
+        and these; no page if there are none. Words that are left out ("...") may be any."""
         pages = list[int]()
         for part in _LEFT_OUT.split(_MARKS.sub(" ", quoted)):
             words = [letters for word in part.split() if (letters := normalise_title(word))]
@@ -163,7 +163,7 @@ class PaperText:
         return [window[0][2]], " ".join(word for word, _, _ in window)
 
     def meant(self, number: int) -> set[int]:
-        """Return the pages of the PDF that a number may mean: their place, their label, or their number in
+        """Return the pages of the PDF that a number may mean: by their place, their label, or their number in
         the journal."""
         pages = {place for place, label in enumerate(self.read.labels, 1) if label == str(number)}
         if number <= self.read.pages:
@@ -175,7 +175,7 @@ class PaperText:
         return pages
 
     def problems(self, pages: tuple[int, int] | None, quoted: str) -> Iterator[str]:
-        """Yield what does not agree with the PDF: pages that it has not, words that are not there, or not on
+        """Yield what does not agree with the PDF: pages that it lacks, words that are not there, or not on
         these pages."""
         ends = pages if pages and self.read.pages else ()
         for number in [number for number in ends if not self.meant(number)][:1]:

@@ -1,5 +1,5 @@
-"""Reads PDFs, and JATS and TEI, in processes of their own with limits of time and memory, so that none costs
-more than a line.
+"""Reads PDFs, and JATS and TEI, in processes of their own with limits of time and memory, so that no file
+costs more than a line of the report.
 
 `python -m citerec.library.evidence.reading` is such a process: it reads names of files, as JSON, line by
 line, and answers each with a line, a `ReadText`.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from citerec.formats.documents import FullText, Metadata, Paragraph, Reference
 
 READER = 3
-"""Raise it when PDFs are read otherwise: libraries then read theirs again."""
+"""Increase it when PDFs are read differently: libraries then read theirs again."""
 SECONDS = 60.0
 """Time to read a PDF."""
 MEMORY = 1 << 30
@@ -54,8 +54,8 @@ HEAD = 2000
 class ReadText(msgspec.Struct, frozen=True, kw_only=True):
     """What was read of a file. problem: why nothing was, or not all. head: the beginning of the first page;
     identifiers: on this page, in order ("doi:10.1/a", "arxiv:2101.00001"). entries: of the list of
-    references; marks: places in the passages (TextStore) that cite them; what has marks when it is read is
-    not cut: its passages are its parts. labels: as of PdfText."""
+    references; marks: places in the passages (TextStore) that cite them; a text that has marks when it is
+    read is not cut: its parts are its passages. labels: as of PdfText."""
 
     problem: str = ""
     title: str = ""
@@ -107,7 +107,7 @@ def _joined(chapters: Sequence[tuple[list[PdfParagraph], list[Entry]]]) -> dict[
 def read_files(
     files: Iterable[Path], workers: int = 0, seconds: float = SECONDS, memory: int = MEMORY
 ) -> Iterator[tuple[Path, ReadText]]:
-    """Yield what was read of each file, as they end. workers: number of processes, 0: one per core."""
+    """Yield what was read of each file, as they finish. workers: number of processes, 0: one per core."""
     workers = workers or os.cpu_count() or 1
     free: SimpleQueue[_Process] = SimpleQueue()
     processes = [_Process(seconds, memory) for _ in range(workers)]
@@ -147,7 +147,7 @@ class _Process:
         if problem := unreadable(file):
             return ReadText(problem=problem)
         text, how = self._ask(file)
-        if text is None and how not in ("slow", "closed"):  # perhaps not for what this PDF contains
+        if text is None and how not in ("slow", "closed"):  # perhaps not because of what this PDF contains
             text, how = self._ask(file)
         if text is None:
             slow = f"takes more than {self._seconds:g} s"
@@ -289,7 +289,7 @@ def read_xml(file: Path) -> ReadText:
 
 
 def _printed(entry: Reference) -> str:
-    """Return an entry in the form in which what it says is told (formats.articles.citing)."""
+    """Return an entry in the form from which its content can be read (formats.articles.citing)."""
     if not entry.title:
         return entry.text
     names = " and ".join(entry.authors[:MAX_NAMES])

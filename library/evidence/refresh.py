@@ -37,13 +37,13 @@ KEPT_EVERY = 2.0
 _BROKEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 KEPT = "no such file; its text is kept"
 SHOWN = 10
-"""Problems that are printed."""
+"""Maximum number of problems to print."""
 
 
 @dataclass
 class TextReport:
-    """What a refresh has done. problems: by file, what could not be read; lines: others. abstracts: how many
-    were filled in. changed: whether the index did."""
+    """What a refresh has done. problems: by file, what could not be read; lines: other messages. abstracts:
+    how many were filled in. changed: whether the index did."""
 
     papers: int = 0
     passages: int = 0
@@ -127,7 +127,7 @@ class _Reader:
     def texts_in(
         self, pdfs: Sequence[str], papers: Callable[[], Iterable[LibraryPaper]], taken: Mapping[str, str]
     ) -> dict[str, str]:
-        """Return the papers whose PDF is in a folder, or was, other than those taken, and its file."""
+        """Return the papers whose PDF is, or was, in a folder, other than those taken, each with its file."""
         files: list[str] = []
         for name in pdfs:
             inside, lines = folder_files(name)

@@ -177,7 +177,7 @@ class TextStore:
         return hashed.hexdigest()
 
     def set_links(self, links: Iterable[tuple[str, int, str]], digest: str) -> None:
-        """Keep which entries of files are which papers: file, entry, paper. digest: of all that tells it."""
+        """Keep which entries of files are which papers: file, entry, paper. digest: of what determines it."""
         with self.change() as database:
             database.execute("DELETE FROM links")
             database.executemany("INSERT INTO links VALUES (?, ?, ?)", links)
@@ -189,7 +189,7 @@ class TextStore:
         return self._select(f"SELECT file, entry, paper FROM links{named}", *filter(None, [file or paper]))
 
     def check(self) -> None:
-        """Read all. Raises DamagedFile if something has changed that was not written so."""
+        """Read everything. Raises DamagedFile if anything differs from what was written."""
         if self._select("PRAGMA integrity_check") != [("ok",)]:
             raise self._damaged()
         for paper in self.papers():
@@ -245,7 +245,7 @@ def _hash(content: bytes) -> int:
 
 
 def _both(hashed: int, notes: bytes) -> int:
-    """Return a hash of a file's text, which has this hash, and of a paper's notes."""
+    """Return a hash of a file's text, given its own hash, and of a paper's notes."""
     return _hash(hashed.to_bytes(8, "little") + notes)
 
 
