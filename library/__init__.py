@@ -1,6 +1,6 @@
 """Libraries: folders of your own papers that recommend which of them to cite.
 
-Rooms, each of which imports only earlier ones:
+Packages, each of which imports only earlier ones:
 
 sources    files of papers, Zotero                  evidence  full texts, passages, why a paper is recommended
 papers     one Library: build, change, keep papers  ask       the question, papers to cite, how they are shown

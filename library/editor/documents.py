@@ -32,7 +32,7 @@ HEAD = 100_000
 PASSAGE = 2_000
 """Characters of the source on each side of a caret that are read."""
 LONGEST = 400_000
-"""Characters of a document whose passages are read, which takes longer than all else."""
+"""Most characters of a document whose passages are read, which takes longer than all else."""
 LONGEST_LINE = 50_000
 """Characters of a line that are read."""
 _LONG_LINE = re.compile(rf"[^\n]{{{LONGEST_LINE + 1},}}")
@@ -148,7 +148,7 @@ class Outline:
 
 
 def outline(language: Language, text: str) -> Outline:
-    """Read a whole text, but of very long lines the beginning: they hold data, such as pictures."""
+    """Read a whole text, but only the beginning of very long lines: they hold data, such as pictures."""
     if len(text) > LONGEST_LINE:
         text = _LONG_LINE.sub(lambda line: line[0][:LONGEST_LINE] + " " * (len(line[0]) - LONGEST_LINE), text)
     visible = language.visible(text)

@@ -52,7 +52,7 @@ DEPTH = 500
 PATIENCE = 0.2
 """Seconds that a completion waits for the networks."""
 MATCHES = 100
-"""Papers with the typed letters that follow those that are ranked."""
+"""Most papers with the typed letters that follow those that are ranked."""
 MAX_DIAGNOSTICS = 1_000
 HINTS = ("preprint", "reference")
 """Kinds of findings that are no more than a hint."""
@@ -66,7 +66,7 @@ Paper = Recommendation | LibraryPaper
 class Features(Workspace):
     """Answers over a library and the documents of an editor.
 
-    markdown: uses of it that the editor shows.
+    markdown: the uses for which the editor shows it.
     """
 
     def __init__(self, settings: LspSettings) -> None:
@@ -79,7 +79,7 @@ class Features(Workspace):
     def _ranked(
         self, document: Document, recommender: Recommender, request: Request, other: object, waits: bool
     ) -> Ranked:
-        """Rank papers for a request, unless that was done before. If the networks need long, and unless
+        """Rank papers for a request, unless that was done before. If the networks take long, and unless
         `waits`, return the ranking without them; they go on, for the next letter."""
         memory, key = self.memory(document), (request.query, other)
         if memory.ranked[0] != key:

@@ -45,7 +45,7 @@ class Protocol(LanguageServerProtocol):
     _server: Server
 
     def structure_message(self, data: dict[str, Any]) -> Any:
-        """Answer what is no question, such as one about a line below 0, with an error; pygls is silent."""
+        """Answer an invalid question, such as one about a line below 0, with an error; pygls is silent."""
         try:
             return super().structure_message(data)
         except JsonRpcException as error:

@@ -79,8 +79,8 @@ class Bibliography:
         return keys
 
     def key_of(self, paper: LibraryPaper | Recommendation, cited: Container[str]) -> str:
-        """Return the key of a paper of the library: of its entries the first, rather one that is cited or the
-        paper's own; else the paper's, numbered if that is taken."""
+        """Return the key of a paper of the library: that of its first entry, preferably of one that is cited
+        or has the paper's own key; without an entry, the paper's key, numbered if that is taken."""
         if keys := self.keys.get(paper.id):
             return min(keys, key=lambda key: (key not in cited, key != paper.key))
         return next(key for key in numbered_keys(paper) if key not in self.entries)
@@ -197,7 +197,7 @@ def outline_with_main(document: Document, main: Main | None) -> Outline:
 class _Memory:
     """What is known of a document; `lock` is held while its bibliography is put together.
 
-    Of what was made last: what it was made from, and what was made. unread: why files are not read, by name.
+    Pairs: what the last result was made from, and this result. unread: why files are not read, by name.
     """
 
     outline: tuple[Document, Outline] | None = None
@@ -318,7 +318,7 @@ class Workspace:
             return memory.bibliography[1]
 
     def _entries_of(self, file: Path) -> list[Entry]:
-        """Return the entries of a file, with those that the editor has added, and not saved or told of.
+        """Return the entries of a file, with those that the editor has added, but not yet saved or reported.
 
         If it has changed, entries whose text is as before are not parsed again.
         """
@@ -346,7 +346,7 @@ class Workspace:
         return status.st_mtime_ns, status.st_size
 
     def added(self, file: Path) -> dict[str, Entry]:
-        """Return what the editor has added to a .bib file since it was last saved, or told of, by key."""
+        """Return what the editor has added to a .bib file since it was last saved, or reported, by key."""
         stamp, added = self._added.get(file, (None, {}))
         with suppress(OSError):
             if added and stamp == self._stamp(file, self._opened(file)):
@@ -354,7 +354,7 @@ class Workspace:
         return {}
 
     def add(self, file: Path, id: str, key: str) -> None:
-        """Remember an entry that the editor has added, and may not have saved or told of yet."""
+        """Remember an entry that the editor has added, and may not have saved or reported yet."""
         with suppress(OSError):
             paper = self.library.by_id(id) if self.library else None
             added = {**self.added(file), key: Entry(key, file, 0, paper)}

@@ -68,7 +68,7 @@ def make_server(recommender: Recommender) -> MCPServer[Any]:
                     try:
                         jsonrpc_message_adapter.validate_json(line, by_name=False)
                         yield line
-                    except ValidationError:  # about which mcp is silent, so that who asks would wait
+                    except ValidationError:  # mcp is silent about these: the client would wait
                         await answers.send(SessionMessage(JSONRPCError(**refusal(line))))
 
             async with stdio_server(messages()) as (lines, answers):

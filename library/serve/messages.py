@@ -319,7 +319,7 @@ REQUESTS: dict[str, type[BaseModel]] = {
     "/search": Search,
     "/papers": Entries,
 }
-"""What each path is sent."""
+"""The request that each path takes."""
 
 
 def field_errors(
@@ -332,7 +332,7 @@ def field_errors(
         if error["type"] == "json_invalid":
             return f"the body is not valid JSON: {error['ctx']['error']} at character {error['loc'][-1]}"
         where = ".".join(map(str, error["loc"][depth:]))
-        if error["type"] == "model_attributes_type" and not where:  # as also a form or text is
+        if error["type"] == "model_attributes_type" and not where:  # a form or a text gives this, too
             return "body: must be a JSON object, sent with the header Content-Type: application/json"
         problem = YEARS_FORM if error["type"] == "string_pattern_mismatch" else error["msg"]
         if error["type"] == "extra_forbidden" and model is not None:

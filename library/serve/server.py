@@ -109,7 +109,7 @@ class RequestGuard:
 
     def check(self, method: str, headers: Headers) -> None:
         """Raise HTTPException for a request from another site's page, other than by a link, and for one whose
-        length is told in two ways."""
+        length is given in two ways."""
         if "content-length" in headers and "transfer-encoding" in headers:
             raise HTTPException(400, "the request has both Content-Length and Transfer-Encoding")
         host = headers.get("host", "").lower()
@@ -145,7 +145,7 @@ class RequestGuard:
 def host_names(settings: ServeSettings) -> list[str]:
     """Return the names by which the server may be addressed; the first one is shown to the user.
 
-    A server on all addresses is shown by its own one, since other machines may not know its name.
+    A server on all addresses is shown by its machine's address, since other machines may not know its name.
     """
     if settings.host in ALL_ADDRESSES:
         return [*settings.allowed_hosts, *own_address(), socket.gethostname(), *LOOPBACK[1:], LOOPBACK[0]]
@@ -172,10 +172,10 @@ class WorkQueue:
         self._threads, self._free = CapacityLimiter(threads), threads
         self._waiting = deque[asyncio.Future[None]]()
         self._seconds = 0.0
-        """How long work takes: the later counts the more."""
+        """Average time that work takes; later work counts more."""
 
     def wait(self, before: int) -> float:
-        """Seconds until a request has its answer behind so many that wait."""
+        """Return the seconds until a request has its answer if `before` others wait ahead of it."""
         return self._seconds * ((before + 1) / self._threads.total_tokens + 1)
 
     def _refusal(self) -> HTTPException:
@@ -201,7 +201,7 @@ class WorkQueue:
         turn.result()  # raises if it was refused
 
     def _next(self) -> None:
-        """Give turns that are free to who has waited longest, and refuse those who would wait too long."""
+        """Give free turns to those who have waited longest, and refuse those who would wait too long."""
         while self._waiting and self.wait(len(self._waiting) - 1) > limits.LONGEST_WAIT:
             self._waiting.pop().set_exception(self._refusal())
         while self._waiting and self._free:
