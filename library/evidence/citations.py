@@ -103,7 +103,7 @@ def link_texts(store: TextStore, papers: Callable[[], Iterable[LibraryPaper]]) -
         (file, row, paper.id)
         for file, read in store.abouts(own)
         for row, entry in enumerate(read.entries)
-        if (paper := linker.find(entry.text)) and titles[paper.id] != own[file]  # else: how to cite itself
+        if (paper := linker.find(entry.text)) and titles[paper.id] != own[file]  # not "how to cite this"
     ]
     store.set_links(links, digest)
     return True

@@ -5,6 +5,6 @@ folder    library.json, lock, generations, damage
 building  from its sources, and again                   watch     again whenever they change
 merging   which records are one paper; merging them
 models    the ranking model                             encoding  lets its networks read the papers
-lance     storage past memory, in LanceDB
+lance     a library too large for memory, in LanceDB
 search    papers by words of title, author, year, key   fulltexts reads their PDFs, fills in abstracts
 """

@@ -150,7 +150,7 @@ def unreadable(path: Path, error: OSError) -> InputError:
 
 @contextmanager
 def damage_told(path: Path) -> Iterator[None]:
-    """Tell damage that is noticed while a library is asked in one line with what to do."""
+    """Report damage that is noticed while a library is asked, in one line with what to do."""
     try:
         yield
     except DamagedFile as error:

@@ -1,4 +1,4 @@
-"""The papers of a library too large for memory: in LanceDB (storage=lance), with indexes of words and vectors.
+"""The papers of a library too large for memory: in LanceDB (storage=lance), indexed by words and vectors.
 
     generations/N/  checksums.json  model/  statistics/ (datasets.word_statistics)
                     lance/          a table of SCHEMA, of which library.json names the version
