@@ -123,7 +123,7 @@ def nearby(sources: bool = True) -> list[str]:
 
 
 def is_draft(name: str) -> bool:
-    """True if an argument names a draft by its suffix. Raises InputError for a kind of draft that is not read."""
+    """True if an argument names a draft by its suffix. Raises InputError for a kind that is not read."""
     stem, suffix = os.path.splitext(name)
     if not (stem and suffix[1:].isalpha()) or (len(name.split()) > 1 and not os.path.isfile(name)):
         return False
