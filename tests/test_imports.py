@@ -33,7 +33,7 @@ LIBRARY = [
     "serve",
 ]
 LIBRARY += ["commands", "benchmark", "builtin"]
-"""Rooms of library/, each of which imports only earlier ones."""
+"""Packages of library/, each of which imports only earlier ones."""
 ENTRY = "train, evaluate, recommend, interop"
 ROOMS = {
     "datasets": ["data", "splitting", "count", "inspect"],

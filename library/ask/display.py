@@ -108,7 +108,7 @@ def _why(paper: Recommendation) -> Text:
 
 
 def short_authors(names: Sequence[str]) -> str:
-    """Return the surnames of one or two authors, or the first surname with "et al."; whole names of others.
+    """Return the surnames of one or two authors, or the first surname with "et al."; organisations whole.
 
     >>> short_authors(["Jacob Devlin", "{World Bank}"]), short_authors(["Laurens van der Maaten", "B", "C"])
     ('Devlin and World Bank', 'van der Maaten et al.')

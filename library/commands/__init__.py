@@ -1,1 +1,1 @@
-"""The commands of a library: what they print, and what the user has who names no library."""
+"""The commands of a library, and what they print."""

@@ -153,7 +153,8 @@ def _at(place: Entry | Citation, kind: str, message: str) -> Finding:
 
 
 def check(settings: CheckSettings) -> None:
-    """Print what is wrong with the citations of a draft; exit with 1 if `strict` and something is."""
+    """Print what is wrong with the citations of a draft; exit with 1 if `strict` and one is more
+    than an entry that is never cited."""
     draft = read_checked(expand_user(settings.tex), *settings.draft_files)
     library = None
     if settings.library:

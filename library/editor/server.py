@@ -224,7 +224,7 @@ class Server(LanguageServer):
         if get_capability(self.client_capabilities, "workspace.apply_edit"):
             params = types.ApplyWorkspaceEditParams(edit, f"Add {key} to {file.name}")
             if get_capability(self.client_capabilities, "workspace.workspace_edit.metadata_support"):
-                params.metadata = types.WorkspaceEditMetadata(is_refactoring=True)  # some are saved at once
+                params.metadata = types.WorkspaceEditMetadata(is_refactoring=True)  # VS Code then saves it
             with suppress(JsonRpcException):  # Emacs, if its user refuses
                 if (await self.workspace_apply_edit_async(params)).applied:
                     self.features.add(file, id, key)

@@ -127,7 +127,7 @@ def match_entries(
 
 @dataclass(frozen=True)
 class Main:
-    """The document that includes another, or itself, as in its files. others: entries in no .bib file."""
+    """The main document of a document: what includes it, or itself. others: entries in no .bib file."""
 
     path: Path
     source: Source

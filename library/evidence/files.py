@@ -97,7 +97,7 @@ class PaperFinder:
         """Return the id of a paper, or "", and how the first page has its title.
 
         Its DOI or arXiv id is named together with its title; or its title stands in lines of its own; or its
-        identifier is the only one, and its title like that of the page; or it is the name of the file.
+        identifier is the only one, and its title like that of the page; or its arXiv id is the file's name.
         """
         named = [self._by_identifier.get(name, "") for name in text.identifiers]
         papers = dict.fromkeys((*named, self._by_title(text)))

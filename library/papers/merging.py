@@ -126,7 +126,7 @@ class Deduplicator:
         self._file.close()
 
     def _existing_identities(self, library: Storage) -> NDArray[np.uint64]:
-        """Return the identities of the papers of a library, those of separate records changed."""
+        """Return the identities of the papers of a library; records kept apart match only equal ones."""
         identities, papers = library.identities, library.papers() if self._separate else ()
         changed = {row: identity(paper, True) for row, paper in papers if is_apart(paper, self._separate)}
         if changed:

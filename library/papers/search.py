@@ -1,7 +1,6 @@
 """Search by key, authors, year, title and venue, in SQLite's full-text index (FTS5) with its BM25.
 
-A generation keeps it in search.sqlite, with numbers that stay when the rows of its papers change, and
-search.npy: the number of each row, ascending.
+A generation keeps it in search.sqlite, where the rowid of a paper is its row.
 """
 
 from __future__ import annotations

@@ -250,7 +250,7 @@ class Storage(Papers):
 
     @cached_property
     def languages(self) -> Ranker | None:
-        """The ranker with the encoder of passages that are not in English; None unless that is installed."""
+        """The ranker with the encoder of passages that are not in English; None unless both are there."""
         ranker = self.retriever
         if not isinstance(ranker, Ranker) or ranker.encoder is None:
             return None

@@ -4,7 +4,7 @@
 user, also while Zotero runs; a source that ends in .sqlite is another one.
 
 Tables: zotero/zotero, resource/schema/userdata.sql. Those of items are the same since Zotero 5; annotations
-since Zotero 6. A program that runs has them in its database, too.
+since Zotero 6.
 """
 
 from __future__ import annotations
