@@ -60,8 +60,8 @@ class ContextRules(Settings):
     seed: int = 0
     """random seed"""
     leaks: str = setting("drop", choices=("drop", "keep", "named"))
-    """contexts with an author of the cited paper or a year next to the marker: drop | keep | named (drop, but
-    those with the first author's name make splits of their own and keep the names before the marker)"""
+    """contexts that name an author of the cited paper, or have a year next to the marker: drop | keep | named
+    (drop, but those with the first author's name make splits of their own and keep the names before it)"""
     candidates: str = setting("abstract", choices=("abstract", "title"))
     """papers need a title and an abstract: abstract; or only a title: title"""
 
