@@ -1,5 +1,5 @@
-"""`DenseModel`, a model that embeds queries and papers: how HAtten, the static model, NNSelect and
-bi-encoders are trained."""
+"""`DenseModel`, the base class of models that embed queries and papers (HAtten, the static model, NNSelect,
+bi-encoders), with the training that they share."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class DenseModel(Pretrained):
     ) -> Self:
         """Train on the training contexts of a corpus.
 
-        settings: of `settings_class`. pretrained: what training starts from: for a bi-encoder the settings of
-        a transformer, by default MiniLM; else word vectors, by default GloVe's for HAtten, for others
-        word2vec's of the corpus. changes: fields of the settings, such as rounds=4.
+        settings: an instance of `settings_class`. pretrained: what training starts from: the settings of a
+        transformer (default: MiniLM) for a bi-encoder; else word vectors (default: GloVe for HAtten, for the
+        others word2vec of the corpus). changes: fields of the settings, such as rounds=4.
         """
-        # torch and Lightning, which searching with a static model does not need
+        # Imported late: torch and Lightning, which searching with a static model does not need.
         from citerec.hatten.training.batches import TrainingData
         from citerec.hatten.training.losses import build_loss
         from citerec.hatten.training.mining import build_mining
@@ -76,20 +76,20 @@ class DenseModel(Pretrained):
 
     @classmethod
     def default_pretrained(cls, settings: EncoderTraining, seed: int) -> Any:
-        """What training starts from unless it is given."""
+        """What training starts from by default."""
         from citerec.hatten.words.word2vec import Word2Vec
 
         return Word2Vec(seed=seed)
 
     @classmethod
     def untrained(cls, corpus: Corpus, settings: Any, pretrained: Any) -> tuple[Self, Encoder, Reader]:
-        """Build what training starts from: the model, with where it starts from in `about`; its network; what
-        reads the network's inputs."""
+        """Build what training starts from: the model, whose `about` names the initial vectors or transformer;
+        its network; and the reader of the network's inputs."""
         raise NotImplementedError
 
     @classmethod
     def opened(cls, checkpoint: Self | str | Path | None) -> Self:
-        """The model of a retriever's option `checkpoint`: a model, or where it is; else InputError."""
+        """Open the `checkpoint` of a retriever: a model, or its location; InputError if that fails."""
         if checkpoint is None:
             raise InputError(
                 f"retriever={cls.folder} needs checkpoint=FOLDER, the output of citerec train "

@@ -58,7 +58,7 @@ class DocumentReader:
     def __init__(
         self, corpus: Corpus, vocabulary: Vocabulary, max_tokens: int, near: Sequence[int] = ()
     ) -> None:
-        """near: one extra query paragraph per entry, that many known words on each side of the marker."""
+        """near: word counts; each adds a query paragraph, so many known words on each side of the marker."""
         self.corpus, self.max_tokens, self.near = corpus, max_tokens, near
         self._vocabulary: Vocabulary | None = vocabulary
         self.ids = vocabulary.lookup(corpus.words)
@@ -159,7 +159,7 @@ def first_markers(texts: Ragged, marker: int | None) -> tuple[NDArray[np.int64],
 
 
 def _assemble(columns: list[tuple[int, Ragged, NDArray[np.intp] | None]]) -> Documents:
-    """Build documents from columns of (type, paragraphs, paragraph of each document; None: one each)."""
+    """Build documents from columns (type, paragraphs, row of each document's paragraph; None: one each)."""
     index_columns, values, lengths, base = [], [], [], 0
     for _, paragraphs, inverse in columns:
         present = paragraphs.lengths > 0
@@ -204,10 +204,10 @@ class Chunk:
 class LevelInputs:
     """B documents for the two levels.
 
-    chunks: their n distinct paragraphs, longest first; back: [n], the place of each among the chunks.
+    chunks: their n distinct paragraphs, longest first; back: [n], the position of each among the chunks.
     index: [B, P], paragraphs of the documents, 0 where there is none; missing: [B, P]; types: [B, P].
-    absent: [B, P], paragraphs to leave out of the attention: the missing ones, but none of a document without
-    any (None: none). empty: [B], documents without paragraphs (None: none).
+    absent: [B, P], paragraphs that the attention ignores: the missing ones, except in documents that have
+    no paragraph at all (None: none). empty: [B], documents without paragraphs (None: none).
     """
 
     chunks: list[Chunk]
@@ -221,7 +221,7 @@ class LevelInputs:
 
 @dataclass(frozen=True)
 class Layout:
-    """How documents are laid out for HAtten's two levels, without its weights: other processes may have it.
+    """Lays out documents for HAtten's two levels. It holds no weights, so that other processes can have it.
 
     chunk_tokens: maximum padded tokens of a chunk.
     """

@@ -1,5 +1,5 @@
-"""HAtten's network, the hierarchical attention text encoder (Gu et al. 2022, section 4.1): the words of a
-paragraph, then the paragraphs of a document, each by a transformer layer and multi-head pooling."""
+"""HAtten's network, the hierarchical attention text encoder (Gu et al. 2022, section 4.1): one level for the
+words of a paragraph, one for its document's paragraphs, each a transformer layer and multi-head pooling."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from citerec.hatten.documents import Documents, Layout, LevelInputs
 
-# As torch's own, faster on a CPU: the only place where they come in.
+# The same as torch's own, but faster on a CPU; imported only here.
 from citerec.hatten.kernels import dropout, feed_forward, linear, norm, self_attention
 from citerec.hatten.settings import EncoderConfig
 from citerec.retrieval.encoders.nets import as_numpy, fitting_tokens, precision, to_device
@@ -26,8 +26,8 @@ CHUNK_TOKENS = 1024
 TOKEN_BYTES = 16
 """Memory of a token's activations, per dimension and layer."""
 MEAN_BIAS, MEAN_LENGTH = 3.0, 8.0
-"""Of pooling that starts as a mean: what is added before the ReLU, which then cuts little, and subtracted
-after; the factor on the mean, so that positions, of .7 a number, do not hide it in the next level."""
+"""For pooling that starts as a mean: a bias, added before the ReLU so that this cuts little, and subtracted
+after it; a factor on the mean, so that positions, of .7 per number, do not hide it in the next level."""
 GPU_BATCH = 1 << 14
 """Documents that are read together for a GPU."""
 
@@ -43,7 +43,7 @@ class Encoder(nn.Module):
 
     @property
     def layout(self) -> Any:
-        """Has `prepare(documents)`, which returns the inputs of the network, on the CPU."""
+        """An object whose `prepare(documents)` returns the inputs of the network, on the CPU."""
         raise NotImplementedError
 
     @property
@@ -52,7 +52,7 @@ class Encoder(nn.Module):
         return next(self.parameters()).device
 
     def adapt(self, device: torch.device | str, arithmetic: str = "float32") -> None:
-        """Choose precision and sizes for a device, to which the weights are moved elsewhere."""
+        """Choose precision and sizes for a device. The weights are moved there elsewhere."""
 
     def encode(self, documents: Any) -> Tensor:
         """B documents from the reader, or their inputs on the device -> [B, dim] float32.
@@ -132,7 +132,7 @@ class Mean(nn.Module):
             return x.mean(1, dtype=torch.float32)
         share = (~absent).float() / (~absent).sum(1, keepdim=True).clamp(
             min=1
-        )  # none: zeros, and no gradient
+        )  # a row without tokens: zeros, and no gradient
         return (share[:, None] @ x.float())[:, 0]
 
 
@@ -190,15 +190,15 @@ class HAttenEncoder(Encoder):
     @torch.no_grad()
     def start_as_mean(self) -> None:
         """Set initial weights with which each level returns the mean of its normalised tokens, so that
-        training departs from a mean of word vectors and not from noise.
+        training starts from a mean of word vectors and not from noise.
 
-        The other matrices are drawn as by Glorot and Bengio 2010.
+        The other matrices are drawn as in Glorot and Bengio 2010.
         """
         for part in self.modules():
             if isinstance(part, nn.Linear):
                 nn.init.xavier_uniform_(part.weight)
                 nn.init.zeros_(part.bias)
-        nn.init.normal_(self.type_vectors.weight, std=0.02)  # torch's 1 hides the paragraphs
+        nn.init.normal_(self.type_vectors.weight, std=0.02)  # torch's std of 1 hides the paragraphs
         for part in self.modules():
             if isinstance(part, TransformerLayer):  # adds nothing to its input
                 nn.init.zeros_(part.out.weight)
@@ -266,7 +266,7 @@ def encode_documents(
 ) -> NDArray[np.float32]:
     """Encode rows as vectors [len(rows), dim] of unit length.
 
-    On a GPU batches are large, and prepared while the one before is computed.
+    On a GPU, batches are large, and each is prepared while the one before it is computed.
 
     read: rows -> documents.
     """

@@ -1,7 +1,7 @@
 """Kernels of HAtten's network (hatten.encoder), which imports them in place of torch's own.
 
-Each computes what torch.nn.functional does, in the dtype of its input whatever that of the weights: faster on
-a CPU, where F.dropout is slower than a matrix product, and with heads of a size that torch is fast for.
+Each computes the same as torch.nn.functional, in the dtype of its input, whatever that of the weights: faster
+on a CPU, where F.dropout is slower than a matrix product, and with heads of a size for which torch is fast.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 PADDED_HEAD, SMALL_HEAD = 8, 16
-"""Heads are padded to a multiple of PADDED_HEAD numbers: on a GPU, whose fast kernels need it, and on a CPU
-those of less than SMALL_HEAD, which takes half the time for the five heads of 10 of GloVe's 50 dimensions."""
+"""Heads are padded to a multiple of PADDED_HEAD numbers: all heads on a GPU, whose fast kernels need it; on a
+CPU those of less than SMALL_HEAD, which halves the time for the five heads of 10 of GloVe's 50 dimensions."""
 
 
 def linear(x: Tensor, layer: nn.Linear) -> Tensor:

@@ -22,7 +22,7 @@ from citerec.retrieval.vectors import encode, encode_queries
 log = logging.getLogger(__name__)
 
 KNOWN_SHARE, LEAST_TOKENS = 0.9, 1000
-"""Share of a corpus's tokens below which a warning is logged, if there are enough of them to tell."""
+"""Share of known tokens below which a warning is logged; fewest tokens in a corpus to judge the share by."""
 
 
 class WordsRetriever(DenseRetriever):
@@ -37,7 +37,7 @@ class WordsRetriever(DenseRetriever):
     near: tuple[int, ...] = ()
     """words on each side of the marker, one extra query paragraph per entry"""
     about: Mapping[str, Any] = MappingProxyType({})
-    """training record of the model; corpora with another tokeniser than in training are rejected"""
+    """training record of the model; corpora tokenised otherwise than in training are rejected"""
     checkpoint: str | Path | None = None
     """path of the model, for messages"""
 
@@ -64,8 +64,8 @@ class WordsRetriever(DenseRetriever):
             )
 
     def known_share(self, corpus: Corpus) -> float:
-        """Return the share of the words of the corpus that was prepared, by their occurrences, that the model
-        knows; 1 if there are too few to tell."""
+        """Return the share of the prepared corpus's words, counted by occurrence, that the model knows; 1 if
+        there are too few to tell."""
         is_word = np.array([any(map(str.isalnum, word)) for word in corpus.words], bool)
         counts = np.where(is_word, np.asarray(corpus.word_counts), 0)
         ids = self._reader.ids  # ids beyond the vocabulary are hashed unknown words

@@ -19,7 +19,7 @@ from citerec.training.settings import (
 )
 
 HIDDEN_RATIO = 5.12
-"""Width of the paper's feed-forward layers over its dimension."""
+"""Ratio of the width of the paper's feed-forward layers to its dimension."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class EncoderConfig(Settings):
     """both | words (a document is the mean of its paragraph vectors) | paragraphs (a paragraph is the mean of
     its word vectors)"""
     pooling: str = setting("attention", choices=("attention", "mean"))
-    """of a level: attention (multi-head attention pooling) | mean"""
+    """pooling of a level: attention (multi-head attention pooling) | mean"""
 
     def fit(self, dim: int) -> EncoderConfig:
         """Return the architecture for word vectors of a dimension; InputError that names all conflicts.
@@ -98,7 +98,7 @@ class EncoderBatchSettings(Settings):
     steps_per_round: int = 250
     """batches per round; 0: one pass over the training contexts"""
     splits: tuple[str, ...] = field(default=(TRAIN,), kw_only=True)
-    """splits to train on, those of them that there are (e.g. [train,train_named])"""
+    """splits to train on, as far as the data has them (e.g. [train,train_named])"""
 
     def steps(self, contexts: int) -> int:
         """Number of batches per round, given the number of training contexts."""
@@ -116,7 +116,7 @@ class MiningSettings(Settings):
     """maximum training queries to prefetch for, sampled if the round has more; the round then trains on
     this sample only"""
     papers: int = 0
-    """candidates to search, a random sample; 0: all"""
+    """number of candidates to search, drawn at random; 0: all"""
     first: str = setting("encoder", choices=("encoder", "bm25", "none"))
     """source of the first candidates: encoder (as initialised; a random one finds random papers) |
     bm25 | none"""
@@ -133,7 +133,7 @@ def mining_factory(**options: Any) -> Callable[[], dict[str, Any]]:
 
 MINER = "citerec.hatten.training.mining.Miner"
 MINED = {"options": MiningSettings}
-"""Where the help finds what mining's options do."""
+"""Where --help finds what mining's options do."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class EncoderValidationSettings(Settings):
 
     where: ClassVar[str] = "model.validation"
     split: str = "val"
-    """split to validate on; val/1: half of its citing papers, to train a ranker on the other, val/2"""
+    """split to validate on; val/1: half of val's citing papers, to train a ranker on the other half, val/2"""
     queries: int = 2000
     """maximum queries, sampled if there are more; 0: no validation"""
     papers: int = 0
@@ -178,16 +178,16 @@ class EncoderTraining(Settings):
     restart: bool = False
     """start each round from the averaged weights"""
     workers: int | None = None
-    """data-loader processes; null: none on a CPU, up to 4 beside a GPU"""
+    """data-loader processes; null: none on a CPU, up to 4 with a GPU"""
     loss: dict[str, Any] = field(default_factory=loss_factory("InfoNCE"))
-    """_target_ and options of a loss of citerec.hatten.training.losses, Triplet (margin, positives), InfoNCE
-    (temperature, correct_rate) or your own"""
+    """_target_ and options of a loss: Triplet (margin, positives) or InfoNCE (temperature, correct_rate) of
+    citerec.hatten.training.losses, or your own"""
     batch: EncoderBatchSettings = field(default_factory=EncoderBatchSettings)
     validation: EncoderValidationSettings = field(default_factory=EncoderValidationSettings)
     schedule: EncoderRateSettings = field(default_factory=EncoderRateSettings)
     mining: dict[str, Any] = field(default_factory=mining_factory(), metadata=MINED)
-    """_target_ and options of what mines: citerec.hatten.training.mining.Miner (depth, queries, papers,
-    first, skip, positives) or your own"""
+    """_target_ and options of the miner: citerec.hatten.training.mining.Miner (depth, queries, papers, first,
+    skip, positives) or your own"""
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
 
     @property
@@ -197,7 +197,7 @@ class EncoderTraining(Settings):
 
     @property
     def batch_word_dropout(self) -> float:
-        """Share of words that batches drop; means of word vectors drop them on their own."""
+        """Share of words that batches drop; 0 for means of word vectors, which drop words themselves."""
         return 0.0
 
     def check_vectors(self, vectors: Any) -> None:
@@ -205,7 +205,7 @@ class EncoderTraining(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.mining.get("_target_", MINER) == MINER:  # complete, in runs and in models
+        if self.mining.get("_target_", MINER) == MINER:  # with all defaults, as saved with runs and models
             options = {name: value for name, value in self.mining.items() if name != "_target_"}
             try:
                 object.__setattr__(self, "mining", asdict(MiningSettings(**options)))
@@ -223,7 +223,7 @@ class WordsSettings(Settings):
     markers: bool = True
     """give the two citation markers random vectors if the word vectors lack them; else they are dropped"""
     random_vectors: int = 0
-    """words without a vector get a random one if the corpus has them so often; 0: they are dropped"""
+    """give a random vector to words without one that occur at least this often; 0: they are dropped"""
     centre_vectors: bool = True
     """subtract the mean from the word vectors and scale them to unit length"""
     word_dropout: float = setting(0.3, most=1)
@@ -274,7 +274,7 @@ class StaticSettings(WordsSettings, EncoderTraining):
     max_tokens: int = setting(512, least=1)
     """maximum words of a paragraph"""
     near: tuple[int, ...] = (4, 12)
-    """window sizes: adds the words on each side of the citation marker to a query as paragraphs; []: none"""
+    """window sizes: for each, a query gets a paragraph of so many words on each side of the marker; []: none"""
     unknown_weight: float = 1.5
     """weight of out-of-vocabulary words, which get random vectors; 0: ignore them"""
     batch: EncoderBatchSettings = field(default_factory=lambda: EncoderBatchSettings(queries=512))
@@ -310,8 +310,8 @@ class BiEncoderSettings(FineTuningSettings, EncoderTraining):
     rounds: int = setting(3, least=1)
     ema: float = setting(0.98, below=1)
     gradient_cache: bool = False
-    """compute the activations again in the backward pass, a chunk of texts at a time, for batches of any size
-    with the memory of a chunk, and the same gradients (GradCache, Gao et al. 2021)"""
+    """compute the activations again in the backward pass, a chunk of texts at a time: batches of any size
+    need the memory of one chunk only, and the gradients are the same (GradCache, Gao et al. 2021)"""
     loss: dict[str, Any] = field(default_factory=loss_factory("InfoNCE", correct_rate=False))
     batch: BiEncoderBatchSettings = field(
         default_factory=lambda: BiEncoderBatchSettings(

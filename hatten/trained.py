@@ -1,4 +1,4 @@
-"""Opens what `checkpoint=` names. Only the static model does without torch: others are imported late."""
+"""Opens what `checkpoint=` names. Only the static model works without torch; others are imported late."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MODELS = {
     CONFIG: "citerec.hatten.static.model:StaticModel",
     "hatten.json": "citerec.hatten.model:HAtten",
 }
-"""Classes of dense models by their files of settings, in the order in which these are looked for."""
+"""Classes of dense models by their settings files, in the order in which these files are looked for."""
 
 
 def open_model(folder: Path) -> DenseModel:

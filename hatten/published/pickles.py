@@ -1,7 +1,7 @@
 """Read the two pickles of the published word vectors, a word list and an array, without running other code.
 
-A pickle is a program that calls the functions it names: the unpickler finds only those that NumPy 1 and 2 use
-for arrays.
+A pickle is a program that calls the functions it names: this unpickler finds only those that NumPy 1 and 2
+use for arrays.
 """
 
 from __future__ import annotations

@@ -38,17 +38,17 @@ LEARNED = ("word_weight", "distance_weight", "paragraph_weight")
 
 
 class StoredVectors:
-    """Vectors [V, D] as a file has them, and after them random ones [B, D]: float32 once rows are taken.
+    """Vectors [V, D] as stored in a file, followed by random ones [B, D]; rows that are taken are float32.
 
-    So that a model is opened in no time: a question needs the vectors of a few words. NumPy takes it for an
-    array.
+    A model thus opens in no time, since a query needs the vectors of a few words only. NumPy accepts this as
+    an array.
     """
 
     def __init__(
         self, numbers: NDArray[Any], scales: Floats | None = None, signs: NDArray[np.uint8] | None = None
     ) -> None:
-        """numbers [V, D]. scales [V]: of 8-bit numbers. signs: bits [B, D], packed, of the random vectors,
-        whose numbers are all 1 / sqrt(D) or its opposite."""
+        """numbers [V, D]. scales [V]: factors of 8-bit numbers. signs: packed bits [B, D] of the random
+        vectors, whose numbers are all 1 / sqrt(D) or its opposite."""
         self.numbers, self.scales = numbers, scales
         self.signs = np.empty((0, 0), np.uint8) if signs is None else signs
         self.shape = len(numbers) + len(self.signs), numbers.shape[1]
@@ -94,7 +94,7 @@ class MeanEncoder:
     distance_weight: Floats
     """[2 * DISTANCE_BUCKETS], logarithms"""
     paragraph_weight: Floats
-    """[2, NEAR + extra paragraphs around the marker], logarithms: by paper or query and type"""
+    """[2, NEAR + extra paragraphs around the marker], logarithms: by document (paper or query) and type"""
     target_id: int | None
     """id of the target marker"""
 

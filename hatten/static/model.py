@@ -84,7 +84,7 @@ a CPU."""
     """maximum words of a paragraph"""
     about: dict[str, Any]
     dtype: str = "float32"
-    """of the saved vectors: float32, float16 or int8 (integers up to ±127, and a scale per word)"""
+    """type of the saved vectors: float32, float16 or int8 (integers up to ±127, and a scale per word)"""
     unknown_weight: float = 0.0
     """weight of out-of-vocabulary words; 0: ignore them"""
     near: tuple[int, ...] = ()
@@ -141,8 +141,8 @@ a CPU."""
 
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> Self:
-        """Read a model; its vectors stay as they are in the file. The same for all folders of the same files,
-        as those of several libraries, which are hard links."""
+        """Read a model; its vectors stay as they are in the file. Folders with the same files, such as hard
+        links in several libraries, give the same model."""
         files = (folder / name for name in (hub.ABOUT, cls.settings_file, WORDS, hub.WEIGHTS))
         content = cls.folder, *(_digest(file) if file.is_file() else "" for file in files)
         if (model := _opened.get(content)) is None:
@@ -207,11 +207,11 @@ a CPU."""
 
 
 _opened: WeakValueDictionary[tuple[str, ...], Any] = WeakValueDictionary()
-"""Models in use, by stamps of their files that change with them."""
+"""Models in use, by the stamps of their files (`_digest`)."""
 
 
 def _digest(file: Path) -> str:
-    """Return a stamp of a file, the same for its hard links, that changes with it."""
+    """Return a stamp of a file that changes with the file and is the same for its hard links."""
     about = file.stat()
     return f"{about.st_dev} {about.st_ino} {about.st_size} {about.st_mtime_ns}"
 

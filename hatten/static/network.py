@@ -46,9 +46,9 @@ class MeanInputs:
 
 @dataclass(frozen=True)
 class MeanLayout:
-    """How documents are laid out for a weighted mean, without its weights: other processes may have it.
+    """Lays out documents for a weighted mean. It holds no weights, so that other processes can have it.
 
-    kinds: number of its kinds of paragraphs. target_id: id of the target marker.
+    kinds: number of kinds of paragraphs. target_id: id of the target marker.
     """
 
     kinds: int
@@ -93,7 +93,7 @@ class MeanPath(nn.Module):
             self.word_weight.copy_(torch.log(torch.expm1(scaled)))  # inverse of softplus
 
     def layout(self) -> MeanLayout:
-        """How documents are laid out for it."""
+        """The layout of documents for it."""
         return MeanLayout(self.paragraph_weight.shape[1], self.target_id)
 
     def encode(self, word_vectors: Tensor, documents: Documents | MeanInputs) -> Tensor:

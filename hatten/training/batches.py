@@ -82,9 +82,9 @@ class Pool:
 class Batch:
     """Q queries, N distinct papers (cited papers first) and the level of each paper for each query.
 
-    `queries`, `cited` and `others` are documents as returned by the reader, or the inputs of an encoder that
-    its layout makes of them; of several processes, each reads its share of them. Arrays are NumPy's, or
-    tensors once they are on a device.
+    `queries`, `cited` and `others` are documents as returned by the reader, or the encoder inputs that its
+    layout makes of them; each of several processes reads its share of them. Arrays are NumPy's, or tensors
+    once they are on a device.
     """
 
     queries: Any
@@ -111,7 +111,7 @@ def relevance_levels(
     """Return the level of each of N distinct papers for each of Q queries, [Q, N].
 
     cited, citing: papers of the queries. drawn, drawn_levels: [Q, n], papers of the queries (-1: none) and
-    their levels; the last one counts of a paper that was drawn twice.
+    their levels; for a paper that was drawn twice, the last one counts.
     """
     sorter = np.argsort(papers)
 
@@ -144,8 +144,8 @@ class Batches(Dataset[Batch]):
         word_dropout: float = 0.0,
     ) -> None:
         """sets: data sets of the split's queries; None: one. layout: the encoder's (Encoder.layout), which
-        prepares documents for it; None: they stay as read. positives: levels whose places are listed.
-        word_dropout: share of the words to drop."""
+        prepares documents for it; None: they stay as read. positives: levels whose places in `levels` each
+        batch lists. word_dropout: share of the words to drop."""
         self.sets = sets or DataSets((np.arange(len(split)),))
         self.reader, self.split, self.pool, self.config = reader, split, pool, config
         self.share, self.layout, self.positives = share, layout, positives
@@ -216,7 +216,7 @@ class Batches(Dataset[Batch]):
         return [drop_words(documents, self.word_dropout, rng) for documents in texts]
 
     def _log_rate(self, papers: NDArray[np.int64], drawn: NDArray[np.integer]) -> NDArray[np.float32]:
-        """The log of the rate at which each of N papers enters a batch, [N]; `drawn` as of `_draw`."""
+        """The log of the rate at which each of N papers enters a batch, [N]; `drawn` as from `_draw`."""
         rate, config = self.rate[papers], self.config
         if self.pool is not None and config.mined:
             mined = drawn[:, config.random : config.random + config.mined]

@@ -1,5 +1,5 @@
 """Training losses over the similarities of a batch, independent of the encoder; model.loss._target_ names one
-or another class with the interface of Loss.
+of them, or another class with the interface of Loss.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Loss(Protocol):
     """Turns the cosines of a batch into a number to minimise."""
 
     positives: Sequence[int]
-    """levels of which `pairs` lists the places; () for none"""
+    """levels whose places in `levels` are given as `pairs`; () for none"""
 
     def __call__(
         self, similarity: Tensor, levels: Tensor, log_rate: Tensor, pairs: tuple[Tensor, Tensor] | None

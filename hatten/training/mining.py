@@ -38,8 +38,8 @@ QUERY_CHUNK = 1000
 
 @dataclass(frozen=True)
 class MiningPlan:
-    """What to mine for a round: rows of the training split, the papers to search [P], and how, by the
-    `encoder` or by `bm25`."""
+    """What to mine for a round: rows of the training split, the papers to search [P], and the source of the
+    mined papers, `encoder` or `bm25`."""
 
     queries: NDArray[np.int64]
     candidates: NDArray[np.bool_]
@@ -48,11 +48,11 @@ class MiningPlan:
 
 @dataclass(frozen=True)
 class Mining:
-    """What a process mines: for its share of some queries, rows of a split.
+    """The mining of one process, for its share of `queries`, rows of a split.
 
-    words: if given, prefetched papers are marked whose Jaccard index with the query reaches a cited paper's.
-    allowed: the papers to search [P], by default all candidates. sets: of the split's queries, which are
-    searched for in their own one.
+    words: if given, prefetched papers are marked if their Jaccard index with the query reaches a cited
+    paper's. allowed: the papers to search [P], by default all candidates. sets: data sets of the split's
+    queries; a query is searched for in its own set only.
     """
 
     corpus: Corpus
@@ -106,7 +106,7 @@ class Mining:
         return self._pool(papers)
 
     def _own_papers(self) -> Iterable[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
-        """Places of this process's queries, with the papers [P] that they are searched in."""
+        """Positions in `own` of queries with the same data set, and the papers [P] to search for them."""
         allowed = self.corpus.is_candidate if self.allowed is None else self.allowed
         return (self.sets or DataSets(())).own(self.own, allowed)
 
@@ -129,7 +129,7 @@ class Mining:
 
 @dataclass(frozen=True)
 class Miner(MiningSettings):
-    """Mines what the encoder, or before the first mined round BM25, finds for a query."""
+    """Mines the papers that the encoder or, before the first mined round, BM25 finds for a query."""
 
     def source(self, done: int) -> str:
         """How to mine after `done` rounds: encoder, bm25 or none."""
@@ -138,7 +138,7 @@ class Miner(MiningSettings):
         return self.first if done == self.skip else "encoder"
 
     def plan(self, done: int, queries: NDArray[np.int64], corpus: Corpus, seed: int) -> MiningPlan | None:
-        """Sample the queries of the round after `done` rounds and the candidates; None: nothing is mined."""
+        """Sample queries and candidates for the round that follows `done` rounds; None: nothing is mined."""
         if (source := self.source(done)) == "none":
             return None
         rng = np.random.default_rng((seed, 3, done))
@@ -157,7 +157,7 @@ class Miner(MiningSettings):
 
 
 def build_mining(settings: Mapping[str, Any]) -> Miner:
-    """Build what mines from its `_target_` and options (model.mining); InputError if that fails."""
+    """Build the miner from its `_target_` and options (model.mining); InputError if that fails."""
     mining: Miner = build_object("model.mining", {"_target_": MINER, **settings})
     return mining
 
@@ -165,8 +165,8 @@ def build_mining(settings: Mapping[str, Any]) -> Miner:
 class WordSets:
     """Sets of word stems of papers and queries.
 
-    As in the authors' code: the corpus's words without NLTK's English stop words, split at everything but
-    letters, digits and _. Theirs are lemmas.
+    As in the authors' code, except that theirs are lemmas: the corpus's words without NLTK's English stop
+    words, split at everything but letters, digits and _.
     """
 
     def __init__(self, corpus: Corpus) -> None:

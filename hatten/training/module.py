@@ -34,7 +34,7 @@ class EncoderModule(AveragedModule[Encoder]):
         return loss
 
     def similarity(self, batch: Batch) -> Tensor:
-        """Cosines of queries and papers [Q, N], in all processes; each encodes its share of both."""
+        """Cosines of the queries and papers of all processes [Q, N]; each process encodes a share of both."""
         queries = self.share.gather(self.encoder.encode(batch.queries), len(batch.levels))
         cited = self.share.gather(self.encoder.encode(batch.cited), batch.cited_count)
         other_count = batch.levels.shape[1] - batch.cited_count

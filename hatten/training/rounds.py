@@ -101,7 +101,7 @@ class EncoderRounds(Rounds):
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         self._data: TrainingData = trainer.datamodule  # type: ignore[attr-defined]
         self._validation = Validation(self.validation, self._data.corpus, self.seed)
-        # Positives are mined by word overlap as well.
+        # Positives are mined by word overlap.
         self._words = WordSets(self._data.corpus) if self.mining.positives else None
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

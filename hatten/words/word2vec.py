@@ -39,7 +39,7 @@ class Word2Vec(Embeddings):
 
     epochs: None: enough to read TOKENS, between MIN_EPOCHS and MAX_EPOCHS. window: maximum distance between a
     word and its context words. min_count: rarer words get no vector. workers: threads, one per core by
-    default; training is deterministic only with one thread, otherwise the cache, one file per corpus and
+    default. Training is deterministic only with one thread; otherwise the cache, one file per corpus and
     settings, ensures that all runs use the same vectors.
     """
 
