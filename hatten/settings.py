@@ -274,7 +274,7 @@ class StaticSettings(WordsSettings, EncoderTraining):
     max_tokens: int = setting(512, least=1)
     """maximum words of a paragraph"""
     near: tuple[int, ...] = (4, 12)
-    """window sizes: for each, a query gets a paragraph of so many words on each side of the marker; []: none"""
+    """window sizes: each gives a query a paragraph of so many words on each side of the marker; []: none"""
     unknown_weight: float = 1.5
     """weight of out-of-vocabulary words, which get random vectors; 0: ignore them"""
     batch: EncoderBatchSettings = field(default_factory=lambda: EncoderBatchSettings(queries=512))

@@ -25,7 +25,7 @@ def save_torch(content: dict[str, Any], path: Path) -> None:
 
 
 def read_torch(path: str | Path) -> dict[str, Any]:
-    """Read a torch file of tensors and plain values; InputError if it is missing, damaged or other."""
+    """Read a torch file of tensors and plain values; InputError if it is missing, damaged or another kind."""
     import torch
 
     try:

@@ -1,4 +1,4 @@
-"""The training loop of all models, which their `train(corpus, settings, run)` call.
+"""The training loop of all models, which their `train(corpus, settings, run)` calls.
 
     run = TrainingRun("outputs/mine", resume=True)
     model = StaticModel.train(corpus, run=run, rounds=4)
@@ -91,8 +91,8 @@ def make_loader(batches: Dataset[Any], workers: int, seed: int, first: int = 0) 
 
 
 def _read_alone(_: int) -> None:
-    """Keep the tokeniser of a forked process from waiting for threads that the fork left behind, as it does
-    where the user sets this variable to true."""
+    """Keep the tokeniser of a forked process from using threads, even where the user sets this variable to
+    true: it would wait for threads that the fork left behind."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
@@ -118,8 +118,8 @@ class RoundData(pl.LightningDataModule):
 class Training:
     """The parts of a training.
 
-    count: number of rounds, which are Lightning's epochs. settings: what a resumed run must share besides
-    corpus, model settings and seed. summary: for the log line at the start.
+    count: number of rounds, which are Lightning's epochs. settings: what a resumed run must have in common
+    with this one besides corpus, model settings and seed. summary: for the log line at the start.
     accumulate: backward passes per step.
     """
 
@@ -138,7 +138,7 @@ class TrainingRun:
 
     folder: for checkpoints, history and the best weights; None: a temporary one, removed with this object.
     resume: continue the interrupted run in the folder, if there is one, to the same weights.
-    checkpoint_minutes: between two checkpoints within a round; there is always one at its end.
+    checkpoint_minutes: time between two checkpoints within a round; there is always one at the round's end.
     """
 
     folder: str | Path | None = None
@@ -167,8 +167,8 @@ class TrainingRun:
         return find_device(self.trainer.accelerator)
 
     def workers(self, given: int | None) -> int:
-        """The number of processes that read batches, as given, or by the device and the cores; InputError if
-        there are fewer cores."""
+        """The number of processes that read batches: `given`, or by default one that suits the device and the
+        cores; InputError if there are fewer cores than `given`."""
         cores = os.cpu_count() or 1
         if given is not None and given > cores:
             raise InputError(f"model.workers={given}: this machine has {cores} cores")
@@ -183,7 +183,7 @@ class TrainingRun:
 
     def start(self, corpus: Corpus, settings: Settings, more: Mapping[str, Any] | None = None) -> None:
         """Seed the random number generators; InputError for a wrong seed, GPU or number of processes, and if
-        the run to resume has other settings. more: of Training.settings, what is known already."""
+        the run to resume has other settings. more: the part of Training.settings that is known already."""
         check_count("seed", self.seed, least=0)
         if self.trainer.accelerator == "gpu" and not CUDAAccelerator.is_available():
             raise InputError("trainer.accelerator=gpu: no GPU found; use trainer=cpu")
@@ -219,7 +219,7 @@ class TrainingRun:
         }
 
     def fit(self, corpus: Corpus, settings: Settings, training: Training) -> Path:
-        """Train, or go on; returns the folder of the best weights. An interrupt raises KeyboardInterrupt.
+        """Train, or resume; returns the folder of the best weights. An interrupt raises KeyboardInterrupt.
 
         Only one process trains in a folder at a time; another one waits for it.
         """
@@ -281,8 +281,8 @@ class TrainingRun:
 
 
 def bound_threads() -> None:
-    """Let torch use no more threads than cores are free if its threads spin while they wait, which on a busy
-    machine takes several times as long: torch was imported before citerec, which limits it (`__init__`).
+    """Let torch use no more threads than cores are free if its threads spin while they wait, which takes
+    several times as long on a busy machine. They spin if torch was imported before citerec (`__init__`).
     """
     if not citerec.LATE or sys.platform != "linux":  # elsewhere torch has another OpenMP
         return

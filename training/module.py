@@ -20,8 +20,8 @@ Net = TypeVar("Net", bound=nn.Module)
 
 
 def prepare_transformer(encoder: Any, config: FineTuningSettings) -> None:
-    """Set dropout of an encoder with a pretrained transformer, and freeze what is not trained; InputError if
-    it has fewer layers."""
+    """Set the dropout of an encoder with a pretrained transformer, and freeze layers that are not trained;
+    InputError if it has fewer layers than should be trained."""
     encoder.train()  # pretrained encoders are loaded in evaluation mode
     for part in encoder.modules():
         if isinstance(part, nn.Dropout):
@@ -39,14 +39,14 @@ def prepare_transformer(encoder: Any, config: FineTuningSettings) -> None:
 class AveragedModule(pl.LightningModule, Generic[Net]):
     """Trains `encoder` with a moving average of its weights, which is validated and saved.
 
-    Weights that are not trained, such as GloVe's vectors, are shared with the average, and only their hash
-    is in checkpoints.
+    Weights that are not trained, such as GloVe's vectors, are shared with the average; checkpoints contain
+    only their hash.
 
     Subclasses implement `training_step`, and override `parameter_groups` for different learning rates.
     """
 
     some_weights: ClassVar[bool] = False
-    """whether a step may train some of the weights only"""
+    """whether a step may train only some of the weights"""
     share = WHOLE
 
     def __init__(
@@ -107,7 +107,7 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
         self._averaged = self.global_step
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        # A resumed run draws the same numbers from any step on, and each process its own dropout.
+        # So that a resumed run draws the same numbers from any step on, and each process its own dropout.
         key = np.random.SeedSequence((self.seed, self.current_epoch, batch_idx, self.share.rank))
         torch.manual_seed(int(key.generate_state(1, np.uint64)[0]))
 

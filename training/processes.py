@@ -25,11 +25,11 @@ class Share:
     rank: int = 0
     processes: int = 1
     device: torch.device | str = "cpu"
-    """of tensors that the processes exchange"""
+    """device of the tensors that the processes exchange"""
 
     @classmethod
     def of(cls, trainer: pl.Trainer) -> Share:
-        """The share of this process of a trainer."""
+        """The share of the current process of a trainer."""
         return cls(trainer.global_rank, trainer.world_size, trainer.strategy.root_device)
 
     def part(self, rows: int) -> slice:
@@ -85,7 +85,7 @@ class Share:
                 array[rows[part]] = self.sum(torch.from_numpy(array[rows[part]])).numpy()
 
     def collect(self, own: NDArray[Any], rows: int) -> NDArray[Any]:
-        """The parts of all processes, [rows, D], given this one's: whole numbers or bool."""
+        """The parts of all processes, [rows, D], given this one's; for whole numbers or bool."""
         if self.processes == 1:
             return own
         whole = np.zeros((rows, own.shape[1]), np.int32)
@@ -95,4 +95,4 @@ class Share:
 
 
 WHOLE = Share()
-"""Of a single process."""
+"""The share of a single process."""

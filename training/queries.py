@@ -1,4 +1,4 @@
-"""The queries of a training: their splits, the share of each data set, what their papers cite elsewhere."""
+"""The queries of a training: their splits, each data set's share, what their citing papers cite elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Shuffle = Callable[[Rows, np.random.Generator], Rows]
 def training_split(corpus: Corpus, names: Sequence[str] = (TRAIN,)) -> Split:
     """The queries of those splits that a corpus has, as one split. InputError if there are none.
 
-    Papers with the same text as a cited one are cited, too: as negatives they would teach the opposite.
+    Papers with the same text as a cited one count as cited, too: as negatives they would teach the opposite.
     """
     splits = [corpus.splits[name] for name in names if name in corpus.splits and len(corpus.splits[name])]
     if not splits:
@@ -60,7 +60,7 @@ def permuted(rows: Rows, rng: np.random.Generator) -> Rows:
 
 @dataclass(frozen=True)
 class DataSets:
-    """The data sets of a training's queries: rows of the split of each, and its share of what is drawn.
+    """The data sets of a training's queries: for each, its rows of the split and its share of what is drawn.
 
     papers: the number of the data set of each paper of the corpus [P]; None if there is one data set.
     """
@@ -71,7 +71,7 @@ class DataSets:
 
     @classmethod
     def read(cls, corpus: Corpus, split: Split, shares: Mapping[str, float]) -> DataSets:
-        """shares: by the folders' names of data=several, as relative numbers; none: one data set.
+        """shares: relative numbers by the names of the folders of data=several; none: one data set.
 
         InputError for a folder without queries, and for one without a share.
         """
@@ -90,15 +90,15 @@ class DataSets:
         return cls(rows, tuple(shares[name] for name in number), papers)
 
     def numbers(self, queries: Rows) -> Rows:
-        """The number of the data set of queries, rows [n] of the split."""
+        """The number of the data set of each query; queries: rows [n] of the split."""
         numbers = np.zeros(len(queries), np.int64)
         for number, rows in enumerate(self.rows):
             numbers[np.isin(queries, rows)] = number
         return numbers
 
     def own(self, queries: Rows, allowed: Mask) -> Iterator[tuple[Rows, Mask]]:
-        """Group queries, rows [n] of the split, by their data set: places in `queries`, and those of the
-        `allowed` papers [P] that are of the same data set."""
+        """Group queries, rows [n] of the split, by their data set: for each, their places in `queries`, and
+        which of the `allowed` papers [P] belong to the same data set."""
         if self.papers is None:
             yield np.arange(len(queries)), allowed
             return
@@ -111,8 +111,8 @@ class DataSets:
     ) -> Rows:
         """Draw the queries of a round, rows [size] of the split, from the rows in `among`.
 
-        The rounds continue one sequence of shuffled passes over each data set, of which each batch has its
-        share. key: seeds of the sequence.
+        The rounds continue one sequence of shuffled passes over each data set; each batch contains the share
+        of each data set. key: seeds of the sequence.
         """
         several = len(self.rows) > 1
         parts = [np.intersect1d(rows, among) if several else among for rows in self.rows]
@@ -147,12 +147,12 @@ def _passes(rows: Rows, size: int, first: int, key: tuple[int, ...], shuffle: Sh
 
 
 def _folder(id: str) -> str:
-    """The folder of an id of data=several."""
+    """The folder that an id of data=several begins with."""
     return id.partition("/")[0]
 
 
 class Siblings:
-    """Citations of the citing papers of a split's queries in other passages."""
+    """What the citing papers of a split's queries cite in other passages."""
 
     def __init__(self, corpus: Corpus, split: Split) -> None:
         self._positives = split.positives
@@ -165,11 +165,11 @@ class Siblings:
         self._beside = _group(self._passage, split.positives)
 
     def __getitem__(self, row: int) -> NDArray[np.int32]:
-        """The papers of a query, ascending."""
+        """The papers that a query's citing paper cites elsewhere, ascending."""
         return np.setdiff1d(self._cited[int(self._paper[row])], self._beside[int(self._passage[row])])
 
     def draw(self, row: int, size: int, rng: np.random.Generator) -> NDArray[np.int32]:
-        """Draw `size` papers of a query, or all that there are."""
+        """Draw `size` of these papers of a query, or all that there are."""
         return rng.permutation(self[row])[:size]
 
 

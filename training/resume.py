@@ -36,7 +36,7 @@ LOCK = "lock"
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes checkpoints atomically; Lightning moves them from /tmp, which may be another device."""
+    """Writes checkpoints atomically; Lightning moves them from /tmp, which may be on another device."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         save_torch(checkpoint, Path(path))
@@ -58,7 +58,7 @@ class RunCheckpoint(Checkpoint):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._saved = time.monotonic()
 
-    # Not at the end of a batch: the moving average of the weights follows only after the callbacks.
+    # Not at the end of a batch: the moving average of the weights is updated only after the callbacks.
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:

@@ -191,7 +191,7 @@ class Rounds(pl.Callback):
         self._losses.append(outputs["loss"].detach())
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        losses = self._round_losses()  # the only wait of a round
+        losses = self._round_losses()  # the only wait for a GPU in a round
         seconds = time.monotonic() - self._start
         # Lightning divides each loss by the number of accumulated batches.
         loss = torch.tensor(losses.mean() * trainer.accumulate_grad_batches)

@@ -95,11 +95,11 @@ class QuerySettings(Settings):
 
     where: ClassVar[str] = "model.batch"
     splits: tuple[str, ...] = (TRAIN,)
-    """splits to train on, those of them that there are (e.g. [train,train_named])"""
+    """splits to train on, as far as the data has them (e.g. [train,train_named])"""
     shares: dict[str, float] = field(default_factory=dict)
-    """data=several: each folder's share of the queries, as relative numbers; {}: as many as each has"""
+    """data=several: each folder's share of the queries, as relative numbers; {}: by its number of queries"""
     abstracts: tuple[float, ...] = (1.0,)
-    """shares of the abstracts to keep, one of which is drawn for the papers of each batch or list (e.g.
+    """shares of the abstracts to keep; one of them is drawn for the papers of each batch or list (e.g.
     [0,0.5,1])"""
 
     @property
