@@ -54,7 +54,7 @@ class PairSettings(Settings):
     """shares (as above) | lengths (as the small networks read them: [MASK] is the citation, the citing title
     follows the context, candidates have names and year, each field has its own length)"""
     lengths: Lengths = field(default_factory=Lengths)
-    """layout=lengths: most subwords of each field"""
+    """layout=lengths: maximum subwords of each field"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -124,8 +124,8 @@ class StepSettings(QuerySettings):
 
 @dataclass(frozen=True)
 class NegativesSettings(Settings):
-    """Negatives of a query: sampled from the first depth prefetched papers, with model.batch.shares from the
-    query's own folder, and from the siblings of the cited paper."""
+    """Negatives of a query: sampled from the first `depth` prefetched papers (with model.batch.shares, those
+    of the query's own folder) and from the siblings of the cited paper."""
 
     where: ClassVar[str] = "model.negatives"
     count: int = setting(62, least=1)
@@ -135,7 +135,7 @@ class NegativesSettings(Settings):
     skew: float = 0.0
     """rank r is sampled with a weight of 1 / r^skew; 0: all ranks alike"""
     siblings: int = 0
-    """further negatives that the citing paper cites in other passages"""
+    """number of further negatives, which the citing paper cites in other passages"""
     sibling_lists: float = setting(0.0, most=1)
     """share of the lists whose negatives are all siblings, as far as there are any"""
 
@@ -180,14 +180,14 @@ class RerankerSettings(FineTuningSettings):
     head: str = setting("sigmoid", choices=("sigmoid", "linear"))
     """sigmoid: sigmoid(linear(relu(CLS))) | linear: linear(CLS)"""
     lora: int = 0
-    """rank of updates to the attention's weights, which alone are trained, with the head, and merged when the
-    model is saved (LoRA, Hu et al. 2022); 0: all weights are trained"""
+    """rank of updates to the attention's weights: only these and the head are trained, and the updates are
+    merged when the model is saved (LoRA, Hu et al. 2022); 0: all weights are trained"""
     new_tokens: str = setting("copied", choices=("copied", "random"))
     """initial vectors of the added tokens: copied (<cit> from the mask, <sep> from the separator) | random"""
     ema: float = setting(0.0, below=1)
     """decay of the moving average of the weights, used for validation and saving; 0: no averaging"""
     workers: int | None = None
-    """data-loader processes; null: none on a CPU, up to 4 beside a GPU"""
+    """data-loader processes; null: none on a CPU, up to 4 with a GPU"""
     lists: str = setting("cited", choices=("cited", "top"))
     """cited (one cited paper per query, and sampled negatives) | top (the top negatives.depth papers as
     retrieved, cited or not, with model.loss.name=pointwise: Nogueira et al. 2020)"""

@@ -86,8 +86,8 @@ class Prefetcher:
 
     def __call__(self, contexts: Rows, depth: int, what: str, own: OwnPapers | None = None) -> Prefetched:
         """Prefetch the top papers of contexts [N], without the citing paper; what: their name in the log.
-        own: each is searched for in its own data set. Of a corpus with fewer candidates than `depth`, all.
-        """
+        own: each is searched for in its own data set. If a corpus has fewer candidates than `depth`, all are
+        prefetched."""
         depth = min(depth, int(np.count_nonzero(self.corpus.is_candidate)))
         folder = self.folder / self.key(contexts, depth, own)
         files = {start: folder / f"{start}.npy" for start in range(0, len(contexts), SHARD)}
@@ -153,7 +153,7 @@ class QueryOrder:
     ) -> QueryOrder:
         """Sample up to `per_epoch` rows per epoch; no row of a data set repeats before all others were drawn.
 
-        sets: of the split's queries; None: one.
+        sets: data sets of the split's queries; None: one.
         """
         size = min(per_epoch, len(rows))
         if size == 0:

@@ -139,8 +139,8 @@ candidate, and scores how well the candidate fits (Gu, Gao and Hahnloser,
         return torch.sigmoid(logits) if self.head == "sigmoid" else logits
 
     def add_lora(self, rank: int) -> None:
-        """Train only updates of a rank to the attention's weights, and the head. Parametrised weights stay
-        weights, of which `first_hidden` uses products; wrapped layers as peft's would be passed by."""
+        """Train only low-rank updates to the attention's weights, and the head. Parametrised weights remain
+        weights, which `first_hidden` multiplies with; it would bypass wrapped layers such as peft's."""
         self.model.requires_grad_(False)
         named = (layer for name, layer in self.model.named_modules() if "att" in name.lower())
         if not (layers := [layer for layer in named if isinstance(layer, nn.Linear)]):
@@ -170,7 +170,7 @@ candidate, and scores how well the candidate fits (Gu, Gao and Hahnloser,
             self._write_modules(folder)
 
     def _write_modules(self, folder: Path) -> None:
-        """The head as layers Dense: linear, after relu where it has one, on the first token."""
+        """Write the head as Dense layers on the first token: linear, after a relu if it has one."""
         if self._has_token_types:  # tokenisers of no particular class leave them out
             saved = folder / TOKENIZER
             names = ["input_ids", "token_type_ids", "attention_mask"]
@@ -230,7 +230,7 @@ def extend_vocabulary(
 
 def add_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
     """Append the tokens of rerank.cross_encoder.pairs to the vocabulary."""
-    # Others are kept: the argument has another name in transformers 4.
+    # False keeps the other special tokens; the argument has another name in transformers 4.
     tokenizer.add_special_tokens({"additional_special_tokens": [CIT, SEP, EOS]}, False)
 
 
@@ -251,7 +251,7 @@ def is_bert(model: nn.Module) -> TypeGuard[BertModel]:
 def first_hidden(model: BertModel, ids: Tensor, types: Tensor, mask: Tensor | None) -> Tensor:
     """Compute `model(...).last_hidden_state[:, 0]` [B, D] without most of the last layer.
 
-    Of six layers this saves a sixth. ids, types: [B, L] int64; mask: [B, L] bool, None without padding.
+    With six layers this saves a sixth. ids, types: [B, L] int64; mask: [B, L] bool, None without padding.
     """
     hidden = model.embeddings(input_ids=ids, token_type_ids=types)
     pair_mask = None if mask is None else mask[:, None, None, :]

@@ -30,8 +30,8 @@ UNUSED = ("pooler.", "embeddings.position_ids")
 
 
 def load_reference(checkpoint: str | Path, encoder: str | Path | None = None) -> CrossEncoder:
-    """Load a torch file of {current_batch, scorer, optimizer}, or the one of the name PUBLISHED, which is
-    downloaded once; in evaluation mode, in float32.
+    """Load a torch file of {current_batch, scorer, optimizer}, or the one named PUBLISHED, which is
+    downloaded once; the model is in evaluation mode and in float32.
 
     The scorer is a state dict of `bert_model.*` and `ln_score.*`; only tensors and plain values are
     unpickled. encoder: folder with the configuration and tokeniser of the transformer that was fine-tuned;

@@ -74,8 +74,8 @@ class Reranker:
         """Fine-tune a transformer on lists of prefetched papers (Gu et al. 2022, section 4.2).
 
         pretrained: settings of the transformer. retriever: finds the candidates. index_dir, candidates_dir:
-        folders of its index and of its candidates, for several runs. changes: fields of the settings, such as
-        epochs=2.
+        folders of its index and of its candidates, which several runs may share. changes: fields of the
+        settings, such as epochs=2.
         """
         from citerec.rerank.cross_encoder.data import CANDIDATES, Prefetcher  # Lightning
         from citerec.rerank.cross_encoder.train import train_reranker

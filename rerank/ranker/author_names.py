@@ -33,13 +33,13 @@ REACH = 40
 HALF = 3.0
 """Distance from the mark, in words, at which a surname or a year has half of the weight beside it."""
 NAMED, MAX_NAMED = 10, 20
-"""Words on each side of the mark that make a paper a candidate, and maximum number of these."""
+"""Words on each side of the mark where a name makes its paper a candidate, and maximum number of these."""
 AUTHOR = "author"
 """Kind of surnames in the statistics of a collection (datasets.word_statistics)."""
 WORDS_AS_SURNAMES = Path(__file__).with_name("words_as_surnames.txt")
 _NONE = np.empty(0, np.uint64)
 LEAST_TITLE, TITLE_CASE = 3, 0.6
-"""Least long words of a sentence, and share of them with capitals, to be in title case."""
+"""A sentence in title case has at least so many long words, at least this share of them with a capital."""
 _WORD = re.compile(r"[^\W_]+")
 _LINE_END = re.compile(r"\n\s*")
 _AT_MARK = rf"\s*[\[(]*(?:{TARGET_MARKER}|{OTHER_MARKER})"
@@ -122,7 +122,7 @@ def surnames_near(context: str, usual: Set[int] = frozenset()) -> list[tuple[int
     """The words of one context for `capitalised_words`: hash, distance, and the word; nearest last. They are
     of the sentence that cites: who is named in another one is seldom meant.
 
-    Those in Cyrillic or Greek letters also as they may be spelt in Latin ones."""
+    Words in Cyrillic or Greek letters are also given as they may be spelt in Latin ones."""
     words = (
         (word_hash(spelt), distance, word, sure)
         for word, distance, sure in _capitals_near(marked_sentence(context))
@@ -152,7 +152,7 @@ def named_papers(
     """Papers [Q] whose first author or initials (of two capitals) are within NAMED words of the mark, in its
     sentence.
 
-    At most MAX_NAMED, best first: by rarity and nearness, above all those of a year that is there too.
+    At most MAX_NAMED, best first: by rarity and nearness; those whose year is there, too, before all others.
     years: [P].
     """
     ranked = []

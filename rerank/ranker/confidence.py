@@ -2,13 +2,13 @@
 
 The softmax over a list with an outside option, "none of them" (McFadden 1974; reject option: Chow 1970),
 whose logit depends on how well the best candidates fit in absolute terms. So the probabilities of a list sum
-to less than 1. Fitted to lists of which some lack the cited papers, asked as in a draft that is being written
-and alone. As a passage may cite several papers, a logistic curve then maps these probabilities to how often
-the first papers of complete lists are cited (Platt 1999); the order stays.
+to less than 1. It is fitted to lists some of which lack the cited papers, asked as in a draft that is being
+written and alone. As a passage may cite several papers, a logistic curve then maps these probabilities to how
+often the first papers of complete lists are cited (Platt 1999); the order stays.
 
 What a draft tells is added to the logits. A paper that it cites elsewhere is meant more often than its score
-tells: by how much depends on the number of the other papers, which share the chance of a first citation (as
-the tables of a Chinese restaurant: Aldous 1985), and on the passages that cite it. Passages beside the
+suggests: by how much depends on the number of the other papers, which share the chance of a first citation
+(as the tables of a Chinese restaurant: Aldous 1985), and on the passages that cite it. Passages beside the
 context mostly speak of the same thing: papers that they cite, papers like these, and those that the author
 added with these, are meant more often, too (co-citation: Small 1973).
 """
@@ -27,14 +27,14 @@ from citerec.retrieval.arrays import Floats, Mask
 MISSING = 0.05
 """Share of the training lists that lose their cited papers."""
 SCALE, NONE = "scale", "none"
-"""Parameters: of scores, and of the outside option. Further ones are weights of inputs of these two."""
+"""Parameters: the factor on scores, and the constant of the outside option. Others weight further inputs."""
 KNOWN, OTHERS = "known", "known, others"
-"""Inputs of papers cited elsewhere: 1; the logarithm of the number of other candidates."""
+"""Inputs for papers cited elsewhere: 1; the logarithm of the number of other candidates."""
 KNOWN_SCALE = "known, score"
-"""Their score, less the mean of these papers'."""
+"""Input for the same papers: their score, less the mean of their scores."""
 WORDS = "elsewhere_words"
 ELSEWHERE = ("elsewhere_count", WORDS, "elsewhere_distance")
-"""Columns of papers cited elsewhere, less their mean; WORDS times the logarithm of their number."""
+"""Columns of papers cited elsewhere, less their mean; WORDS also times the logarithm of their number."""
 BESIDE_WORDS = "beside_words"
 BESIDE = ("beside_cosine", "beside_encoder", "beside_order")
 """Columns of papers like those that passages beside the context cite, or next to them in the library, less
@@ -44,9 +44,9 @@ BEST = ("dense", "encoder")
 """Columns whose highest value tells how well a list fits: they mean the same in every library."""
 L2, LEAST_SCALE = 1e-4, 1e-3
 SLOPE, LEVEL, DRAFT_LEVEL = "slope", "level", "level, draft"
-"""Parameters of the curve: of the logit, 1, and 1 where the draft cites papers elsewhere."""
+"""Parameters of the curve: factor on the log-odds; constant; constant if the draft cites papers elsewhere."""
 FIRST = 3
-"""Papers of a list to which the curve is fitted."""
+"""Number of first papers of a list to which the curve is fitted."""
 
 
 def list_inputs(lists: Lists) -> dict[str, Floats]:

@@ -32,7 +32,7 @@ MAX_CITING = 100
 
 
 def citing_split(corpus: Corpus) -> Split | None:
-    """Return the contexts that tell how papers are cited: for training, or of a library's full texts."""
+    """Return the contexts that show how papers are cited: for training, or of a library's full texts."""
     return corpus.splits.get(TRAIN, corpus.splits.get(IN_TEXTS))
 
 
@@ -45,13 +45,13 @@ def keep_fields(queries: Queries, *names: str) -> Queries:
 
 
 def _blocks(words: Ragged) -> Iterator[Ragged]:
-    """Yield blocks of PAPERS_PER_BATCH of maybe millions of texts; one empty block without texts."""
+    """Yield texts, maybe millions, in blocks of PAPERS_PER_BATCH; one empty block if there are none."""
     for start in range(0, max(len(words), 1), PAPERS_PER_BATCH):
         yield words.take(np.arange(start, min(start + PAPERS_PER_BATCH, len(words))))
 
 
 USUAL = 0.0005
-"""Least share of the papers whose title or abstract has a usual word; at least one has it."""
+"""Least share of the papers that have a word in title or abstract for it to be usual; at least one paper."""
 
 
 class CorpusStatistics:
@@ -59,7 +59,7 @@ class CorpusStatistics:
 
     title, abstract: texts of papers. title_beginnings: titles as the beginnings of their words.
     title_names, initials, first_authors, other_authors: names of papers.
-    near, before: texts of training contexts, weighted by nearness to the mark; only of the words before it.
+    near, before: training contexts as texts weighted by nearness to the mark; `before`: the words before it.
     citing: training contexts that cite each paper; source [n]: their citing papers, rows of the corpus.
     """
 
@@ -98,8 +98,8 @@ class CorpusStatistics:
         return statistics
 
     def usual_words(self, queries: Queries) -> list[Set[int]]:
-        """Hashes of the words of each context [Q] that titles and abstracts often have, and of stop words; of
-        statistics that know the queries' words."""
+        """Hashes of the words of each context [Q] that titles and abstracts often have, and of stop words;
+        for statistics that know the queries' words (with_query_words)."""
         words, corpus = queries.words("context"), self.corpus
         ids, place = np.unique(words.values, return_inverse=True)
         terms = self.terms.word_terms.take(ids)
@@ -187,7 +187,7 @@ class CorpusStatistics:
         )
 
     def counts(self, words: Ragged, terms: Terms | None = None) -> Counts:
-        """Count the terms of texts, [n, T]; terms: others than the stems."""
+        """Count the terms of texts, [n, T]; terms: other terms than the stems."""
         terms = terms or self.terms
         return Counts.concat(
             [terms.counts(np.arange(len(block)), block, len(block)) for block in _blocks(words)]

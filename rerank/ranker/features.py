@@ -1,7 +1,7 @@
 """Features of candidate papers: named columns [Q, K] for queries and their candidates.
 
-A feature is a function of `Candidates` in the table FEATURES; to add one, add a function with @feature. What
-each brings is told in docs/research/ranking.md. Values are NaN if their source is missing (no training
+A feature is a function of `Candidates` in the table FEATURES; to add one, add a function with @feature.
+docs/research/ranking.md tells what each brings. Values are NaN if their source is missing (no training
 contexts, no abstract, no year). `rerank.ranker.linear` turns columns into a model's inputs.
 """
 
@@ -44,7 +44,7 @@ NETWORK = ("encoder", "encoder_title", "english_encoder", "beside_encoder")
 BESIDE_WEIGHT = 0.3
 """Weight of a paper that is cited beside the context, apart from the words in common."""
 NEIGHBOURS = 3.0
-"""Papers beyond the next one, in the library's order, at which being near to one cited beside counts 1/e."""
+"""In the library's order, how many papers beyond the next being near to one cited beside counts 1/e."""
 NAME_REACH = 3.0
 """Distance from the mark, in words, at which a name has half of the weight beside it."""
 
@@ -56,7 +56,7 @@ class Feature:
     group: str
     compute: Function
     relative: bool = False
-    """whether its unit depends on corpus and query, as BM25's does; else all lists are comparable"""
+    """whether its unit depends on corpus and query, as BM25's does; else it is the same in all lists"""
 
 
 FEATURES: dict[str, Feature] = {}
@@ -339,7 +339,7 @@ def abstract_words(x: Candidates) -> Floats:
 
 @feature(WORDS, relative=True)
 def abstract_near(x: Candidates) -> Floats:
-    """The same by nearness to the mark, [Q, K]."""
+    """The same, weighted by nearness to the mark, [Q, K]."""
     text, term, distance = x.locate_terms("context")
     return x.product(WeightedTexts(x.offsets(text), term, nearness(distance)), x.statistics.abstract)
 

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from citerec.rerank.settings import RankerSettings
 
 FLOOR = 0.5
-"""Least deviation by which relative features are divided, as a share of that of training lists."""
+"""Least deviation by which relative features are divided, as a share of their deviation in training lists."""
 STEPS = 1000
 """Maximum steps to fit weights."""
 BINS = 10
 SURE = 0.5
-"""Least probability of the first papers of which it is told how many are right."""
+"""Least probability of those first papers for which it is measured how many are right."""
 MIN_LISTS = 20
 """Minimum lists with a cited paper to fit a model."""
 
@@ -191,7 +191,7 @@ class LinearModel:
 
 
 def fit_ranker(settings: RankerSettings, lists: TrainingLists) -> LinearModel:
-    """Fit a model: minimise the mean cross entropy plus l2 |w|^2. What only a draft tells is no input.
+    """Fit a model: minimise the mean cross entropy plus l2 |w|^2. What only a draft tells is not an input.
 
     Raises InputError if too few lists have a cited paper.
     """
@@ -264,7 +264,7 @@ def cross_fit(
 def measure(lists: TrainingLists, scores: Floats, sure: bool = False) -> dict[str, dict[str, float]]:
     """Compute recall and MRR by source from the scores of all candidates [n].
 
-    sure: also of their probabilities, of which the scores are the logarithms (`certainty`).
+    sure: also measure the probabilities of which the scores are the logarithms (`certainty`).
     """
     measures = {}
     for name in dict.fromkeys(lists.source.tolist()):

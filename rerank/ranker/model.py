@@ -64,9 +64,9 @@ BY_PASSAGES = 50
 """Candidates by passages of full texts."""
 CITED_WEIGHT, CITED_FROM = 25.0, 0.1
 CITED_FIRST, CITED_SURE = 100.0, 0.25
-"""How far contexts of full texts that cite a paper raise it: this times their similarity to the question
-(`CitingContexts.shares`) above a least one, among papers that are cited, and among all. Chosen as
-docs/write/fulltexts.md says."""
+"""How far contexts of full texts raise a paper that they cite: a factor, and the similarity to the query
+(`CitingContexts.shares`) above which it counts; the first pair ranks among papers that are cited, the second
+among all. Chosen as docs/write/fulltexts.md says."""
 STATISTICS = "statistics"
 """Folder of the corpus statistics in a saved index."""
 
@@ -75,7 +75,7 @@ STATISTICS = "statistics"
 class RankingModel(Pretrained):
     """The model of a ranker and how sure it is of its answers.
 
-    model, confidence: without networks. networks: what ranks with networks among its parts.
+    model, confidence: used without networks. networks: used if networks are among its parts.
     about: how they were trained, as plain values. dense: the model of the dense retriever among its parts.
     """
 
@@ -112,7 +112,7 @@ those under `parts` below; the dense one's model is in the folder `dense`."""
         index_dir: folder of the parts' indexes: loaded if present, else built and saved. changes: fields of
         the settings, such as queries=3000. The cross-fitted measures are also written to metrics.json.
         """
-        # What ranking does not need.
+        # Imported late: ranking does not need these.
         from citerec.rerank.ranker.linear import cross_fit, fit_ranker, measure
         from citerec.rerank.ranker.training import calibrate, read_lists, training_split
         from citerec.rerank.settings import RankerSettings
@@ -250,7 +250,7 @@ class Ranker(Retriever):
         return first_network(self.parts or self.all_parts)
 
     def without_networks(self) -> Self:
-        """Return this ranker without its networks: quick, also while another thread asks this one."""
+        """Return this ranker without its networks: quick, even while another thread searches with it."""
         quick = copy.copy(self)
         quick.parts = {name: copy.copy(part) for name, part in self.parts.items() if part is not self.encoder}
         quick.all_parts = quick.parts
@@ -325,8 +325,8 @@ class Ranker(Retriever):
         )
 
     def prefetch(self, queries: Queries, depth: int, allowed: Mask | None = None) -> list[Ranking]:
-        """Search with each retriever, for papers that contexts name, for those that similar passages of the
-        draft cite, and for those whose full texts have passages like it, without the citing paper."""
+        """Search with each retriever, and add papers that the contexts name, that similar passages of the
+        draft cite, or whose full texts have similar passages; without the citing paper."""
         if self.encoder is not None and self.model is not None and self.model.networks is not None:
             self.encoder.refresh(self.model.networks.first.depth)
         searched = [part for part in self.parts.values() if part is not self.encoder or part.complete]
@@ -337,7 +337,7 @@ class Ranker(Retriever):
         return [*rankings, *(self._eligible(rows, queries, allowed) for rows in others)]
 
     def _named(self, queries: Queries) -> Ragged:
-        """Papers [Q] whose first author or initials are near the mark; no text need share a word with it."""
+        """Papers [Q] whose first author or initials are near the mark; they need share no word with it."""
         authors, initials = map(self.statistics.sorted_names, self.statistics.SORTED)
         return named_papers(queries.texts("context"), authors, initials, self.corpus.years)
 
@@ -390,7 +390,7 @@ class Ranker(Retriever):
             raised = scores + CITED_WEIGHT * np.maximum(shares - CITED_FROM, 0)
             sure = CITED_FIRST * np.maximum(shares - CITED_SURE, 0)
             for own, wanted, cited, first in zip(scores, raised, np.isfinite(shares), sure, strict=True):
-                # Papers that are cited often enough change places, as what the others lack tells nothing.
+                # Only papers that are cited often enough change places: what the others lack tells nothing.
                 order = np.flatnonzero(cited)[np.argsort(-wanted[cited], kind="stable")]
                 own[order] = -np.sort(-own[cited])
                 own[np.argsort(-(own + first), kind="stable")] = -np.sort(-own)
@@ -403,7 +403,7 @@ class Ranker(Retriever):
         return with_pairs(self.encoder, queries, papers, lists, first)
 
     def lists(self, queries: Queries, papers: NDArray[np.int32]) -> tuple[Lists, Mask]:
-        """Return the lists of candidates [Q, K], and where they are among them."""
+        """Return the lists of candidates [Q, K], and the mask of the candidates in them."""
         candidates = Candidates(self.statistics, self.parts, queries, papers, self.passages)
         columns, mask = candidates.columns(), papers >= 0
         mask[:, 0] = True  # a list is never empty

@@ -1,9 +1,9 @@
 """What networks add to the learned ranker (retrieval.networks).
 
-Where the encoder has read all papers, it is one of the retrievers, and its cosine one of the features. Where
-it has not, in a large library or while one is being read, it reads the first papers of the ranking without
-it. Where it has, the cross-encoder, if there is one, then reads the first papers with the query, unless some
-have full texts. What is read last changes the order of the first papers; those beyond stay below.
+Where the encoder has read all papers, it is one of the retrievers, and its cosine one of the features. The
+cross-encoder, if any, then reads the first papers with the query, unless some have full texts. Where it has
+not, in a large library or one still being read, the encoder reads the first papers of the ranking without it.
+What is read last changes the order of the first papers; those beyond stay below.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from citerec.retrieval.queries import Queries
 COSINE, PAIR = "encoder", "cross_encoder"
 """Columns: the encoder's cosine (rerank.ranker.features); the cross-encoder's score of the first papers."""
 BARE, READ, FIRST, PAIRS = "bare", "read", "first", "pairs"
-"""Ways of ranking: without networks, or where the encoder has read all papers, or the first ones; after READ,
-where the first papers have been read with the query, too."""
+"""Ways of ranking: without networks; where the encoder has read all papers; where it has read the first ones;
+as READ, where the first papers have then been read with the query."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class Rescoring:
 
 @dataclass(frozen=True)
 class NetworkModel:
-    """The part of a ranker's model that reads networks.
+    """The part of a ranker's model that uses networks.
 
-    read: ranks the lists of papers that all have been read. first: where they have not. pairs: of the
-    cross-encoder; None without one. confidences: by READ, FIRST and PAIRS.
+    read: ranks lists whose papers have all been read. first: rescores where they have not. pairs: rescores by
+    the cross-encoder; None without one. confidences: by READ, FIRST and PAIRS.
     """
 
     read: LinearModel
@@ -101,8 +101,8 @@ class NetworkModel:
         papers: NDArray[np.int32],
         lists: Lists,
     ) -> Floats:
-        """Logarithms of the probabilities [n] of the candidates of queries [Q], of which `papers` [n] are the
-        rows; their scores without a confidence.
+        """Logarithms of the probabilities [n] of the candidates of queries [Q], whose rows are `papers` [n];
+        without a confidence, their scores.
 
         without: the model that ranks papers of which not all have been read.
         """

@@ -21,7 +21,7 @@ from citerec.retrieval.lexical.terms import PAPERS_PER_BATCH
 _INNER = re.compile(r"(?<![\w\-])[^\W\d_][\w+\-]*?(?:(?<=[^\W_])[A-Z]|\d)[\w+\-]*")
 """A word with an inner capital or a digit."""
 _HAS_INNER = re.compile(r"\d|(?<=[\w+\-])[A-Z]")
-"""What a text with such a word has; much faster to look for."""
+"""Found in any text with such a word; much faster to look for."""
 _WORD = re.compile(r"[^\W_]+")
 _FUNCTION_WORDS = frozenset(
     "a an and as at by for from in into of on or the to toward towards using via with without".split()  # noqa: SIM905

@@ -64,7 +64,7 @@ def calibrate(settings: RankerSettings, lists: TrainingLists, scores: Floats, se
     """Fit a confidence to scores [n] of models that were not fitted to these lists.
 
     Lists of drafts WRITTEN so far are asked as drafts, others as questions, for which nothing is known to be
-    cited elsewhere; without the former, all are asked both ways. Its curve is fitted to lists of other citing
+    cited elsewhere; without the former, all are asked both ways. The curve is fitted to lists of other citing
     papers (settings.folds).
     """
     written = lists.source == WRITTEN
@@ -100,11 +100,11 @@ class Fitted:
 
 
 def fit_networks(settings: RankerSettings, lists: TrainingLists, calibrated: Mask, seed: int) -> Fitted:
-    """Fit what ranks without networks and with them to lists with their scores, of papers that all have been
-    read.
+    """Fit the models that rank without networks and with them, to lists with the networks' scores, for which
+    all papers have been read.
 
-    calibrated: lists [Q] of drafts, to which confidences are fitted; nothing else is to those WRITTEN so far
-    (drafts would gain .003 R@10, papers with full texts lose .028).
+    calibrated: lists [Q] of drafts, to which confidences are fitted. Nothing else is fitted to those WRITTEN
+    so far (drafts would gain .003 R@10, papers with full texts lose .028).
     """
     without, read, fitted = lists.without(*NETWORK, PAIR), _with_networks(lists), lists.source != WRITTEN
     scores = cross_fit(settings, without, seed, fitted), cross_fit(settings, read, seed, fitted)
@@ -134,7 +134,7 @@ def measure_read(
 ) -> tuple[Measures, Measures]:
     """Return measures of cross-fitted scores where networks have read all papers: as questions and as drafts.
 
-    Others as in `fit_networks`, of the calibrated lists alone.
+    Other arguments as in `fit_networks`; only the calibrated lists are measured.
     """
     fitted = lists.source != WRITTEN
     scores = cross_fit(settings, _with_networks(lists), seed, fitted)[calibrated[lists.query]]
@@ -197,8 +197,8 @@ def first_read(first: Rescoring, lists: TrainingLists, scores: Floats) -> Traini
 
 
 def _fit_rescoring(lists: TrainingLists, scores: Floats, column: str, depth: int) -> Rescoring:
-    """Fit the weight of a column for the first papers by scores [n], and the scale of these, which tell
-    less where more is known."""
+    """Fit the weight of a column for the first papers by scores [n], and the scale of these scores, which
+    tell less where more is known."""
     read = np.zeros(len(scores), np.bool_)
     read[np.concatenate(Rescoring(depth, 0.0).first(lists, scores))] = True
     read &= np.isfinite(lists.column(column))
@@ -276,7 +276,7 @@ def _as_asked(queries: Queries, kind: int) -> Queries:
 
 
 def without_abstracts(corpus: Corpus) -> Corpus:
-    """Return the corpus without the abstracts of papers, but for those without a title."""
+    """Return the corpus without the abstracts of papers, except for those without a title."""
     made, tokens, empty = copy.copy(corpus), corpus.abstract_tokens, corpus.title_tokens.lengths > 0
     made.fingerprint = f"{corpus.fingerprint}-{hashlib.blake2b(empty.tobytes(), digest_size=8).hexdigest()}"
     made.abstracts = ["" if none else text for none, text in zip(empty, corpus.abstracts, strict=True)]
