@@ -21,7 +21,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """How often terms are in texts, or a weight: the sparse matrix `shape`, (n, T), by text.
+    """Counts of terms in texts, or weights in their place: a sparse matrix of `shape` (n, T), by text.
 
     Text i has the terms indices[indptr[i]:indptr[i + 1]], ascending, each once, and their counts in `data`.
     """
@@ -80,7 +80,7 @@ class Counts:
         return Counts(indptr, self.indices[at], self.data[at], (len(texts), self.shape[1]))
 
     def lengths(self) -> Floats:
-        """Terms of each text [n]."""
+        """Number of terms of each text [n]."""
         return np.asarray(sums_of_ranges(self.data, self.indptr), np.float32)
 
     def frequency(self) -> NDArray[np.int64]:

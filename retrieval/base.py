@@ -225,7 +225,7 @@ class Retriever(ABC):
     # Saved indexes.
 
     def save(self, folder: str | Path) -> None:
-        """Write the index to a folder, atomically; InputError if the retriever does not say what it has."""
+        """Write the index to a folder, atomically; InputError if the retriever does not tell what to save."""
         self._refuse_empty()
         with new_index(Path(folder), self._origin(self.corpus), self.tuned) as part:
             self._save(part)

@@ -1,6 +1,6 @@
 """Global recommendation with a citation graph: papers cited by similar earlier papers.
 
-Queries read the citation graph before their date besides texts. This is a protocol of its own: results are
+Besides texts, queries read the citation graph before their date. This is a protocol of its own: results are
 never compared with those of retrievers that read texts alone.
 """
 
@@ -57,8 +57,8 @@ class Citations(Retriever):
 
     The score is their weighted sum. The graph consists of the cited papers of all queries of all splits, but
     a query sees only reference lists of papers dated before it, neither its own nor those of later papers.
-    With data=papers these are the reference lists of all papers. The same year is not before; papers without
-    a year are neither before nor later.
+    With data=papers these are the reference lists of all papers. Papers of the same year do not count as
+    before; papers without a year are neither before nor later.
 
     weights: one per signal; or `tuned` (FusionWeights), with `seed`.
     """

@@ -35,8 +35,8 @@ class DenseRetriever(Retriever):
 
     reads_contexts = False
     similarity = "cosine"
-    """cosine, or l2: the negative Euclidean distance of vectors that are not normalised; those of papers are
-    then (v, -|v|^2 / 2), of queries (q, 1), as |q - v|^2 = |q|^2 - 2 (q.v - |v|^2 / 2)"""
+    """cosine, or l2: the negative Euclidean distance of vectors that are not normalised; papers are then
+    indexed as (v, -|v|^2 / 2), and queries are (q, 1), as |q - v|^2 = |q|^2 - 2 (q.v - |v|^2 / 2)"""
     model: Any = None
     """the trained model that encodes, if it can be saved"""
 
@@ -98,7 +98,7 @@ class DenseRetriever(Retriever):
         return vectors
 
     def _encode(self, queries: Queries) -> Floats:
-        """Encode queries, those of contexts once for all pools and signals that they are searched for."""
+        """Encode queries; contexts are encoded once for all pools and signals that search for them."""
         rows = queries.contexts.tolist()
         if len(rows) > KEPT or min(rows, default=-1) < 0:
             return self.encode_queries(queries)

@@ -30,7 +30,7 @@ RRF_CONSTANT = 60
 TUNED, EQUAL = "tuned", "equal"
 VALIDATION = "val"
 TUNING_QUERIES, CUTOFFS = 2000, (10, 100)
-"""Most validation queries, and cutoffs of the mean recall, by which weights are tuned."""
+"""Maximum validation queries, and cutoffs of the mean recall, by which weights are tuned."""
 
 _QUERIES = 32
 """Queries merged at a time, so that their arrays fit into the processor's caches."""

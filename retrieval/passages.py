@@ -21,11 +21,11 @@ from citerec.retrieval.arrays import Floats, Rows
 OVERLAP = 5
 """Two passages overlap if they share this many consecutive words."""
 BESIDE = 2
-"""Passages at most so many places away that overlap are beside each other. Further away, it is the same text
-once more, which would tell what a masked citation was."""
+"""Passages that overlap and are at most so many places apart are beside each other. Further apart, they are
+two copies of a text, which would tell what a masked citation was."""
 SAME = 8
-"""Passages with the same words before the mark, so many, are one text: an old version, a shorter one, a
-summary."""
+"""Passages with the same last words before the mark, so many, are copies of one text: an old version, a
+shorter one, a summary."""
 STEM = 6
 """Letters of a word that are compared."""
 REACH = 8.0
@@ -115,7 +115,7 @@ class CitingPassages:
 
     @cached_property
     def _copies(self) -> dict[int, set[int]]:
-        """The passages with the last SAME words before the mark of a passage, further away than BESIDE."""
+        """For each passage, those further away than BESIDE with the same last SAME words before the mark."""
         rows_with: dict[tuple[str, ...], list[int]] = {}
         for row, words in enumerate(self._words):
             if len(words.before) == SAME:
@@ -128,7 +128,7 @@ class CitingPassages:
         }
 
     def copied(self, place: int) -> set[str]:
-        """Return the papers that, but for a place itself, only second copies of its text cite."""
+        """Return the papers that only second copies of the text at a place cite, not counting that place."""
         copies = self._copies.get(place, set())
         others = (
             (row for row in range(len(self.cited)) if row != place and row not in copies) if copies else ()
@@ -161,7 +161,7 @@ class CitingPassages:
 
 @dataclass(frozen=True)
 class CitedElsewhere:
-    """Citations of the papers being written at other places, for Q queries.
+    """What the papers being written cite at other places, for Q queries.
 
     known: [Q], rows of the papers. passages: [Q], those of the query's paper, None if unknown. places: [Q],
     the query's place among them.
@@ -184,9 +184,9 @@ class CitedElsewhere:
     def cited(
         self, corpus: Corpus, query: int, context: str, beside: bool = False
     ) -> tuple[NDArray[np.int32], Floats, Floats]:
-        """Return the papers that passages elsewhere cite [n], once for each passage, and the cosine of its
-        words with those of the query's context [n] and its distance from that in passages [n]. beside: of
-        passages beside the query's, which overlap with it."""
+        """Return the papers that passages elsewhere cite [n], once for each passage; the cosines of the words
+        of these passages with those of the query's context [n]; and their distances from it, in passages [n].
+        beside: read passages beside the query's instead, which overlap with it."""
         passages, place = self.passages[query], int(self.places[query])
         if passages is None:
             return np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0, np.float32)

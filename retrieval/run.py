@@ -55,7 +55,7 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 _ARROW = re.compile(r"In CSV column #(\d+): Row #(\d+): CSV conversion error to \w+: ")
-"""How Arrow tells a place."""
+"""How Arrow's messages name a place."""
 
 
 def read_fields(path: str | Path, names: tuple[str, ...], wanted: dict[str, pa.DataType]) -> pa.Table:
@@ -78,7 +78,7 @@ def read_fields(path: str | Path, names: tuple[str, ...], wanted: dict[str, pa.D
             if len(table := read(path, threads=True)):
                 return table
         lines = [b" ".join(line.split()) for line in path.read_bytes().splitlines()]
-        return read(io.BytesIO(b"\n".join(filter(None, lines))), threads=False)  # then errors tell the row
+        return read(io.BytesIO(b"\n".join(filter(None, lines))), threads=False)  # errors then name the row
     except (OSError, pa.ArrowInvalid) as error:
         text = getattr(error, "strerror", None) or error_text(error)
         said = _ARROW.sub(lambda place: f"row {place[2]}, field {names[int(place[1])]!r}: ", text)

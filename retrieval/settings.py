@@ -89,31 +89,31 @@ def check_fields(fields: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Lengths(Settings):
-    """Most subwords of each field of the small networks' inputs (retrieval.networks.inputs)."""
+    """Maximum subwords of each field of the small networks' inputs (retrieval.networks.inputs)."""
 
     where: ClassVar[str] = "lengths"
 
     before: int = setting(60, least=1)
-    """of the passage before the citation"""
+    """maximum subwords of the passage before the citation"""
     after: int = 44
-    """of the passage after it"""
+    """maximum subwords of the passage after the citation"""
     citing_title: int = 22
-    """of the title of the paper being written"""
+    """maximum subwords of the title of the paper being written"""
     title: int = setting(40, least=1)
-    """of a paper's title"""
+    """maximum subwords of a paper's title"""
     names: int = 10
-    """of its first authors and year"""
+    """maximum subwords of its first authors and year"""
     abstract: int = 130
-    """of its abstract"""
+    """maximum subwords of its abstract"""
 
     @property
     def query(self) -> int:
-        """Most subwords of a query, with [MASK] and [SEP]."""
+        """Maximum subwords of a query, with [MASK] and [SEP]."""
         return self.before + self.after + self.citing_title + 2
 
     @property
     def paper(self) -> int:
-        """Most subwords of a paper, with "." and [SEP]."""
+        """Maximum subwords of a paper, with "." and [SEP]."""
         return self.title + self.names + self.abstract + 2
 
 
@@ -148,7 +148,7 @@ class ArticleConfig(Settings):
     """separator of a text's fields: sentence (a full stop) | sep (the model's separator token) | lengths (as
     the small networks read them: each field has its own length, papers have names and year)"""
     lengths: Lengths = field(default_factory=Lengths)
-    """layout=lengths: most subwords of each field"""
+    """layout=lengths: maximum subwords of each field"""
     similarity: str = setting("cosine", choices=("cosine", "l2", "dot"))
     """cosine | l2 (negative Euclidean distance; requires index.kind=exact); aspire always uses l2 | dot"""
     query: tuple[str, ...] = ("title", "context")

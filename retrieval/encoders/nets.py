@@ -27,8 +27,8 @@ def find_device(accelerator: str = "auto") -> torch.device:
     """The device of `cpu`, `gpu` or `auto`, which is a GPU if there is one.
 
     On a GPU, matrix products of float32 are computed in TF32 from then on (retrieval.indexes.gpu excepted),
-    and attention not by cuDNN, which torch prefers on an H100: batches of texts differ in shape, and it
-    builds a plan for each new one, which takes the host tens of milliseconds or more.
+    and attention is not computed by cuDNN, which torch prefers on an H100: batches of texts differ in shape,
+    and cuDNN builds a plan for each new one, which takes the host tens of milliseconds or more.
     """
     if accelerator == "cpu" or (accelerator == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")

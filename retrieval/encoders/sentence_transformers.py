@@ -175,7 +175,7 @@ def _pooling(path: Path) -> tuple[list[str], bool]:
 
 
 def read_limit(folder: Path) -> int:
-    """Most tokens of a text, by the first of the files that says so."""
+    """Maximum tokens of a text, by the first of the files that has a limit."""
     read = [_read(folder / name, _Limits) for name in (TRANSFORMER, TOKENIZER, "config.json")]
     lengths = read[0].max_seq_length, read[1].model_max_length, read[2].max_position_embeddings
     return next((int(limit) for limit in lengths if limit is not None and limit < UNLIMITED), int(UNLIMITED))

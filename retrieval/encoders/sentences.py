@@ -97,7 +97,7 @@ class SentenceRetriever(Retriever):
         """The vectors of all sentences of B texts [S, D], and how many each text has [B]."""
         ids, numbers = texts.values & ((1 << SENTENCE) - 1), texts.values >> SENTENCE
         text = np.repeat(np.arange(len(texts)), texts.lengths)
-        # Titles are context for the sentences of a text, and no sentences themselves (Mysore et al. 2022).
+        # Titles are context for the sentences of a text, not sentences themselves (Mysore et al. 2022).
         with_sentences = np.zeros(len(texts), np.bool_)
         with_sentences[text[numbers > FIRST["title"]]] = True
         numbers[(numbers == FIRST["title"]) & with_sentences[text]] = 0

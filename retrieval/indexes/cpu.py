@@ -222,7 +222,7 @@ class FaissIndex(PaperIndex):
 
     FILE = "vectors.faiss"
     precision = "float16"
-    """of `half`, the only kind that is searched on a GPU"""
+    """precision of `half`, the only kind that is searched on a GPU"""
 
     def __init__(self, config: IndexConfig, index: faiss.Index) -> None:
         self._config, self._index, self.dim = config, index, int(index.d)

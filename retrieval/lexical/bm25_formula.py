@@ -49,7 +49,7 @@ def _idf(frequency: int, texts: int) -> float:
 ADDS_PER_LOOKUP = 16
 """Scores that can be added in the time of one lookup."""
 UNIT = np.float32(2**-12)
-"""Of contributions that are kept as uint16, below 16; lucene's are, for up to 10 million texts."""
+"""Unit of contributions that are kept as uint16; below 16, as lucene's are for up to 10 million texts."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class Postings:
     ) -> Postings:
         """Build from batches of term counts [texts, T]; empties the list to save memory.
 
-        whole: if the texts are some of many, document frequencies [T], number and average length of these.
-        dtype: of the contributions.
+        whole: if the texts are part of a collection, its document frequencies [T], number of texts and
+        average length. dtype: of the contributions.
         """
         lengths = [part.lengths() for part in counts]
         average = float(np.concatenate(lengths).mean(dtype=np.float64))

@@ -45,7 +45,7 @@ FUNCTION_WORDS = frozenset(
     for word in listed
     if language in ("english_plus", "fr", "de", "es", "pt") or not word.isascii()
 ) - {"ai", "also", "era", "han", "man", "mir", "nas", "sea", "soy", "ti", "war"}
-"""Those of EUROPEAN: without the ones that mean something else in English titles."""
+"""The words of EUROPEAN, without those that mean something else in English titles."""
 
 
 def strip_markers(text: str) -> str:

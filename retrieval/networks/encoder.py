@@ -29,9 +29,9 @@ ENCODER = "encoder"
 KEPT = 64
 """Queries whose vectors and scores are kept."""
 REACH = 15.0
-"""Subwords from the citation at which a subword counts 1/e of what it counts beside it."""
+"""Distance from the citation, in subwords, at which a subword counts 1/e of what it counts beside it."""
 LEAST_SUBWORD = 1.3
-"""Letters of an encoder's subwords, on average, from which on it reads a script."""
+"""An encoder reads a script in which its subwords have at least so many letters, on average."""
 PART = 128
 """Papers that are encoded between two writes: a kill loses some seconds of work."""
 
@@ -39,7 +39,7 @@ PART = 128
 class NetworkRetriever(Retriever):
     """Ranks the papers of which the store has vectors by their cosine with the passage.
 
-    The index are the papers' keys in the store, so it does not change while papers are being encoded.
+    The index consists of the papers' keys in the store, so it does not change while papers are being encoded.
     """
 
     name = ENCODER
@@ -53,7 +53,7 @@ class NetworkRetriever(Retriever):
     _keys: Keys
     _candidates: Rows
     _searched: tuple[Rows, FlatIndex]
-    """rows of the papers that have been encoded, and their vectors: replaced as one, while others search"""
+    """rows of the papers that have been encoded, and their vectors: replaced together, while others search"""
 
     def __init__(self, networks: Networks, store: VectorStore | None = None, whole: bool = True) -> None:
         """store: by default in memory. whole: `index` encodes all papers, which may take minutes."""
@@ -103,7 +103,7 @@ class NetworkRetriever(Retriever):
             self.store.append(self.networks.encode(keys, papers, advance, pool))
 
     def read(self, papers: NDArray[np.integer]) -> None:
-        """Encode papers, rows [n], that have no vector, and keep them in memory alone."""
+        """Encode papers, rows [n], that have no vector, and keep them in memory only."""
         rows = np.unique(papers[papers >= 0]).astype(np.int64)
         keys = self._keys[np.searchsorted(self._candidates, rows)]
         new = ~self.store.known(keys)
@@ -121,8 +121,8 @@ class NetworkRetriever(Retriever):
         return len(missing)
 
     def refresh(self, most: int = 0) -> None:
-        """Search the papers that other processes have encoded, too. If no more than `most` are missing then,
-        encode these and keep them in memory alone."""
+        """Search the papers that other processes have encoded, too. If at most `most` are then missing,
+        encode these and keep them in memory only."""
         if self.complete or not self.reads_all:
             return
         new = self.store.refresh()
@@ -170,7 +170,7 @@ class NetworkRetriever(Retriever):
     def reads(self, queries: Queries) -> NDArray[np.bool_]:
         """Whether the encoder knows the scripts of queries [Q]: its subwords are more than single letters.
 
-        One for several languages knows all, some of which write a word with a letter.
+        An encoder for several languages knows all scripts, some of which write a word with a letter.
         """
         if self.networks.means:
             return np.ones(len(queries), np.bool_)
@@ -215,7 +215,7 @@ class NetworkRetriever(Retriever):
     def pair_scores(self, query: Subwords, papers: NDArray[np.integer]) -> Floats:
         """Scores [n] of a query with papers, rows [n], by the cross-encoder; they must have been encoded."""
         reader, keys = self.networks.reader, [self.key(paper) for paper in papers.tolist()]
-        # Editors ask again with each letter of a key.
+        # Editors ask again with each letter of a citation key that is typed.
         scored = self._scored.get(tuple(query), {})
         new = [key for key in keys if key not in scored]
         pairs = [reader.pair(query, reader.shortened(self.store.subwords(key))) for key in new]
@@ -269,8 +269,8 @@ def keys_of(corpus: Corpus, rows: Rows) -> Keys:
 
 # Late interaction: how well titles have the words of a passage (ColBERT: Khattab and Zaharia 2020, eq. 3).
 # For each subword of the passage, the highest cosine of its hidden state with those of a title's subwords.
-# What titles get is the mean over the passage, where subwords near the citation, and those that few of the
-# papers have, count more.
+# A title's score is the mean of these over the passage, where subwords near the citation, and those that few
+# of the papers have, count more.
 
 
 def word_weights(

@@ -5,7 +5,7 @@ no padding and no mask, so a result never depends on what else is in a batch. It
 hidden states [B, L, H], or `logit` [B], of the first token.
 
 In 8 bits, word vectors have a scale for each row; with `word_bits=4`, a scale for each BLOCK of a row, which
-loses nothing where they were kept like this before. Linear layers multiply 8-bit inputs, quantised over the
+loses nothing if they were stored like this before. Linear layers multiply 8-bit inputs, quantised over the
 range of a text (DynamicQuantizeMatMul of ONNX Runtime), by weights with a scale for each output. These have 7
 bits: without VNNI, sums of two products saturate at 16 bits. A few channels of BERT's hidden states are ten
 times as large as the others (Kovaleva et al. 2021); such inputs are divided by a factor, and their weights
@@ -82,7 +82,7 @@ def write_graph(bert: Bert, path: Path, int8: bool = True) -> None:
 
 
 def _factors(bert: Bert) -> dict[str, Floats]:
-    """Find what the inputs of each linear layer are divided by, [K], by the layer's name.
+    """Find the factors that the inputs of each linear layer are divided by, [K], by the layer's name.
 
     The root of how many times a channel's largest value exceeds LARGE times that of the median channel: half
     of the range moves to the weights.
@@ -125,7 +125,7 @@ class _Graph:
         self.onnx, self.tensors, self.kinds = helper, numpy_helper, TensorProto
 
     def model(self, watched: bool = False) -> Any:
-        """Return the model; watched: whose outputs are also the inputs of all linear layers."""
+        """Return the model; watched: with the inputs of all linear layers as further outputs."""
         bert, make = self.bert, self.onnx.make_tensor_value_info
         hidden = self.embeddings()
         for number in range(bert.layers):

@@ -3,10 +3,10 @@
     query   60 before the citation, [MASK], 44 after it; where known [SEP] and 22 of the citing title
     paper   40 of the title, ".", 10 of first authors and year; where known [SEP] and 130 of the abstract
 
-The encoder reads `[CLS] text [SEP]`, where some have a prefix before queries and another one before papers
-(E5: Wang et al. 2022); the cross-encoder `[CLS] query [SEP] paper [SEP]`, with
-PAIR_ABSTRACT of the abstract. Subwords nearest to the citation are kept, and the first of the other fields.
-Other citations' marks are left out.
+The encoder reads `[CLS] text [SEP]`; some need a prefix before queries and another one before papers (E5:
+Wang et al. 2022). The cross-encoder reads `[CLS] query [SEP] paper [SEP]`, with PAIR_ABSTRACT of the
+abstract. Subwords nearest to the citation are kept, and of the other fields the first. Other citations' marks
+are left out.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from citerec.retrieval.settings import Lengths as Lengths
 AUTHORS = 2
 """First authors whose surnames are part of a paper's text."""
 PAIR_ABSTRACT = 64
-"""Subwords of an abstract that the cross-encoder reads: with all it takes 40 % longer, and ranks no better
-(library/builtin/README.md)."""
+"""Subwords of an abstract that the cross-encoder reads: with all of them, it takes 40 % longer and ranks no
+better (library/builtin/README.md)."""
 SPECIAL = {"start": "[CLS]", "separator": "[SEP]", "mask": "[MASK]", "padding": "[PAD]"}
 
 QUERY, PAPER = "query", "paper"
@@ -114,7 +114,7 @@ class InputReader:
         return self.passages(queries.texts("context"), queries.texts("title"))
 
     def passages(self, contexts: Sequence[str], titles: Sequence[str]) -> list[Subwords]:
-        """Passages with TARGET_MARKER, at its end if one has none, and citing titles [B], "" if unknown."""
+        """Passages with TARGET_MARKER, by default at their end, and citing titles [B], "" if unknown."""
         sides = [context.replace(OTHER_MARKER, " ").partition(TARGET_MARKER) for context in contexts]
         left = self.subwords([before for before, _, _ in sides])
         right = self.subwords([after for _, _, after in sides], self.lengths.after)

@@ -2,8 +2,8 @@
 
 networks.json   lengths and prefixes of the inputs, and a hash of each file
 encoder.onnx  cross-encoder.onnx  tokenizer.json
-means.safetensors   of the outputs for texts of each kind in L languages, [L, D], if there are several: the
-                    nearest one is taken away, which leaves what a text is about
+means.safetensors   mean outputs for texts of each kind in L languages, [L, D], if there are several: the
+                    nearest one is subtracted, which leaves what a text is about
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ FORMAT = 1
 ENCODED = 3
 """Version of what is kept of papers (store.Encoded)."""
 _opened: WeakValueDictionary[str, Network] = WeakValueDictionary()
-"""Those in use, by the hash of their file."""
+"""Networks in use, by the hash of their file."""
 
 
 @dataclass(frozen=True)
 class Networks:
     """An encoder, which makes a vector [D] of a text, and a cross-encoder, which scores pairs.
 
-    means: of outputs, by kind. scale: of queries' vectors, so that products with papers are as far apart as
-    the built-in encoder's cosines, whose limits and weights they are read with.
+    means: of outputs, by kind. scale: length of queries' vectors, which spreads their products with papers as
+    widely as the built-in encoder's cosines, whose limits and weights are applied to them.
     """
 
     folder: Path
@@ -171,8 +171,8 @@ class Networks:
         advance: Callable[[int], None] | None = None,
         pool: Executor | None = None,
     ) -> Encoded:
-        """Encode papers [n], the sentences of their abstracts, means of the same hidden states, and the words
-        of their titles."""
+        """Encode papers [n], the sentences of their abstracts (means of the same hidden states), and the
+        words of their titles."""
         before = len(self.reader.start(PAPER))
 
         def encode_paper(number: int, hidden: Floats) -> tuple[Floats, list[Floats], Floats]:

@@ -35,7 +35,7 @@ def disable_telemetry() -> None:
 T = TypeVar("T")
 
 THREADS = 2
-"""Most threads that all networks of a process use, each for a text of its own."""
+"""Maximum threads that all networks of a process use, each for a text of its own."""
 Input = tuple[Sequence[int], Sequence[int] | None]
 """Subwords and, for a pair, segments."""
 

@@ -35,9 +35,9 @@ log = logging.getLogger(__name__)
 Keys = NDArray[np.uint64]
 SUFFIX, NETWORK, CHECKSUM, HEADER = ".safetensors", "network", "checksum", "header"
 MANY = 16
-"""Files that `keep` writes as one."""
+"""Number of files from which on `keep` writes them as one."""
 MOST = 20_000
-"""Papers in memory alone: about 160 MB."""
+"""Maximum papers in memory only: about 160 MB."""
 RAGGED = {"subwords": "lengths", "sentences": "counts", "words": "titles"}
 """Arrays with several rows per paper, and the arrays with their numbers."""
 
@@ -76,7 +76,7 @@ class Encoded:
         )
 
     def ragged(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """An array of RAGGED, of papers alone."""
+        """An array of RAGGED, for these papers only."""
         ends = self._ends[RAGGED[name]]
         values: NDArray[Any] = getattr(self, name)[concat_ranges(ends[rows], ends[rows + 1])[0]]
         return values
@@ -87,14 +87,14 @@ class Encoded:
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """By name."""
+        """The arrays, by name."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 class VectorStore:
     """The papers in a folder that a network has encoded; those of other networks are not seen.
 
-    Several threads may use one. Without a folder, papers are kept in memory.
+    Several threads may use one store. Without a folder, papers are kept in memory.
     """
 
     def __init__(self, folder: Path | None, network: str, dim: int) -> None:
@@ -121,8 +121,8 @@ class VectorStore:
             return bool(parts)
 
     def append(self, part: Encoded, write: bool = True) -> None:
-        """Keep further papers; their file is on the disk when this returns. write: false for in memory alone,
-        where the oldest leave when there are more than MOST."""
+        """Keep further papers; their file is on the disk when this returns. write: False keeps them in memory
+        only, which the oldest leave when there are more than MOST."""
         if not len(part):
             return
         with self._lock:
@@ -135,7 +135,7 @@ class VectorStore:
                 self._forget(self._passing.pop(0))
 
     def keep(self, keys: Iterable[int]) -> None:
-        """Remove all papers but those with these keys, other networks' and damaged files; merge many."""
+        """Remove damaged and other networks' files, and papers with none of these keys; merge many files."""
         if self.folder is None:
             return
         self.refresh()
@@ -165,7 +165,7 @@ class VectorStore:
                 self._own.discard(path.name)
 
     def known(self, keys: Keys, written: bool = False) -> Mask:
-        """Which keys [n] have been encoded. written: and are in a file."""
+        """Which keys [n] have been encoded; written: and are in a file, too."""
         places, passing = self._places, set(self._passing) if written else ()
         mask = (key in places and places[key][0] not in passing for key in keys.tolist())
         return np.fromiter(mask, np.bool_, len(keys))
