@@ -176,7 +176,7 @@ class BM25(Retriever):
     def _score_each(
         self, queries: Queries, keep: Callable[[int, Floats], None], rows: NDArray[np.integer] | None = None
     ) -> None:
-        """Call `keep` for each query with a term; scores of all candidates [n], or of rows [Q, K]."""
+        """Call keep(query, scores) for each query with a term: of all candidates [n], or of rows [Q, K]."""
         terms = self._query_terms(queries)
 
         def score(query: int) -> None:
