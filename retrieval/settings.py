@@ -150,7 +150,7 @@ class ArticleConfig(Settings):
     lengths: Lengths = field(default_factory=Lengths)
     """layout=lengths: maximum subwords of each field"""
     similarity: str = setting("cosine", choices=("cosine", "l2", "dot"))
-    """cosine | l2 (negative Euclidean distance; requires index.kind=exact); aspire always uses l2 | dot"""
+    """cosine | l2 (negative Euclidean distance; requires index.kind=exact; aspire always uses it) | dot"""
     query: tuple[str, ...] = ("title", "context")
     """fields of a query, in order: context; title and abstract of the citing paper"""
     markers: str = setting("drop", choices=("drop", "mask"))
