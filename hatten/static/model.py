@@ -9,8 +9,7 @@ A saved model is a folder:
 
     config.json         format and sizes
     vocabulary.json     words, most frequent first
-    model.safetensors   weights; vectors [V, D] in 32, 16 or 8 bits, the latter with a scale per word; hashes
-                        of the titles that it was trained to find
+    model.safetensors   weights; vectors [V, D] in 32, 16 or 8 bits, the latter with a scale per word
     about.json          training record, also shown in the model card, README.md (training.hub)
 """
 

@@ -129,7 +129,7 @@ class Mining:
 
 @dataclass(frozen=True)
 class Miner(MiningSettings):
-    """Mines the papers that the encoder or, before the first mined round, BM25 finds for a query."""
+    """Mines the papers that the encoder finds for a query, or, with first=bm25, BM25 in the first round."""
 
     def source(self, done: int) -> str:
         """How to mine after `done` rounds: encoder, bm25 or none."""
