@@ -20,8 +20,8 @@ class DraftsSettings(Settings):
     where: ClassVar[str] = "benchmark"
 
     drafts: str | None = None
-    """folder of drafts, each in a folder of its own with its .bib files; citerec/drafts/public, .../2026-12 or
-    .../2027 are fetched on first use"""
+    """folder of drafts, each in a folder of its own with its .bib files; citerec/drafts/public,
+    .../2026-12 and .../2027 are fetched on first use"""
     languages: tuple[str, ...] = ()
     """only drafts whose language in the folder's list is one of these, e.g. [fr,de]; empty: all"""
     model: str = "builtin"
