@@ -3,8 +3,8 @@
     main = command("data build", BuildSettings, build)
 
 A str field takes its value verbatim. Lists are `[a,b]`, with double quotes around items that contain a comma,
-or a single plain value. An argument may omit its key if the settings name a `positional` field; several may
-if that is a list.
+or a single plain value. One argument may omit its key if the settings name a `positional` field; several may
+if that field is a list.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def run_command(
     """Call a function with the settings read from the arguments and print what it returns, if anything; or
     print the help of `citerec NAME`.
 
-    level: of the log, which goes to stderr. more: returns text to print below the options in the help.
+    level: level of the log, which goes to stderr. more: returns text to print below the options in the help.
     """
     if any(argument in HELP for argument in arguments):
         description = inspect.cleandoc(kind.__doc__ or "")
@@ -73,7 +73,7 @@ def run_command(
 
 
 class _Stderr(io.TextIOBase):
-    """Writes to the current sys.stderr: a bar on the terminal replaces it, and prints above itself."""
+    """Writes to the current sys.stderr, which a progress bar replaces so that text appears above the bar."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(without_control_codes(text))

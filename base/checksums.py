@@ -16,7 +16,7 @@ from citerec.base.errors import DamagedFile, error_text
 from citerec.base.files import write_text
 
 CHECKSUMS, CHECKED = "checksums.json", ".checked.json"
-"""The sizes and checksums of all files of a folder; what these files were when they were last compared."""
+"""Two files of a folder: sizes and checksums of all its files, and their state when last compared."""
 Sum = tuple[int, str]
 """Size and checksum of a file."""
 
@@ -42,7 +42,7 @@ def write_checksums(folder: Path, keep: bool = False) -> None:
 def check_checksums(folder: Path, advice: str = "", trust: bool = True) -> None:
     """Compare the files of a folder with its CHECKSUMS; other files are ignored.
 
-    trust: do not read files again that nothing has touched since they were last compared (CHECKED), whose
+    trust: do not read files again that nothing has touched since they were last compared (CHECKED); their
     times do not reveal a failing disk.
     Raises DamagedFile naming the first file that is missing or damaged, with advice such as "build it again",
     and PermissionError for one that may not be read.
@@ -90,7 +90,7 @@ def _read_stamps(folder: Path) -> dict[str, Any]:
 
 
 def _stamp(path: Path, checksum: Sum) -> list[Any]:
-    """Return checksum, size, mtime, inode and device of a file; its ctime changes with every hard link."""
+    """Return checksum, size, mtime, inode and device of a file; not ctime, which every hard link changes."""
     stat = path.stat()
     return [*checksum, stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev]
 

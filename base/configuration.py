@@ -124,7 +124,7 @@ def describe_missing(key: str) -> str:
 
 
 def refuse_missing(config: DictConfig) -> None:
-    """Raise InputError for the first required option that is missing, and for a value in place of several
+    """Raise InputError for the first required option that is missing, and for one value in place of several
     options (index=ivf); call it before slow imports."""
     for name, kind in SCHEMAS.items():
         # Some options of a command have the name of a schema that lies elsewhere (ranker, drafts).
@@ -139,8 +139,8 @@ def refuse_missing(config: DictConfig) -> None:
 def refuse_unused(config: DictConfig, readers: Mapping[str, Sequence[str]], overrides: Sequence[str]) -> None:
     """Raise InputError for an option or group that is set by an override, but that no other option reads.
 
-    readers: {group whose choice decides: options that it may read}. In a sweep, some choices may read it:
-    then it is only logged.
+    readers: {group whose choice decides: options that it may read}. In a sweep, other choices may read the
+    option, so that it is only logged.
     """
     owners = {option: reader for reader, options in readers.items() for option in options}
     for override in overrides:

@@ -36,7 +36,7 @@ class UnusableFile(Exception):
 BEFORE_MAIN: list[Callable[[], None]] = []
 """Called before an entry point's main; base.configuration adds the schemas for Hydra."""
 EXPLAIN: list[Callable[[BaseException], str | None]] = []
-"""Called for errors unknown here, for a line or None; base.configuration explains those of Hydra."""
+"""Called with errors unknown here, to return a line or None; base.configuration explains those of Hydra."""
 
 
 def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
@@ -106,7 +106,7 @@ def is_utf8(name: str | Path) -> bool:
 
 
 def not_utf8(name: str | Path) -> str:
-    """Return the line for a name that is not UTF-8, which can be printed."""
+    """Return a printable line for a name that is not UTF-8."""
     shown = str(name).encode("utf-8", "replace").decode()
     return f"{shown}: the name is not UTF-8; rename the file or folder"
 
@@ -134,7 +134,7 @@ PATH_ERRORS = (
     *(errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG),
     *(errno.EACCES, errno.EPERM, errno.EROFS),
 )
-"""What a user can change about a path."""
+"""Errors of a path that a user can put right."""
 _SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
 
 

@@ -35,7 +35,7 @@ SETTLED = 5.0
 CHUNK = 1 << 22
 """Bytes copied at a time."""
 PATIENCE = 2.0
-"""Seconds in which another process may finish reading a file; Windows does not let us replace it before."""
+"""Seconds to wait until another process has read a file; Windows does not let us replace it before that."""
 
 
 def user_cache() -> Path:
@@ -49,7 +49,7 @@ def cache_folder(chosen: str | Path | None = None) -> Path:
 
 
 def expand_user(name: str | Path) -> Path:
-    """Return a path with ~ expanded; that of an unknown user is kept, where Path.expanduser raises."""
+    """Return a path with ~ expanded; the ~ of an unknown user is kept, whereas Path.expanduser raises."""
     return Path(os.path.expanduser(name))
 
 
@@ -81,8 +81,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _rename(new: Path, to: Path) -> None:
-    """Rename a folder, or a file, which may replace another; StorageError if another process has it open for
-    longer than PATIENCE, which only Windows forbids."""
+    """Rename a folder or a file; a file may replace another. StorageError if another process keeps it open
+    for longer than PATIENCE; only Windows forbids renaming open files."""
     until = time.monotonic() + PATIENCE
     while True:
         try:
@@ -208,7 +208,7 @@ def relative_path(file: Path, folder: Path) -> str:
 
 
 def real_path(path: str | Path) -> Path:
-    """Return a path without links; unlike Path.resolve, also of a link that leads to itself."""
+    """Return a path without links; unlike Path.resolve, this works for a link that leads to itself, too."""
     return Path(os.path.realpath(path))
 
 
@@ -323,6 +323,6 @@ def link_or_copy(source: str | Path, to: str | Path) -> None:
 
 
 def file_stamp(path: Path) -> list[int]:
-    """Return a file's size, times, inode and device, which differ after the file was written."""
+    """Return a file's size, times, inode and device, which change when the file is written."""
     stat = path.stat()
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]

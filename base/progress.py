@@ -27,11 +27,11 @@ from rich.progress import (
 OnBytes = Callable[[int], None]
 """Called with the number of bytes read so far."""
 PATIENCE = 2.0
-"""Seconds of work without a sign."""
+"""Seconds of work before a spinner appears."""
 
 
 def show_log() -> None:
-    """Log progress to stderr, unless the program has configured logging, or a level for ours.
+    """Log progress to stderr, unless the program has configured logging, or the level of our logger.
 
     `logging.getLogger("citerec").setLevel(logging.WARNING)` beforehand keeps it quiet.
     """
@@ -93,7 +93,7 @@ def spinner(what: str) -> Iterator[None]:
 
 @cache
 def _console() -> Console:
-    """Return the one console of all bars, which then do not overwrite each other."""
+    """Return the one console that all bars share, so that they do not overwrite each other."""
     return Console(stderr=True)
 
 

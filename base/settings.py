@@ -44,8 +44,8 @@ def setting(
     choices: Sequence[str] = (),
     filled: bool = False,
 ) -> Any:
-    """Declare a dataclass field with numeric bounds or choices, also of the items of a list; by default,
-    numbers must not be below 0. filled: a list must have an item."""
+    """Declare a dataclass field with numeric bounds or choices, which also hold for the items of a list; by
+    default, numbers must not be below 0. filled: a list must have an item."""
     bounds = {"least": least, "most": most, "above": above, "below": below}
     return field(default=default, metadata={**bounds, "choices": choices, "filled": filled})
 
@@ -67,7 +67,7 @@ class Settings:
 
 
 def listed(value: Any, option: str) -> tuple[Any, ...]:
-    """Return a list, or one text or path as a list of it. Raises InputError for another value.
+    """Return the items of a list, or a single text or path as its only item. Raises InputError otherwise.
 
     >>> listed("a.bib", "source"), listed(["a.bib", "b.bib"], "source")
     (('a.bib',), ('a.bib', 'b.bib'))
@@ -116,7 +116,7 @@ def suggestion(word: str, names: Sequence[str], before: str = "", after: str = "
 
 
 def required(option: str, note: str) -> str:
-    """Return the line for a required option that is missing, by the note on it, which may end in an example.
+    """Return the line for a missing required option, made from its note, which may end in an example.
 
     >>> required("source", "files of papers (e.g. papers.bib)")
     'source is required, as in source=papers.bib: files of papers'
@@ -195,7 +195,7 @@ def field_notes(kind: type) -> dict[str, str]:
     for part in dataclasses.fields(kind):
         choices = " | ".join(part.metadata.get("choices") or ())
         notes[part.name] = own.get(part.name, choices)
-        # X, or the X of X | None, or of a _target_ with its options.
+        # X, or the X of X | None, or the options of a _target_.
         for inner in (hint := hints[part.name], *get_args(hint), part.metadata.get("options")):
             if dataclasses.is_dataclass(inner) and isinstance(inner, type):
                 notes[part.name] = own.get(part.name) or (inner.__doc__ or "").partition("\n")[0].rstrip(".")
