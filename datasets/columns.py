@@ -80,7 +80,7 @@ class Ragged:
         return Ragged(self.values[index], offsets)
 
     def padded(self, least: int = 0) -> NDArray[np.int32]:
-        """Return the rows as an array [rows, most], with -1 after each; least: its fewest columns.
+        """Return the rows as an array [rows, most], with -1 after each; least: minimum number of columns.
 
         >>> Ragged.from_rows([[1, 2], [], [3]]).padded().tolist()
         [[1, 2], [-1, -1], [3, -1]]
@@ -155,7 +155,7 @@ def decode_text(encoded: memoryview) -> str:
 
 
 class Column(Sequence[Item]):
-    """Rows that `ColumnWriter` has written, mapped: row i is decoded from offsets[i] to offsets[i + 1]."""
+    """Memory-mapped rows written by `ColumnWriter`: row i is decoded from offsets[i] to offsets[i + 1]."""
 
     def __init__(self, folder: Path, stem: str, decode: Callable[[memoryview], Item]) -> None:
         """decode: raises ValueError for damage. Raises DamagedFile if lengths or offsets do not agree."""

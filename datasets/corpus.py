@@ -1,6 +1,6 @@
 """The prepared store: a corpus as memory-mapped columns, opened in milliseconds and shared by processes.
 
-A store is a folder written by `datasets.prepare`, of .npy files.
+A store is a folder of .npy files, written by `datasets.prepare`.
 `store.json`, written last, lists every file with its size, so that an incomplete store is never opened.
 """
 
@@ -84,10 +84,10 @@ class Corpus:
         }
 
     whole: WordStatistics | None = None
-    """statistics of the collection that the papers are some of, for their words"""
+    """statistics of the words of the whole collection, if the corpus has only some of its papers"""
     places: NDArray[np.int64] | None = None
-    """places of the papers in the order in which their owner has added them, [P]; None where it is not known,
-    as in data sets, whose order only tells how they were made"""
+    """position of each paper in the order in which their owner added them, [P]; None if it is not known, as
+    in data sets, whose order tells only how they were made"""
 
     @cached_property
     def training_splits(self) -> list[Split]:
@@ -147,9 +147,9 @@ class Corpus:
         return paper_id in self._paper_rows
 
     def own_papers(self, contexts: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Return the papers that are not found for contexts [Q]: rows of their citing papers.
+        """Return the papers that must not be found for contexts [Q]: rows of their citing papers.
 
-        Instead of an implicit one it is the paper with the context's id, if there is one, as in BEIR.
+        The paper with the context's id, if there is one, replaces an implicit citing paper, as in BEIR.
         """
         citing, last = self.citing[contexts], len(self.paper_ids) - 1
         if last < 0 or not self.paper_ids[last].startswith(default_citing_id("")):  # these are last
@@ -179,9 +179,9 @@ class Corpus:
         return self.fields.rows_containing([names.index(field) for field in fields])
 
     def split(self, name: str) -> Split:
-        """Return a split by name, or the contexts of every other of its citing papers: `val/1`, `val/2`.
+        """Return a split by name, or the contexts of every second of its citing papers: `val/1`, `val/2`.
 
-        The InputError for an unknown one lists all splits.
+        The InputError for an unknown name lists all splits.
         """
         whole, slash, half = name.partition("/")
         if whole not in self.splits or (slash and half not in ("1", "2")):

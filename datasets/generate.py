@@ -55,7 +55,7 @@ SEPARATOR_SHARES = [0.875, 0.043, 0.043, 0.025, 0.007, 0.007]
 FULL_STOP = 2
 
 BLOCK = 4096
-"""Papers or contexts per state of the random numbers; changing it changes the corpus."""
+"""Papers or contexts per random number generator; changing it changes the corpus."""
 TITLE_WORDS, ABSTRACT_WORDS = (9.2, 3.6), (120.0, 59.0)
 """Mean and standard deviation of a gamma distribution."""
 SIDE_WORDS = (28.0, 2.5)

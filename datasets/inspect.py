@@ -25,7 +25,7 @@ TITLE_WORDS = 3
 """Fewest words of a title that is looked for in contexts."""
 _NOT_ALNUM = re.compile(r"[\W_]+")
 
-Listed = dict[str, list[str]]  # ids of contexts or papers by what is so of them; first, all of them
+Listed = dict[str, list[str]]  # {finding: ids of its contexts or papers}; the first has all of them
 
 
 def plain_words(text: str) -> str:
@@ -47,13 +47,13 @@ def same_words(corpus: Corpus, *parts: Ragged) -> NDArray[np.int64]:
 
 
 def repeated(hashes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Mask [n] of the hashes that occur more than once; 0 is none."""
+    """Mask [n] of the hashes that occur more than once, except 0 (no words)."""
     _, place, counts = np.unique(hashes, return_inverse=True, return_counts=True)
     return np.asarray((counts[place] > 1) & (hashes != 0))
 
 
 def inspect_split(corpus: Corpus, split: Split, hashes: NDArray[np.int64]) -> Listed:
-    """Find what to know of the contexts of a split; hashes: of the words of all contexts (`same_words`)."""
+    """Find what to know about the contexts of a split; hashes: words of all contexts (`same_words`)."""
     others = [] if split_group(split.name) == TRAIN else corpus.training_splits
     trained = np.concatenate([hashes[:0], *(hashes[train.contexts] for train in others)])
     in_training = np.isin(hashes, trained) & (hashes != 0)
@@ -84,7 +84,7 @@ def inspect_split(corpus: Corpus, split: Split, hashes: NDArray[np.int64]) -> Li
 
 
 def inspect_papers(corpus: Corpus) -> Listed:
-    """Find what to know of the candidates. The duplicate of a target, if found, counts as a miss."""
+    """Find what to know about the candidates. The duplicate of a target, if found, counts as a miss."""
     hashes = same_words(corpus, corpus.title_tokens, corpus.abstract_tokens)
     titles = np.fromiter(map(hash, map(normalise_title, corpus.titles)), np.int64, len(corpus.titles))
     return {
@@ -101,7 +101,7 @@ def inspect_papers(corpus: Corpus) -> Listed:
 
 
 def inspect_corpus(corpus: Corpus) -> str:
-    """Return how often each thing is found, by split and of the candidates, with a few ids."""
+    """Return how often each finding applies, in each split and among the candidates, with a few ids."""
     hashes = same_words(corpus, corpus.context_tokens)
     parts = {name: inspect_split(corpus, split, hashes) for name, split in corpus.splits.items()}
     lines = []

@@ -73,7 +73,7 @@ class StoreBuilder:
 
     Call add_papers, add_contexts, add_split for each split, finish.
 
-    terms: of the source. Raises InputError for the first bad record.
+    terms: those of the source (Source.terms). Raises InputError for the first bad record.
     """
 
     def __init__(

@@ -230,7 +230,7 @@ _WORDS = re.compile(r"[^\W\d_]{2,}|\d+")
 
 
 def target_mark(command: str) -> str:
-    r"""Return TARGET_MARKER after the words of the suffixes of missing keys, as rankers read names and years.
+    r"""Return TARGET_MARKER after the words in suffixes of missing keys; rankers read names and years there.
 
     >>> target_mark(r"\citep{TODO:blei2003latent, lee2020}"), target_mark("[see @TODO:srivastava; @?]")
     ('Blei 2003 Latent TARGETCIT', 'Srivastava TARGETCIT')

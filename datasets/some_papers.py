@@ -1,4 +1,4 @@
-"""A corpus of a few papers in memory, some of a large collection."""
+"""A corpus of a few papers in memory, perhaps part of a large collection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from citerec.datasets.word_statistics import WORD, WordStatistics
 class SomePapers(Corpus):
     """Papers [P] in memory, all candidates, without contexts. `fields` are the surnames of their authors.
 
-    whole: statistics of the collection that they are from; None: they are all there is.
+    whole: statistics of the collection that the papers come from; None: they are the whole collection.
     """
 
     def __init__(self, papers: Sequence[PaperRecord], whole: WordStatistics | None, name: str) -> None:

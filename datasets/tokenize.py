@@ -147,7 +147,7 @@ class WordTable:
 
     def ids(self, texts: Sequence[str]) -> Ragged:
         """Tokenise texts: the word ids of each text [rows]."""
-        import numpy as np  # without which texts are split
+        import numpy as np  # splitting texts alone does without it
 
         from citerec.datasets.columns import Ragged, offsets_of
 

@@ -22,9 +22,9 @@ from citerec.datasets.columns import load_array, save_arrays
 Hashes = NDArray[np.uint64]
 
 WORD, BM25_TERM, TERM, BEGINNING = "word", "bm25_term", "term", "beginning"
-"""Kinds: words by their occurrences; terms of BM25, terms of the ranker and beginnings of words
-(retrieval.lexical.terms) by the papers that have them. The ranker's names (CorpusStatistics.NAMES) are
-further kinds."""
+"""Kinds of counts. Words are counted by their occurrences; terms of BM25, terms of the ranker and beginnings
+of words (retrieval.lexical.terms) by the papers that have them. The ranker's names (CorpusStatistics.NAMES)
+are further kinds."""
 TOTALS = "statistics.json"
 
 

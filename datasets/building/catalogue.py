@@ -73,8 +73,8 @@ def _names(entry: Reference) -> list[str]:
 class PaperTable:
     """Papers by id, and bibliography entries that may become papers, in a temporary SQLite file.
 
-    Records with the same id are merged, and entries with a common name (identifier or title): the first
-    non-empty value of each column wins.
+    Records with the same id are merged, and so are entries with a common name (identifier or title): the
+    first non-empty value of each column wins.
     """
 
     _COLUMNS = ("title", "abstract", "year", "authors", "field", "identifiers", "identified")
@@ -191,7 +191,7 @@ class Catalogue:
         self._identifier = identifier_kind(identifier) if identifier else None
         self._with_abstract = candidates == "abstract"
         self._lacks = {f"without an identifier of the kind {self._identifier}": "identified IS NULL"}
-        """Why papers are dropped: SQL conditions, the first of which counts."""
+        """Why papers are dropped: SQL conditions, of which the first that holds counts."""
         self._lacks["without a title"] = "title IS NULL"
         if self._with_abstract:
             self._lacks["without an abstract"] = "abstract IS NULL"
@@ -215,7 +215,7 @@ class Catalogue:
             self._untitled.append(paper.id)
 
     def add_entries(self, references: Iterable[Reference]) -> None:
-        """Add bibliography entries as papers, unless they turn out to be those of records."""
+        """Add bibliography entries as papers, unless `finish` finds records of the same papers."""
         for entry in references:
             if normalise_title(entry.title) and (entry.abstract or not self._with_abstract):
                 self._table.add_entry(entry)

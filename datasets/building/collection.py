@@ -41,8 +41,8 @@ ADVICE = {
 }
 """What to do about an outcome if no contexts are left."""
 KINDS = ("papers", "full texts", "spans", "references", "contexts", "splits")
-"""Of what is counted, by outcome: spans that refer to no entry of the bibliography; references by how their
-paper was found or why it was not; a citation is a span and an entry."""
+"""Kinds of things counted, by outcome: spans that refer to no entry of the bibliography; references by how
+their paper was found or why it was not. A citation is a pair of a span and an entry."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class SkippedRecords:
     examples: list[str] = field(default_factory=list)
 
     def skip(self, error: InputError, counted: bool = False) -> None:
-        """Count a record unless the first pass has; raises its error if none may be skipped."""
+        """Count a record unless the first pass has counted it; raises its error if none may be skipped."""
         if self.max_share is None:
             raise error
         if not counted:

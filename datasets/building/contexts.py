@@ -63,7 +63,7 @@ class ContextRules(Settings):
     """contexts that name an author of the cited paper, or have a year next to the marker: drop | keep | named
     (drop, but those with the first author's name make splits of their own and keep the names before it)"""
     candidates: str = setting("abstract", choices=("abstract", "title"))
-    """papers need a title and an abstract: abstract; or only a title: title"""
+    """what papers need: abstract (a title and an abstract) | title (only a title)"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -165,7 +165,7 @@ def find_citations(
 
     reach: minimum number of characters on each side, if the section has them; the outermost may be part of a
     marker. spans: counts the spans that are masked only, or dropped because they are outside their paragraph.
-    bibliography: of the references, if known; reading it anew for each section of a thesis takes seconds.
+    bibliography: that of the references, if known; making it anew for each section of a thesis takes seconds.
     """
     bibliography = bibliography or Bibliography(full_text.references)
     numbers = has_numbers(full_text.paragraphs)

@@ -213,7 +213,7 @@ def _xml_documents(file: SourceFile, on_bytes: OnBytes, on_bad: OnBadRecord) -> 
 
 
 def _read_trees(content: IO[bytes], paper: str, where: str, on_bad: OnBadRecord) -> Iterator[Document]:
-    """Yield the documents of an XML file; the second without an own id is `paper`-2."""
+    """Yield the documents of an XML file; without an id of its own, the second is `paper`-2."""
     try:
         for number, root in enumerate(read_trees(content, where), 1):
             id = paper if number == 1 else f"{paper}-{number}"

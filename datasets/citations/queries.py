@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 MAX_BYTES = 1 << 28
 """Maximum size of a file of query lists."""
 MAX_COMPARED = 1000
-"""Titles that a rare word finds, the first ones; bounds the time when thousands share a few words."""
+"""Titles compared for each rare word, the first ones; bounds the time when thousands share a few words."""
 VERSION = 1
 """Version of the cached near-duplicates: increment it when they change."""
 
@@ -215,7 +215,7 @@ class QueryLists:
 
 
 def read_query_lists(path: str | Path) -> QueryLists:
-    """Read query lists. Raises InputError for the part in another form, or for an id in two splits."""
+    """Read query lists. Raises InputError for a part in another form, or for an id in two splits."""
     path = expand_user(path)
     content = decode_json(read_limited(path, MAX_BYTES), str(path))
     if not isinstance(content, dict) or not content:
@@ -292,7 +292,7 @@ class TitleIndex:
         )
 
     def _rarest(self, words: set[str]) -> list[str]:
-        """The words of a title of which every near-duplicate has at least one."""
+        """Words of a title, at least one of which every near-duplicate has."""
         ordered = sorted(words, key=lambda word: (self._counts[word], word))
         return ordered[: len(words) - int(len(words) * self._above)]
 

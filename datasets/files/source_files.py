@@ -39,8 +39,8 @@ from citerec.formats.json_lines import OnBadRecord, Year, json_type, raise_bad, 
 CHUNK = 1 << 16
 """Bytes parsed at a time."""
 LARGEST, DEEPEST, MOST = 1 << 24, 5000, 25_000
-"""Maximum bytes of a record, lists and objects in it that a chunk leaves open, and those that a chunk opens,
-which bound memory: the parser keeps the path of each."""
+"""Maximum bytes of a record; maximum lists and objects that are open after a chunk, and that a chunk opens.
+They bound memory: the parser keeps the path of each."""
 
 Key = str | int
 Fields = dict[str, Any]

@@ -46,7 +46,7 @@ CORPORA = tuple(name for name, release in RELEASES.items() if set(CORPUS_FILES) 
 TIMEOUT = 30.0
 """Seconds to wait for data."""
 RETRIES = 4
-"""Maximum number of further attempts after a connection broke; each goes on where it ended."""
+"""Maximum number of further attempts after a connection broke; each goes on where the last one ended."""
 HTML = (b"<!doctype html", b"<html")
 _DRIVE_FOLDER = re.compile(r"https://drive\.google\.com/drive/(?:u/\d+/)?folders/([-\w]+)")
 
@@ -388,7 +388,7 @@ class DownloadSettings(Settings):
     """cache folder; empty: $CITATION_CACHE, or else that of the user"""
     address: str = ""
     """address to use instead, for a single name: an archive, a Google Drive folder, http://.../ with the
-    files, or, of data sets built from repositories, a server that has them as OWNER/NAME"""
+    files, or, for a data set built from repositories, a server that has them as OWNER/NAME"""
 
 
 def download_releases(settings: DownloadSettings) -> None:

@@ -1,8 +1,8 @@
 """acl-scisumm-lcr: sentences that cite the thousand papers of ScisummNet (Yasunaga et al. 2019).
 
-The citing papers are known by their Anthology ids alone, which stand for their titles. Which of the markers
-of a sentence is that of the cited paper is not said: it is the first author and year, of the cited paper's
-id, that most of the sentences citing it share.
+Of the citing papers only the Anthology ids are known, which serve as their titles. The data do not say which
+marker of a sentence is the cited paper's: it is taken to be the one with the year of the cited paper's id and
+the first author that most of the sentences citing it share.
 """
 
 from __future__ import annotations
