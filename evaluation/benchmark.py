@@ -1,7 +1,7 @@
 """The Benchmark interface.
 
 A benchmark is one class and one file under conf/benchmark. It measures, and declares the tables and curves of
-its report and of several of its outputs side by side; evaluation.report renders them.
+its report, and those that show several of its outputs side by side; evaluation.report renders them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compare evaluations of the same queries: `citerec compare OUTPUT_A OUTPUT_B`, and `compare` in Python.
 
-For each measure, both means, their difference with a 95 % confidence interval, and the p-value of a two-sided
-randomisation test, both clustered by citing paper (evaluation.significance).
+Each measure has both means, their difference with a 95 % confidence interval, and the p-value of a two-sided
+randomisation test; interval and test are clustered by citing paper (evaluation.significance).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from citerec.retrieval.settings import measure_name
 
 MEASURES = ("mrr", "recall@10", "recall@100")
 TESTED = ("difference", "difference_low", "difference_high", "p", "p_holm")
-"""What `Comparison.rows` tell of a test."""
+"""Keys of `Comparison.rows` that describe a test."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +113,8 @@ class Comparison:
     """Measures of several systems, and their differences from the first one.
 
     rows: a record of each system and measure, as pandas.DataFrame(rows) takes them: system, measure, mean,
-    low, high (its 95 % interval), and, of all but the first system, difference, difference_low,
-    difference_high, p, and p_holm, for all tests of the table.
+    low, high (its 95 % interval), and, for all but the first system, difference, difference_low,
+    difference_high, p, and p_holm, which is adjusted for all tests of the table.
     """
 
     rows: list[dict[str, Any]]
@@ -142,8 +142,8 @@ def compare(
 
         print(compare([bm25, static], corpus.split("test"), ["R@10", "MRR"]))
 
-    systems: indexed retrievers, or rankings of this split, perhaps by name. measures: as in `evaluate`. k:
-    papers per query that are ranked.
+    systems: indexed retrievers or rankings of this split, optionally by name. measures: as in `evaluate`. k:
+    papers that are ranked per query.
     Raises InputError for an unknown measure, fewer than two systems, or a ranking of other queries.
     """
     if isinstance(systems, Mapping):

@@ -80,7 +80,7 @@ def _parse_measure(name: str, k: int) -> Measure:
         raise InputError(f"{name}: no such measure; give one such as R@10, MRR, nDCG@10, P@5 or AP") from None
     if not is_supported:
         raise InputError(f"{name}: trec_eval cannot compute it")
-    if any(measure.params.get(part, 1) < 1 for part in ("cutoff", "rel")):  # which ends the interpreter
+    if any(measure.params.get(part, 1) < 1 for part in ("cutoff", "rel")):  # would end the interpreter
         raise InputError(f"{name}: ranks and grades begin at 1")
     if (cutoff := measure.params.get("cutoff", 0)) > k:
         raise InputError(f"{name}: the ranking has {k} papers per query; search with k={cutoff}")

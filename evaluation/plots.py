@@ -72,7 +72,7 @@ def draw_intervals(
     path: Path, values: Mapping[str, Mapping[str, tuple[float, float, float]]], title: str
 ) -> Figure:
     """Draw a measure, {panel: {label: (value, low, high)}}, as dots with intervals, on one scale; returns the
-    figure. What stands before the last colon in the name of a panel is its title."""
+    figure. The part of a panel's name before the last colon is its title."""
     from citerec.base.plots import COLOURS, panels, save
 
     figure, axes = panels(title, len(values))

@@ -55,7 +55,7 @@ class PipelineSettings(ContextSettings):
     """A retriever, then a reranker of its top candidates."""
 
     reranker: str | None = None
-    """folder of a trained reranker, or what else rerank.cross_encoder.reranker.Reranker.open accepts"""
+    """folder of a trained reranker, or whatever else rerank.cross_encoder.reranker.Reranker.open accepts"""
     candidates: Any = 100
     """candidates to rerank per query, or all; the rest follow in their original order"""
     scoring: Any = None

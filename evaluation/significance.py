@@ -98,7 +98,7 @@ def paired_difference(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for as many tests, in the same order (Holm 1979).
+    """Return the p-values adjusted for their number of tests, in the same order (Holm 1979).
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]

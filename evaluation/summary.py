@@ -51,7 +51,7 @@ TRAINING = "training.png"
 class SweepJob:
     """A finished job of a sweep: its folder, overrides, and metrics or the reason of its failure.
 
-    kind, settings: of an evaluation, its benchmark.
+    kind, settings: those of the benchmark, if the job is an evaluation.
     """
 
     folder: Path
@@ -77,8 +77,8 @@ class Summary(Callback):
     metrics), as benchmarks declare them for results pages.
 
     A failed job does not stop the multirun: its error is listed below, and the program exits with code 2 at
-    the end. One that is interrupted, also by SIGTERM, tells of the jobs before. A single run that fails with
-    an InputError ends with one line and code 2.
+    the end. A multirun that is interrupted, also by SIGTERM, reports the jobs before. A single run that fails
+    with an InputError ends with one line and code 2.
     columns: metrics of trainings to show.
     """
 
@@ -169,7 +169,7 @@ class Summary(Callback):
 
 
 def _interrupt(number: int, _: object) -> None:
-    """Treat SIGTERM as an interrupt, unless Lightning does something: it calls this handler after its own."""
+    """Treat SIGTERM as an interrupt, unless Lightning handles it, which calls this handler after its own."""
     if signal.getsignal(number) is _interrupt:
         raise KeyboardInterrupt
 

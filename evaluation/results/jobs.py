@@ -79,7 +79,7 @@ def is_trained(step: Step) -> bool:
 
 
 def _has_changed(step: Step) -> bool:
-    """True if a training was last begun with other options than now, but for those of the trainer."""
+    """True if a training was last begun with other options than now, not counting those of the trainer."""
     try:
         begun = OmegaConf.load(step.folder / ".hydra" / "overrides.yaml")
     except (OSError, YAMLError):
@@ -196,8 +196,8 @@ def _run_script(script: str, overrides: list[str], folder: Path) -> None:
 
 
 def _wait(command: list[str], output: IO[bytes]) -> int:
-    """Run a command to its end and return its exit code; it ends before this process does, unless that is
-    killed."""
+    """Run a command to its end and return its exit code; the command ends before this process does, unless
+    this process is killed."""
     earlier = signal.signal(signal.SIGTERM, signal.default_int_handler)
     # In a session of its own, it is not interrupted by the keyboard, but told to stop below.
     process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
@@ -218,8 +218,8 @@ def _wait(command: list[str], output: IO[bytes]) -> int:
 
 
 def _keep_priority(process: int) -> None:
-    """Give a session on Linux the niceness of its process: sessions share the processors alike by default,
-    so that a command in a session of its own would take half of them, however nice it is."""
+    """Give a session on Linux the niceness of its process. By default, sessions share the processors equally,
+    so a command in a session of its own would take half of them, however nice it is."""
     with suppress(OSError, AttributeError):
         Path(f"/proc/{process}/autogroup").write_text(str(os.getpriority(os.PRIO_PROCESS, 0)), "ascii")
 

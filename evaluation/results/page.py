@@ -52,7 +52,7 @@ class ResultsSettings(Settings):
     page_only: bool = False
     """only write the page"""
     status: bool = False
-    """only print how far the trainings are, and how long those that have begun still take"""
+    """only print how far the trainings are, and how much longer those that have begun will take"""
     outputs: str | None = None
     """folder of all outputs, instead of the plan's (e.g. /disk/outputs)"""
 
@@ -79,7 +79,7 @@ def write_page(plan: Plan) -> None:
     """Write the page from all evaluations that match the plan's settings: its command, what the plan says, a
     picture, and a table of the most telling measures.
 
-    A folder of the page's name gets all tables as CSV files, also differences and commands.
+    A folder with the page's name gets all tables as CSV files, including differences and commands.
     """
     shown = Shown()
     for data in plan.file.data:
@@ -131,7 +131,7 @@ def _add_data(shown: Shown, plan: Plan, data: str) -> None:
 
 
 def _picture(plan: Plan, shown: Shown) -> str:
-    """Draw the first curves, or else the columns of a measure, one with intervals if any; return the link."""
+    """Draw the first curves, or else a measure's columns, with intervals if any has them; return the link."""
     picture = plan.page.with_suffix(".png")
     if shown.curves:
         draw_curves(picture, shown.curves[0])
@@ -209,7 +209,7 @@ def _differences(kind: type[Benchmark], first: Output, second: Output) -> dict[s
 
 
 def _is_finished(job: Job) -> bool:
-    """True if a job has an up-to-date result; false if its settings are wrong by now, too."""
+    """True if a job has an up-to-date result; False also if its settings are no longer valid."""
     with suppress(InputError):
         return why_missing(job) is None
     return False

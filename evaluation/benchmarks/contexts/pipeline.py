@@ -204,7 +204,7 @@ class Pipeline(CorpusBenchmark):
         intervals: dict[str, dict[int, tuple[float, float]]] = {}
         for name, metrics in results.items():
             curve = {depth: measured["recall@10"] for depth, measured in depth_metrics(metrics).items()}
-            # Evaluations that differ in candidates only have one curve.
+            # Evaluations that differ only in the number of candidates share one curve.
             alike = [old for old in curves if results[old]["stages"] == metrics["stages"]]
             same = (old for old in alike if all(curve.get(x, y) == y for x, y in curves[old].items()))
             label = next(same, name)

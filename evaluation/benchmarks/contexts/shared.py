@@ -156,9 +156,9 @@ class CorpusBenchmark(Benchmark):
         name: str = "",
         cutoffs: Collection[int] = (),
     ) -> Outcome:
-        """Measure a ranking of the protocol's queries, of the retriever or of `name`; seconds: its duration.
+        """Measure the retriever's (or `name`'s) ranking of the protocol's queries; seconds: its duration.
 
-        cutoffs: of recall, besides those of the settings that the retriever supports.
+        cutoffs: further cutoffs of recall, besides those of the settings that the retriever supports.
         """
         corpus, rows = task.corpus, protocol.queries.contexts
         limit = task.retriever.max_results(rows)  # a run ends at its depth

@@ -115,7 +115,7 @@ class Stages:
 
 
 def ceiling(reranked: Outcome, depth: int) -> float:
-    """Return the R@10 of the best order of `depth` candidates; fewer than ten keep the first ten papers."""
+    """Return the R@10 of the best order of `depth` candidates; if these are fewer than ten, of ten papers."""
     # Not the base's recall: trec_eval breaks its ties differently, so other papers would be on top.
     return reranked.mean(f"recall@{max(depth, 10)}")
 
@@ -149,7 +149,7 @@ def pipeline_name(metrics: Metrics) -> str:
 
 
 def stage_table(metrics: Metrics, protocol: str) -> Table:
-    """Return each measure of the prefetcher and after reranking, and what COMPARED gain, with its p-value."""
+    """Return each measure before and after reranking, and the gains in COMPARED, with their p-values."""
     prefix = metric_key("", protocol)
     gains = under(metrics, GAIN + prefix)
     rows: dict[str, Metrics] = {
@@ -162,7 +162,7 @@ def stage_table(metrics: Metrics, protocol: str) -> Table:
 
 
 def cautions(metrics: Metrics, protocol: str) -> list[Headline]:
-    """Return what to know before a gain is trusted: too few queries, or none gained."""
+    """Return what to know before a gain is trusted: too few queries, or no gain."""
     lines, recall = [], metric_key("recall@10", protocol)
     if metrics[recall] < metrics[BASE + recall]:
         lines.append(Headline("The reranker is worse than what it reranks."))

@@ -47,7 +47,7 @@ LABELS = {
 }
 """Sentence labels of each facet; a paper's objective belongs to its background (annotation guidelines)."""
 FACET = "facet"
-"""Value of `query` that asks the sentences of a facet only."""
+"""Value of `query` that searches with the sentences of a facet only."""
 RANKED = "ranked"
 """Folder of a retriever's rankings."""
 RELEVANT = 2

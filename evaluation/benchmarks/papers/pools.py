@@ -122,7 +122,7 @@ class Text(msgspec.Struct):
 
 
 def read_texts(path: Path) -> Iterator[Text]:
-    """Yield papers, of `paper_id`, `title`, `abstract` (text or sentences), of lines or of a papers.json.
+    """Yield the papers (`paper_id`, `title`, `abstract` as text or sentences) of JSON lines or a papers.json.
 
     InputError names file, record and field.
     """

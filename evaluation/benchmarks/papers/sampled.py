@@ -80,7 +80,7 @@ class PoolRanker:
         depth: int,
         training: bool = False,
     ) -> None:
-        """training: add the other papers of the collection as training queries, for what reads contexts."""
+        """training: add the collection's other papers as training queries for retrievers reading contexts."""
         self.sampler, self.depth = sampler, depth
         queries = {
             split: np.unique(np.concatenate([np.empty(0, np.int64), *(pool.queries for pool in pools)]))
@@ -171,7 +171,7 @@ class TuningResult:
     b: float
     maps: dict[tuple[float, float], float]
     group: str = ""
-    """pool size that they are for; empty: all"""
+    """pool size that the parameters are for; empty: all"""
 
     def __str__(self) -> str:
         best, where = self.maps[self.k1, self.b], f"{int(self.group):,} papers: " if self.group else ""
