@@ -56,7 +56,7 @@ def _open(id: str) -> tuple[Corpus, Split]:
 
 
 class _Part:
-    """A part of a data set. id: of one of its splits."""
+    """A part of a data set. id: the id of one of its splits."""
 
     def __init__(self, id: str) -> None:
         self._id = id

@@ -63,7 +63,7 @@ class Retrieve(pt.Transformer):
     """Topics to results: qid, docno, score, rank, with the columns of the topics."""
 
     def __init__(self, retriever: Retriever, num_results: int = 1000) -> None:
-        """retriever: indexed."""
+        """retriever: one that has indexed its corpus."""
         self.retriever, self.num_results = retriever, num_results
 
     def __repr__(self) -> str:
@@ -88,7 +88,7 @@ class Rerank(pt.Transformer):
     """Results to results, with the scores of a cross-encoder or a retriever."""
 
     def __init__(self, reranker: Reranker | Retriever, corpus: Corpus | None = None) -> None:
-        """corpus: with the papers' texts, for a cross-encoder; a retriever knows its own."""
+        """corpus: has the papers' texts, for a cross-encoder; a retriever knows its own corpus."""
         if corpus is None:
             if not isinstance(reranker, Retriever):
                 raise InputError("Rerank: give the corpus with the papers' texts")
