@@ -20,9 +20,9 @@ from citerec.library.papers.models import install_model, open_model
 from citerec.retrieval.queries import Queries
 
 PAPERS = 2500
-"""of a library: those that the test contexts cite, and a sample of others"""
+"""Papers of a library: those that the test contexts cite, and a sample of others."""
 SHARE = 1 / 3
-"""of the training papers have their full text in the library"""
+"""Share of the training papers whose full text is in the library."""
 SEED = 0
 
 corpus = open_corpus(sys.argv[1])

@@ -3,8 +3,8 @@
     python reproduce/languages.py drafts.json.gz [citations of each draft, 12]
 
 Needs the wheel of `make languages`. Each draft's bibliography is a library of titles, authors and years; a
-citation's passage alone is asked. The drafts are those of every other owner, to which nothing was fitted.
-Prints R@10 / MRR, means over drafts.
+query is the passage of a citation alone. The drafts are those of every other owner, to which nothing was
+fitted. Prints R@10 / MRR, means over drafts.
 """
 
 import gzip

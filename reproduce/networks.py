@@ -1,12 +1,12 @@
-"""How the small networks alone rank the citations of drafts over the bibliographies of their authors.
+"""How well the small networks alone rank the citations of drafts among their authors' bibliographies.
 
     citerec data drafts list=library/builtin/drafts-unseen.yaml output=DRAFTS
     python reproduce/networks.py DRAFTS minilm library/builtin/networks outputs/networks ...
 
 Folders are those of `citerec model networks`; `minilm` is all-MiniLM-L6-v2 as it is. Prints R@10 / MRR of
-each encoder, with abstracts and by titles, and with abstracts of the sum with the cross-encoder (z-scores of
-the first PAIRS_DEPTH papers), as means over the drafts of part `check` with at most MOST papers: 20 citations
-of each, asked with the passage alone.
+each encoder, with abstracts and by titles, and, with abstracts, of its sum with the cross-encoder (z-scores
+of the first PAIRS_DEPTH papers). These are means over the drafts of part `check` with at most MOST papers; 20
+citations of each are asked, with the passage alone.
 """
 
 import logging

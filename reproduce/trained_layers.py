@@ -3,8 +3,8 @@
     python reproduce/trained_layers.py outputs/encoder/biencoder reproduce/encoder.safetensors
     python reproduce/trained_layers.py reproduce/encoder.safetensors outputs/restored
 
-Half precision changes cosines by less than .001. A restored folder opens as what was saved: it is trained on
-with `encoder=local encoder.path=FOLDER`, and `citerec model networks` exports it.
+Half precision changes cosines by less than .001. A restored folder opens like the saved one: train it further
+with `encoder=local encoder.path=FOLDER`, or export it with `citerec model networks`.
 """
 
 import json
@@ -24,7 +24,7 @@ from citerec.training.hub import ABOUT
 
 WEIGHTS, TEXTS = "model.safetensors", ("encoder.json", SETTINGS, ABOUT)
 SCORE = "score."
-"""Begins the names of the head's weights."""
+"""Prefix of the names of the head's weights."""
 
 source, target = map(Path, sys.argv[1:])
 start = model_folder(MINILM)

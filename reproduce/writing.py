@@ -2,10 +2,10 @@
 
     python reproduce/writing.py reproduce/lists/writing.yaml FOLDER
 
-At a commit that adds a citation, the passage is asked with all that the commit before knew: the citations of
-the draft, and the papers of its .bib file; if the paper came into that file later, the papers of its last
-version. FOLDER keeps the repositories (owner+name/repo, cloned if missing) and the ranks; a run that was
-interrupted goes on with the drafts that are missing. Prints the table of docs/results/writing.md.
+For a commit that adds a citation, the passage is asked with all that the previous commit knew: the draft's
+citations and the papers of its .bib file or, if the cited paper came into that file later, the papers of the
+file's last version. FOLDER keeps the repositories (owner+name/repo, cloned if missing) and the ranks; a run
+that was interrupted goes on with the drafts that are missing. Prints the table of docs/results/writing.md.
 """
 
 import io
@@ -40,7 +40,7 @@ from citerec.library.papers.library import Library
 from citerec.retrieval.queries import Query
 
 QUESTIONS, PER_COMMIT, DEPTH, SEED = 12, 3, 100, 0
-"""Questions of a draft, of a commit; papers that are ranked."""
+"""Questions per draft and per commit; number of papers that are ranked."""
 ASKED = {"bm25": ("bm25", "ask"), "ask": ("builtin", "ask"), "draft": ("builtin", "draft")}
 
 
@@ -129,7 +129,7 @@ def additions(repository: Path, listed: ListedDraft, keys: frozenset[str]) -> It
 
 
 def ask(added: Added, library: Library, recommenders: dict[str, Recommender]) -> dict[str, int] | None:
-    """Return the rank of the paper by what is asked, 0 if it is not ranked; None if the library lacks it."""
+    """Return the paper's rank for each of ASKED, 0 if it is not ranked; None if the library lacks it."""
     draft, ids = find_cited(added.draft, library)
     if added.key not in ids:
         return None
