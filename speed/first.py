@@ -2,8 +2,8 @@
 
     python -m citerec.speed.first --install
 
-Times are of the processor, which a busy machine changes least, and in brackets of the clock: least of
-`--repeats`. Not measured: Windows and macOS; a disk that has not read the files before.
+Times are processor times, which a busy machine changes least, with clock times in brackets; the least of
+`--repeats` counts. Not measured: Windows and macOS; a disk that has not read the files before.
 """
 
 from __future__ import annotations

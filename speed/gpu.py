@@ -72,7 +72,7 @@ class RandomVectors(Embeddings):
 
 @dataclass(frozen=True)
 class Bench:
-    """What all measurements share. seconds: of each measured loop."""
+    """What all measurements share. seconds: duration of each measured loop."""
 
     corpus: Corpus
     folder: Path
@@ -111,7 +111,7 @@ def print_row(label: str, figure: str, plain: str = "") -> None:
 
 
 def measure_hatten(bench: Bench) -> None:
-    """The paper's recipe without mining, which is measured elsewhere: as many random papers in its place."""
+    """The paper's recipe with random papers in place of as many mined ones; mining is measured elsewhere."""
     small: dict[str, Any] = {"dim": 16, "heads": 2, "hidden": 32, "max_tokens": 64} if bench.tiny else {}
     config = EncoderConfig(**small)
     steps, queries = (3, 8) if bench.tiny else (300, 75)
