@@ -38,19 +38,19 @@ class Mark(NamedTuple):
 # The list.
 
 MAX_ENTRY = 1200
-"""Characters of an entry; the last one may go on with what follows the list."""
+"""Maximum characters of an entry; the last one may run on into what follows the list."""
 FEWEST = 5
-"""Entries of a numbered list that has no heading."""
+"""Minimum number of entries of a numbered list that has no heading."""
 LATEST = 0.3
-"""Share of the lines of a text after which it begins."""
+"""Minimum share of a text's lines that stand before such a list."""
 INDENT = 6
-"""Most heights of a line by which the others of an entry are indented."""
+"""Maximum indent of the other lines of an entry, in line heights."""
 _LABEL = re.compile(r"(\[|\()?(\d{1,3})((?(1)[\])]|[.)]?))(?:\s+|$)(?=\W*[^\W\d_]|\W*\d+\W*[^\W\d_]|$)")
 _ENTRY_END = re.compile(r"[.)\]\d/]$")
 _SAME = re.compile(r"[—–―_-](?:\s?[—–―_-])+|—(?=[.,]?\s*\(?\d{4})")  # the authors of the entry before
 _DATE = r"[(\[](?:19|20)\d\d[a-z]?[)\],]"
 _DATED = rf"[{UPPER}](?:[^\d().]|(?<=[{UPPER}])\.){{2,150}}\.?\s*{_DATE}(?:[.:,]?\s+[{UPPER}“\"]|\W*$)"
-"""Anybody (2001). Title; after a journal and its year is a number."""
+"""Anybody (2001). Title; what follows a journal and its year is a number."""
 _ENTRY_START = re.compile(
     rf"{NAME}(?:,| [A-Z]{{1,3}}\b|[ -]{NAME}, [A-Z]\b)|(?:[A-Z]\.[\s-]?)+{NAME}|{_SAME.pattern}|{_DATED}"
 )
@@ -59,8 +59,8 @@ TWO_WORKS = re.compile(rf"{_DATE}.*?[.)\]\d/]\s+{_DATED}")
 
 def split_references(lines: Sequence[Line]) -> list[tuple[list[Line], list[Entry]]]:
     """Return the parts of a text that have their own lists of references, such as chapters: the lines of each
-    without this list, and its entries. A list without a heading is known by its numbers. One whose numbers go
-    on, or before which is no text, belongs to the one before."""
+    without this list, and its entries. A list without a heading is known by its numbers. One that continues
+    the numbers of the list before, or has no text before it, belongs to that list."""
     regions, heading = references_in(lines), 1
     if not regions:
         run, heading = _numbered(lines), 0
@@ -85,7 +85,7 @@ def split_references(lines: Sequence[Line]) -> list[tuple[list[Line], list[Entry
 
 
 def _read_list(lines: Sequence[Line], last: int) -> tuple[list[Entry], list[Line]]:
-    """Return the entries of a list, and the lines that are of none. last: number of the list before."""
+    """Return the entries of a list, and the lines that belong to none. last: last number of the one before."""
     run = next((run for first in (1, last + 1) if (run := _numbered(lines, first)) and run[0][1] <= 3), [])
     heads = [place for place in range(1, len(lines) - 1) if is_heading_line(lines, place)]
     end = next((i for i in heads if not (run or _has_entries(lines[i : i + 200]))), len(lines))
@@ -110,7 +110,7 @@ def _is_entry(text: str, number: int = 0) -> bool:
 
 
 def _has_entries(lines: Sequence[Line]) -> bool:
-    """True if lines may be of the entries without numbers that begin there, by their number."""
+    """True if the lines may be entries without numbers, judged by how many such entries begin there."""
     texts = (" ".join(line.text for line in lines[i : i + 4]) for i in range(len(lines)))
     return sum(map(_is_entry, texts)) * MAX_ENTRY > 2 * sum(len(line.text) for line in lines)
 
@@ -118,7 +118,7 @@ def _has_entries(lines: Sequence[Line]) -> bool:
 def _numbered(lines: Sequence[Line], begin: int = 1) -> list[tuple[int, int]]:
     """Return the numbers of entries and the lines that begin them: the longest run in one form.
 
-    A number that is not there, since it was read as that of a page, is that of the first line of a page.
+    A number that is missing, since it was read as a page number, is given to the first line of a page.
     """
     matches = ((_LABEL.match(line.text), place) for place, line in enumerate(lines))
     labels = [(int(label[2]), place, label[1], label[3]) for label, place in matches if label]
@@ -140,8 +140,8 @@ def _numbered(lines: Sequence[Line], begin: int = 1) -> list[tuple[int, int]]:
 
 
 def _unnumbered(lines: Sequence[Line]) -> list[int]:
-    """Return the lines that begin entries: those that stick out beside the next ones, and after the end of an
-    entry with a year those that look like names, or have more space above them."""
+    """Return the lines that begin entries: those that stick out beside the next ones and, after the end of an
+    entry with a year, those that look like names or have more space above them."""
     starts = [0] if lines else []
     steps = [(a.bottom - b.bottom) / max(b.height, 1) for a, b in pairwise(lines)]
     near = 1.2 * min(sorted(step for step in steps if step > 0.8)[len(lines) // 10 :], default=9)
@@ -178,7 +178,7 @@ _FORMS = {
 _PART = re.compile(rf"({_D})(?:[\s\]]*{_DASH}[\s\[]*({_D}))?")
 _UNIT = re.compile(r"(?:^|[\s/·(\d])(?:[µμnmckdM]?[mgsLlJKVWN]|[RrIXχΧηnx]|cm|ft|in|yr|h|Hz)$|\d$")  # noqa: RUF001
 LEAST_CITED = 0.4
-"""Share of the entries that marks of a form must cite, so that they are believed."""
+"""Share of the entries that the marks of a form must cite to be believed."""
 
 
 def find_marks(texts: Sequence[str], entries: Sequence[Entry]) -> list[Mark]:
@@ -206,7 +206,7 @@ def _numbers(form: str, texts: Sequence[str], entries: Sequence[Entry]) -> Itera
 
 
 def _listed(mark: str, rows: dict[int, int]) -> tuple[int, ...]:
-    """Return the entries of a mark; none if one of its numbers has none."""
+    """Return the entries of a mark; none if one of its numbers has no entry."""
     cited: dict[int, None] = {}
     for first, last in _PART.findall(re.sub(_AT, "", mark).translate(_DIGITS)):
         numbers = range(int(first), int(last or first) + 1)
@@ -271,7 +271,7 @@ _WORKS = tuple(
 """Authors and title, as they are tried: Lee, “Title”; Lee, A. (2001). Title; Lee A, Kim B. Title;
 Lee, A., Kim, B. Title; anybody. Title. Journal."""
 _SHORT = re.compile(rf"\b[{UPPER}]\w{{0,3}}\. [{UPPER}]|^\W*{NAME}, [{UPPER}]\.")
-"""Short words of names and journals, which no title has: of an entry without one."""
+"""Short words of names and journals, which no title has; a match is from an entry without a title."""
 _WORDY = re.compile(r"[^\W\d_]{3,}")
 
 

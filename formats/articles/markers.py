@@ -70,7 +70,7 @@ _CLOSE = {opening: close for close, opening in _OPEN.items()}
 class Marker:
     """text[start:end] cites `refs`, () if the paper is unknown; `opening` is a bracket within the marker.
 
-    names: the start of the marker if it begins with names, up to and with the bracket.
+    names: the start of the marker if it begins with names, up to and including the bracket.
     """
 
     start: int

@@ -42,8 +42,8 @@ MAX_PAGE = 100_000
 
 
 class PdfText(NamedTuple):
-    """The running text of a PDF. chapters: parts with a list of references each, and its entries; first: the
-    whole text of the first page; pages: their number; labels: printed numbers of these, none if 1, 2, 3."""
+    """The running text of a PDF. chapters: parts with one list of references each, and its entries; first:
+    whole text of the first page; pages: number of pages; labels: their printed numbers, none if 1, 2, 3."""
 
     chapters: list[tuple[list[PdfParagraph], list[Entry]]]
     title: str
@@ -79,12 +79,12 @@ _LIGATURE_CODE = re.compile(r"[\x0b\x0c\x0e\x0f\x1b-\x1f]|\r(?!\n)")
 _MATHEMATICS = re.compile(r"cmmi|cmsy|cmex|math|symbol", re.IGNORECASE)
 _BOLD = re.compile(r"bold|black|heavy|medi(?!um)|cmbx|cmb\d|sfbx|-bd|\.b$", re.IGNORECASE)
 _SMALLEST = 2.0
-"""Least size of a font; one whose letters are pictures may have any size."""
+"""Smallest font size that is believed; a font whose letters are pictures may state any size."""
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _GAP, _NARROW = 1.2, 0.5
-"""Least space between columns, in heights of the line, and that of one that many lines have there."""
+"""Minimum space between columns, in line heights: in a single line, and where many lines have a space."""
 _SIDEWAYS = 0.2
-"""Share of a page's letters at an angle from which on they are read."""
+"""Minimum share of a page's letters at an angle for these to be read."""
 
 
 def read_pdf(file: str | Path | bytes) -> PdfText:
@@ -264,7 +264,7 @@ class _Letters:
         return [*edges]
 
     def _rest(self, start: int, end: int, gone: Container[int] | None = None) -> tuple[int, int] | None:
-        """Return a line without those of its numbers; None if nothing is left. gone: their starts, or all."""
+        """Return a line without the numbers at its edges that start at `gone` (None: all); None if empty."""
         for begin, stop in self._edge_numbers(start, end):
             if gone is None or begin in gone:
                 start, end = (stop, end) if begin == start else (start, begin)
@@ -280,7 +280,7 @@ class _Letters:
         return Line(clean(self._words(start, end)), number, *place, bold, broken)
 
     def _words(self, start: int, end: int) -> str:
-        """Return a part of the text, numbers above the line apart from the word or number before them."""
+        """Return a part of the text, setting numbers above the line apart from what is before them."""
         pieces: list[str] = []
         text, done = self._text, start
         for match in _NUMBER.finditer(text, start + 1, end):
@@ -299,7 +299,7 @@ class _Letters:
         return "".join([*pieces, text[done:end]])
 
     def _gaps(self, start: int, end: int, rectangles: int = 2) -> list[_Gap]:
-        """Return the wide spaces of a line that has as many rectangles."""
+        """Return the wide spaces of a line that has at least so many rectangles."""
         gaps: list[_Gap] = []
         if pdfium.FPDFText_CountRects(self._page, start, end - start) < rectangles:
             return gaps
@@ -328,7 +328,7 @@ class _Letters:
         return gutters
 
     def _box(self, index: int) -> Box:
-        """Return the box of a character, as high as its font, where text is upright."""
+        """Return the box of a character, as high as its font, after a rotation that makes text upright."""
         box = pdfium.FS_RECTF()
         pdfium.FPDFText_GetLooseCharBox(self._page, index, ctypes.byref(box))
         if not self._angle:
@@ -345,7 +345,7 @@ class _Letters:
         return x.value * math.sin(self._angle) + y.value * math.cos(self._angle)
 
     def _height(self, start: int, end: int) -> float:
-        """Return the size of a line's letters, beside smaller marks and code, and a heading before it."""
+        """Return the size of a line's letters, ignoring smaller marks and code, and a heading before it."""
         if (size := self._size(start)) == self._size(end - 1):
             return size
         step = (end - 1 - start) / 4
@@ -394,9 +394,9 @@ def line_numbers(
 ) -> set[int]:
     """Return the starts of the numbers that count the lines of a page, each or every fifth.
 
-    They go up by the same step in a strip of the page that has little else, and leave out no line if the
-    step is 1, as numbers of references do. lines: left, right and bottom of what else the page has. strips:
-    edges of such numbers on earlier pages, where few are enough; added to.
+    They go up by the same step in a strip of the page that has little else. If the step is 1, they leave out
+    no line, unlike numbers of references. lines: left, right and bottom of what else the page has. strips:
+    edges of such numbers on earlier pages, at which few numbers are enough; those found here are added.
     """
     removed: set[int] = set()
     for edge in ("left", "right"):

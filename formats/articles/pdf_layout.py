@@ -1,4 +1,4 @@
-"""The layout of printed papers: lines in reading order, without what is no running text, to paragraphs."""
+"""The layout of printed papers: puts lines in reading order and joins the running text into paragraphs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def by_columns(lines: Sequence[Line]) -> list[Line]:
 
 
 def _gutter(lines: Sequence[Line]) -> float | None:
-    """Return the place in the middle half of the text that fewest lines cross; None if over a third does."""
+    """Return the place in the middle half of the text that fewest lines cross; None if over a third do."""
     left, right = min(line.left for line in lines), max(line.right for line in lines)
     places = [left + (right - left) * (0.25 + i / 200) for i in range(101)]
     crossed = [sum(line.left < x < line.right for line in lines) for x in places]
@@ -121,7 +121,7 @@ _APPENDIX = re.compile(
 
 def references_in(lines: Sequence[Line]) -> list[tuple[int, int]]:
     """Return where lists of references begin, with their headings, and where they end at the latest: at the
-    next one, at an appendix, or with the text. None if all headings may be of a list of contents."""
+    next one, at an appendix, or with the text. No lists if all headings may be of a table of contents."""
     starts = [i for i, line in enumerate(lines) if _REFERENCES.fullmatch(line.text.strip())]
     ends = [i for i, line in enumerate(lines) if _APPENDIX.fullmatch(line.text) and is_heading_line(lines, i)]
     lists = [(i, min(end for end in (*starts, *ends, len(lines)) if end > i)) for i in starts]
@@ -133,7 +133,7 @@ def references_in(lines: Sequence[Line]) -> list[tuple[int, int]]:
 _ABSTRACT = re.compile(
     r"(?:[1IA]\W*\s)?(?:abstract|summary|zusammenfassung|résumé|resumen|resumo)[.:]?", re.I
 )
-"""Its heading; one with a higher number is of a later section."""
+"""Heading of the abstract; one with a higher number is of a later section."""
 _RUN_IN = re.compile(r"(abstract|summary)\s*[.:—–-]+\s*(?=\S)", re.IGNORECASE)
 """A heading that the text follows on the same line."""
 KNOWN_HEADING = re.compile(
@@ -201,7 +201,7 @@ def arrange(lines: Sequence[Line]) -> list[PdfParagraph]:
 
 def abstract_in(paragraphs: Sequence[PdfParagraph]) -> range:
     """Return the numbers of the paragraphs of the abstract: of the first section of this name, if it is in
-    the first half of the text and before the sections of the body; else it is a summary of these."""
+    the first half of the text and before the sections of the body; a later one is a summary of these."""
     half = sum(len(part.text) for part in paragraphs) / 2
     for first, (text, _, section) in enumerate(paragraphs):
         if _ABSTRACT.fullmatch(section):
@@ -313,7 +313,7 @@ def _is_heading(block: Sequence[Line], after: Sequence[Line], size: float) -> bo
 
 
 def is_heading_line(lines: Sequence[Line], place: int) -> bool:
-    """True for a line that looks like a heading beside the one before it, in small letters, too."""
+    """True for a line that looks like a heading beside the line before it, also if its letters are small."""
     line, before = lines[place], lines[place - 1]
     stands_out = (line.bold and not before.bold) or line.height > 1.05 * before.height
     is_text = len(line.text) > _MAX_HEADING or _ENDS.search(line.text) or not _TITLED.match(line.text)
@@ -370,15 +370,15 @@ _WORD_START = re.compile(r"[\w-]*\w")
 _HYPHENATED = re.compile(
     r"self|well|ill|high|low|long|short|half|cross|first|second|third|two|three|four|five|six|seven|eight|nine"
 )
-"""What begins words with a hyphen."""
+"""Beginnings of words with a hyphen."""
 _SECOND = re.compile(
     r"based|making|specific|dependent|driven|aware|scale|related|oriented|tuned|tuning|shot|rich|induced|mediated"
     r"|treated|level|term"
 )
-"""What ends words with a hyphen, and what begins others with the same ends."""
+"""Ends of words with a hyphen; _PREFIX has the beginnings of other words with the same ends."""
 _PREFIX = re.compile(r"in|inter|un|non|over|under|pre|re|co|sub|super|up|down|out|de|en|mis|cor|bi")
 _BETWEEN = re.compile(r"the|of|to|in|and|by|up|on|off|out|for|de|la")
-"""What stands between two hyphens."""
+"""Words that stand between two hyphens."""
 
 
 def _join_word(text: str, more: str, words: Counter[str]) -> str:
@@ -402,7 +402,7 @@ def _join_word(text: str, more: str, words: Counter[str]) -> str:
 
 
 def find_title(lines: Sequence[Line]) -> str:
-    """Return the largest letters in the upper half of the first page; "" if they are no title."""
+    """Return the text in the largest letters in the upper half of the first page; "" if it is no title."""
     first = [line for line in lines if line.page == lines[0].page and sum(map(str.isalpha, line.text)) > 3]
     if not first:
         return ""
