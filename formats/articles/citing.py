@@ -85,7 +85,7 @@ def split_references(lines: Sequence[Line]) -> list[tuple[list[Line], list[Entry
 
 
 def _read_list(lines: Sequence[Line], last: int) -> tuple[list[Entry], list[Line]]:
-    """Return the entries of a list, and the lines that belong to none. last: last number of the one before."""
+    """Return the entries of a list, and the lines that are in none. last: last number of the list before."""
     run = next((run for first in (1, last + 1) if (run := _numbered(lines, first)) and run[0][1] <= 3), [])
     heads = [place for place in range(1, len(lines) - 1) if is_heading_line(lines, place)]
     end = next((i for i in heads if not (run or _has_entries(lines[i : i + 200]))), len(lines))

@@ -46,13 +46,13 @@ def parse_file_field(value: str) -> list[str]:
 
 
 def file_folders(bibliography: Path, text: str = "") -> list[Path]:
-    """Return the folders in which relative names of a bibliography begin: JabRef's, and that of its file."""
+    """Return the folders to which names in a bibliography are relative: JabRef's, and that of its file."""
     own = bibliography.absolute().parent
     return [*(own / expand_user(folder.strip()) for folder in _JABREF.findall(text)), own]
 
 
 def resolve_files(names: Iterable[str], folders: Sequence[Path]) -> tuple[str, ...]:
-    """Return absolute paths of PDFs: of what each name may mean, the first that exists, else the first."""
+    """Return absolute paths of PDFs: for each name, the first possible path that exists, else the first."""
     files = []
     for name in names:
         paths = list(_possible(name, folders))

@@ -60,7 +60,7 @@ _LITERAL = frozenset((
     "url", "doi", "eprint", "isbn", "issn", "date", "urldate", "eventdate", "origdate", "month", "langid",
     "options", "crossref", "xref", "xdata", "ids", "related", "entryset",
 ))  # fmt: skip
-"""Fields that are not typeset, or as they stand."""
+"""Fields that are not typeset, or are typeset as they stand."""
 
 
 def entry_paper(
@@ -121,7 +121,7 @@ def entry_type(item: Item) -> str:
 
 
 def _placed(csl: str, kind: str, fields: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields of the variables whose field depends on the type. fields: that the item has."""
+    """Return the fields of the variables whose field depends on the type. fields: those the item has."""
     is_article = kind in _IN_JOURNALS
     container = "journal" if is_article else "booktitle" if csl in CONTAINED else "howpublished"
     publisher = {"thesis": "school", "report": "institution"}.get(csl, "publisher")

@@ -15,7 +15,7 @@ from citerec.formats.names import OTHERS, Name, parse_inverted, parse_name, pars
 _ALIASES = {"journalAbbreviation": "container-title-short", "shortTitle": "title-short"}
 """Names from the time before CSL 1.0.2."""
 _PARTS = ("family", "given", "suffix", "literal", "name", "non-dropping-particle", "dropping-particle")
-"""Of names; `name` is how Crossref writes `literal`."""
+"""Parts of names; `name` is how Crossref writes `literal`."""
 _INVERTED = re.compile(r"[A-ZÀ-Þ][\w'’-]+, [A-ZÀ-Þ][\w'’.-]*(?: [A-ZÀ-Þ][\w'’.-]*){0,2}")
 _PUBLISHED = ("published", "published-print", "published-online")
 """Dates of Crossref, if it has no `issued`."""
@@ -23,7 +23,7 @@ _RANGE = re.compile(r"(?<=\w)\s*[–—]\s*(?=\w)|--+")
 
 
 def read_csl(texts: Mapping[str, str], record: Mapping[str, Any]) -> Item:
-    """Return the item of a record. texts: of its variables. record: with its names and dates."""
+    """Return the item of a record. texts: its texts by variable. record: has its names and dates."""
     fields = {name: text for name, text in texts.items() if name in VARIABLES and name not in DATES and text}
     for old, name in _ALIASES.items():
         if old in texts:

@@ -156,9 +156,9 @@ class BibtexText:
 
 
 MOST_QUOTED = 20
-"""Beginnings of other entries in the text of a field; more are taken for entries behind a lost brace."""
+"""Maximum beginnings of entries in the text of a field; more are taken for entries behind a lost brace."""
 MOST_UNCLOSED = 20
-"""Comments of a line without an end for which it is looked; each takes as long as the line."""
+"""Maximum comments in a line whose missing end is searched for; each search takes as long as the line."""
 
 
 def _split(text: str) -> Iterator[Entry]:
@@ -286,7 +286,7 @@ def _recover(source: str, entry: Entry, strings: Mapping[str, str]) -> ReadEntry
 
 
 def write_fields(kind: str, key: str, fields: Mapping[str, str]) -> str:
-    """Return an entry of LaTeX by name."""
+    """Return an entry. fields: LaTeX by name."""
     lines = "".join(
         f"  {name} = {value if name == 'month' and value.lower() in MONTHS else f'{{{value}}}'},\n"
         for name, value in fields.items()

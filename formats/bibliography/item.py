@@ -45,7 +45,7 @@ class Item(NamedTuple):
 
     @classmethod
     def of(cls, type: str, fields: Mapping[str, str], names: Mapping[str, Sequence[Name]]) -> Item:
-        """Return an item without empty texts and lists of names, and what stands for missing ones."""
+        """Return an item without empty texts, empty lists of names and placeholders for missing ones."""
         kept = (
             (role, [name for name in listed if not is_placeholder(name.literal or name.full)])
             for role, listed in names.items()
@@ -175,7 +175,7 @@ def read_csl_date(value: Any) -> str:
 
 
 def csl_date(text: str) -> dict[str, Any]:
-    """Return a date as CSL JSON. Both ends of a range have as many parts, as citeproc-js stops at others.
+    """Return a date as CSL JSON. Both ends of a range get equally many parts; citeproc-js stops at others.
 
     >>> csl_date("2014-03/2015"), csl_date("forthcoming")
     ({'date-parts': [[2014], [2015]]}, {'literal': 'forthcoming'})

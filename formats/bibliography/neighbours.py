@@ -20,9 +20,9 @@ from citerec.formats.drafts.language import Language
 T = TypeVar("T")
 
 READ = 50
-"""Entries, the last ones, whose form is read."""
+"""Number of entries, the last ones, whose form is read."""
 SORTED = 5
-"""Least number of entries whose order by keys counts."""
+"""Minimum number of entries for which an order by keys counts."""
 _PRIVATE = re.compile(
     r"abstract|added-at|annot(?:e|ation)|attachments?|bdsk-.*|checked|citeulike-.*|comments?(?:-.*)?|creationdate"
     r"|date-(?:added|modified)|files?(?:[_-].*)?|groups?|int(?:er|ra)(?:hash)?|keywords?|local-?(?:file|url)"
@@ -31,7 +31,7 @@ _PRIVATE = re.compile(
     r"|timestamp|username|__.*",
     re.IGNORECASE,
 )
-"""What reference managers keep about an entry; an abstract if asked, keywords if the neighbours have them."""
+"""What reference managers keep, left out but for abstracts if asked, and keywords if neighbours have them."""
 _OWN_FILE = re.compile(r"[{\"]*(?:file|papers\d?|zotero|x-bdsk):", re.IGNORECASE)
 """The beginning of an address that opens on the owner's machine only."""
 _KIND = re.compile(r"@\s*(\w+)")
@@ -46,8 +46,8 @@ class EntryForm:
     """How entries are written.
 
     indent: before a field; None if an entry is one line. equals: between name and value. column: where the
-    signs = are aligned. quotes: values are in quotes. braces: so are numbers, or in braces. last: after the
-    last field. kind, name: change the letters of types and fields. order: the places of fields, from 0 to 1.
+    signs = are aligned. quotes: values are in quotes. braces: numbers are in quotes or braces, too. last:
+    after the last field. kind, name: set the case of types and fields. order: places of fields, from 0 to 1.
     """
 
     indent: str | None = "  "
@@ -62,7 +62,7 @@ class EntryForm:
 
     @classmethod
     def of(cls, entries: Sequence[str]) -> EntryForm:
-        """Read the form of entries, that of most of them."""
+        """Read the form that most of the entries have."""
         form = cls()
         lines = [[*_FIELD.finditer(entry)] for entry in entries]
         fields = [*chain.from_iterable(lines)]
@@ -127,8 +127,8 @@ def new_entry(
     """Return where an entry of a paper goes in a .bib file, and what is inserted there.
 
     text: of the file. The entry goes between its neighbours if entries are sorted by key, else to the end.
-    abstract: it has one. language: of the documents that cite it. beside: key of a new entry that the text
-    lacks; this one goes to the same place, which is between entries whether that one is there by now or not.
+    abstract: write it, too. language: of the documents that cite it. beside: key of another new entry, which
+    the text lacks; this one goes to the same place, between entries whether or not that one is there by now.
     """
     bibliography = BibtexText(text)
     entries = [entry for entry in bibliography.entries if entry.key]

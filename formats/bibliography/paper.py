@@ -46,7 +46,7 @@ _FORMULA = re.compile(
 RETRACTED = "retracted"
 """Mark in LibraryPaper.filled; who says so follows it."""
 SHORTEST_ABSTRACT = 60
-"""Characters of an abstract that is filled in; shorter ones say that there is none."""
+"""Minimum characters of an abstract that is filled in; shorter ones say that there is none."""
 _RETRACTED_TITLE = re.compile(r"\W*(?:retracted|withdrawn)(?: (?:article|paper|chapter))?\s*[:\])–—-]", re.I)
 
 
@@ -78,7 +78,7 @@ class LibraryPaper(NamedTuple):
     as BibTeX writes them, if `authors` leave their parts open. bibtex: entry in the source, or made from it.
     aliases: ids and keys of other records of the same paper.
     filled: FIELD:SOURCE of what `citerec enrich` filled in, which any record of the user's own replaces; and
-    RETRACTED, if it was.
+    RETRACTED, if the paper was retracted.
     files: paths of its PDFs.
     """
 
@@ -184,7 +184,7 @@ def terminal_text(text: str) -> str:
 
 
 def derived_id(doi: str, arxiv: str, key: str, title: str) -> str:
-    """Return the id of a paper without one: of its DOI, arXiv id, key or title, the first that it has."""
+    """Return an id for a paper without one, from its DOI, arXiv id, key or title, the first that it has."""
     if doi and not (arxiv and "arxiv." in doi):
         return f"doi:{doi}"
     if arxiv:

@@ -31,8 +31,8 @@ def numbered(key: str) -> Iterator[str]:
 
 
 def cite_keys(papers: Collection[LibraryPaper]) -> list[str]:
-    """Return the keys of papers in exports: of .bib files as they stand there, others without what BibTeX or
-    pandoc refuse. Of two papers with one key, the second gets -1."""
+    """Return the keys of papers in exports: those of .bib files as they stand there, others without what
+    BibTeX or pandoc refuse. Of two papers with one key, the second gets -1."""
     keys, taken = dict[str, str](), set[str]()
     for paper in {paper.id: paper for paper in papers}.values():
         own = [entry.key for entry in BibtexText(paper.bibtex).entries[:1]]
@@ -45,7 +45,7 @@ def cite_keys(papers: Collection[LibraryPaper]) -> list[str]:
 def bibtex(papers: Collection[LibraryPaper]) -> str:
     """Return one entry per paper: that of its source, completed, under the paper's key, else a generated one.
 
-    Only abstracts are changed, since nobody sees there what biber and Typst cannot read.
+    Only abstracts are changed, in which nobody notices what biber and Typst cannot read.
     """
     return "\n\n".join(map(_entry, papers, cite_keys(papers))) + "\n"
 
@@ -108,7 +108,7 @@ def _type(paper: LibraryPaper) -> str:
 
 
 def merge_entries(paper: LibraryPaper, records: Iterable[LibraryPaper]) -> LibraryPaper:
-    """Return a paper whose entry has what it lacks of type and place in print of those of other records."""
+    """Return a paper with its entry completed by the type and place in print in other records' entries."""
     for bibtex in dict.fromkeys(record.bibtex for record in records):
         if bibtex != paper.bibtex and (its := entry_item(bibtex)):
             names = (*_IN_PRINT, "genre") if its.type == "thesis" else _IN_PRINT
@@ -118,8 +118,8 @@ def merge_entries(paper: LibraryPaper, records: Iterable[LibraryPaper]) -> Libra
 
 
 def _filled(own: Item, other: Item) -> Item:
-    """Return an item with the fields of another that it lacks, its authors in place of "others" or of none,
-    and its type, if it has neither that nor a venue."""
+    """Return an item with the fields of another that it lacks, the other's authors in place of "others" or of
+    none, and the other's type if it has neither type nor venue."""
     lacking = {name: text for name, text in other.fields.items() if text and not own.fields.get(name)}
     is_open = OTHERS in own.names.get("author", ()) or not own.authors
     names = other.names if is_open and len(other.authors) > len(own.authors) else {}
@@ -128,8 +128,8 @@ def _filled(own: Item, other: Item) -> Item:
 
 
 def _completed(bibtex: str, other: Item) -> str:
-    """Return an entry with what it lacks of an item; as it is written if that is nothing, and if they are of
-    different places, as of a conference and a journal."""
+    """Return an entry completed from an item; unchanged if it lacks nothing, or if the two appeared in
+    different places, such as a conference and a journal."""
     text = BibtexText(bibtex)
     if not text.entries or (entry := text.read(text.entries[0])) is None:
         return bibtex

@@ -30,7 +30,7 @@ _ISBN = re.compile(r"(?:97[89][- ]?)?(?:\d[- ]?){9}[\dXx]\b")
 
 
 def read_record(tags: Tags) -> Item:
-    """Return the item of a record. tags: values by tag; of A1 and AU, which are one list, in AU."""
+    """Return the item of a record. tags: values by tag; A1 and AU are one list, in AU."""
     kind = first_text(tags, "TY").upper()
     csl = _TYPES.csl.get(kind, "document")
     fields = _VARIABLES.first(tags)

@@ -30,7 +30,7 @@ def first_text(tags: Tags, *names: str) -> str:
 class Names:
     """What a format calls the types, or the variables, of CSL.
 
-    read: names by CSL's, those that count first in front; csl: CSL's by these. written: one name.
+    read: the format's names by CSL's, first those that take precedence; csl: the reverse; written: one name.
     """
 
     def __init__(self, table: str, format: str) -> None:

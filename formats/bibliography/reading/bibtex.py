@@ -27,16 +27,16 @@ _INHERITED = (
     *("publisher", "address", "location", "organization", "institution", "series", "volume", "edition"),
     *("eventtitle", "eventdate", "venue", "isbn", "issn", "language", "langid"),
 )
-"""Fields that an entry has from its crossref. Others, such as the DOI, are those of the whole."""
+"""Fields that an entry takes from its crossref. Others, such as the DOI, belong to the whole."""
 _IN_BOOK = ("inbook", "bookinbook", "suppbook")
 """Types that have the author of their crossref, too."""
 _PARTS = (
     *("article", "suppperiodical", "incollection", "suppcollection", "inproceedings", "conference"),
     *("inreference", "chapter", *_IN_BOOK),
 )
-"""Types with titles of their own; others, such as a version of software, have all from their crossref."""
+"""Types with titles of their own; others, such as a version of software, take all from their crossref."""
 _NOT_PAPERS = ("xdata", "control", "ieeetranbstctl")
-"""Types of entries for others, and for styles."""
+"""Types of entries that serve other entries or styles."""
 _MAX_PARENTS = 5
 _READ_NAMES = (
     "title subtitle shorttitle origtitle booktitle booksubtitle maintitle mainsubtitle journal journaltitle "
@@ -60,7 +60,7 @@ def parse_bibtex(
 ) -> Iterator[LibraryPaper]:
     """Yield the papers of BibTeX entries, in order. Raises InputError if there are none.
 
-    name: for errors. folders: where the names of their PDFs begin; without any, PDFs are left out.
+    name: for errors. folders: to which names of their PDFs are relative; without any, PDFs are left out.
     """
     bibliography = BibtexText(text)
     entries = [
@@ -86,7 +86,7 @@ def parse_bibtex(
 
 
 def entry_item(bibtex: str) -> Item | None:
-    """Return the item of an entry, of one that is broken only its type; None if there is none."""
+    """Return the item of an entry, only its type if the entry is broken; None if there is no entry."""
     text = BibtexText(bibtex)
     for entry in text.entries:
         contents = text.read(entry)

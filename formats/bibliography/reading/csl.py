@@ -123,7 +123,7 @@ def read_yaml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
 
 
 LEAST_EXPANDED, MOST_EXPANDED = 10_000, 10
-"""Nodes of a YAML text when its aliases are written out: so many, and as many times as are written."""
+"""Maximum nodes of a YAML text with aliases written out: the first, plus the second times those written."""
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 """Every value is a text: years are no numbers, "no" is no boolean, and dates stay as they are."""
 _HAYAGRIVA_TYPES, _HAYAGRIVA = Names("types", "hayagriva"), Names("variables", "hayagriva")

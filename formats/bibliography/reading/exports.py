@@ -62,7 +62,7 @@ _ERIC_START = re.compile(r"^OWN *- *ERIC", re.MULTILINE)
 _NBIB_FIELD = re.compile(r"^([A-Z]{2,4} *-) (.*(?:\n {6}.*)*)", re.MULTILINE)
 _ENW_START = re.compile(r"^%0 ", re.MULTILINE)
 _REFER_START = re.compile(r"(?:\A\s*|(?<=\n\n))(?=%[A-Z] )")
-"""Of refer's files, which have no types and empty lines between records."""
+"""A record of refer's files, which have no types, but empty lines between records."""
 _ENW_FIELD = re.compile(r"^%(\S) (.*(?:\n(?!%\S ).*)*)", re.MULTILINE)
 _WOS_START = re.compile(r"^PT (?=[A-Z][ \t]*$)", re.MULTILINE)
 _WOS_TAGS = (
@@ -74,14 +74,14 @@ _WOS_FIELD = re.compile(
     rf" (.*(?:\n(?: {{2,}}|(?!(?:{_WOS_TAGS}) |E[RF][ \t]*$)(?=\S)).*)*)",
     re.MULTILINE,
 )
-"""Lines that go on may be without their indent."""
+"""Continuation lines may lack their indent."""
 
 
 def _tagged(
     starts: Sequence[re.Pattern[str]], field: re.Pattern[str], example: str, path: Path, on_bad: OnBadRecord
 ) -> Iterator[tuple[str, Tags]]:
-    """Yield where each record of a file stands, and its values by tag. starts: what begins records, the first
-    that the file has. field: a tag and its value, also over lines."""
+    """Yield where each record of a file stands, and its values by tag. starts: patterns of what begins a
+    record; the first that the file has counts. field: a tag and its value, which may go on over lines."""
     text = decode_text(path)
     begins = next(filter(None, ([*start.finditer(text)] for start in starts)), None)
     if begins is None:

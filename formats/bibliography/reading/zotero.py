@@ -63,7 +63,7 @@ class ZoteroLibrary(NamedTuple):
         keys: Mapping[str, str] = MappingProxyType({}),
         files: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     ) -> Iterator[LibraryPaper]:
-        """Yield the papers, by default of all collections. A paper is also in what its collections are in.
+        """Yield the papers, by default of all collections. A paper is also in the parents of its collections.
 
         name: of the source. collection: its name, or its path (`Thesis/Methods`). keys, files: citation keys
         and paths of PDFs by item key. Raises InputError if there is no such collection, or more than one.
@@ -78,7 +78,7 @@ class ZoteroLibrary(NamedTuple):
                 yield paper._replace(files=files.get(own) or _attached(fields))
 
     def paths(self) -> dict[str, list[str]]:
-        """Return the path of each collection, by key, and before it those of the ones that it is in."""
+        """Return the path of each collection, by key, after the paths of the collections that contain it."""
         paths: dict[str, list[str]] = {}
         for key in self.collections:
             above, names = key, dict[str, str]()
