@@ -44,8 +44,8 @@ class References:
 
     names: of files, as the document writes them. root: folder that may contain the files; None means the
     document's. source: LaTeX that may have printed entries. own: entries in the document itself. chosen:
-    .bib files that count instead of those that it names. If it has nothing of all this, the .bib files beside
-    it count.
+    .bib files that count instead of those that it names. If it has none of these, the .bib files beside it
+    count.
     """
 
     path: Path
@@ -132,7 +132,7 @@ class References:
         return {*self._printed, *self.own, *others}
 
     def entries(self, keys: Iterable[str]) -> dict[str, Reference]:
-        """Return the existing entries with these keys, also if their accents are written otherwise there."""
+        """Return the existing entries with these keys, also if the entries encode accents in another way."""
         wanted = {key: key for key in keys}
         if odd := {nfc(key): key for key in wanted if not key.isascii()}:
             bibs = (BibtexText(decode_text(file)).all_keys() for file in self.bibs().values())
@@ -163,7 +163,7 @@ _READ = frozenset((
 ))  # fmt: skip
 """Fields of BibTeX that a reference needs."""
 _ITEM = re.compile(r"\\(?:bibitem|harvarditem)\s*(?=[\[{])|\\bib\*?\s*(?=\{[^{}]*\}\s*\{\w+\}\s*\{)")
-"""Those of LaTeX, harvard and amsrefs."""
+"""Printed entries of LaTeX, harvard and amsrefs."""
 _ITEMS_END = re.compile(r"\\end\s*\{thebibliography\}")
 _BIBLATEX_ENTRY = re.compile(r"\\entry\{([^{}]+)\}")
 _BIBLATEX_END = "\\endentry"

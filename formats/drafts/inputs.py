@@ -20,7 +20,7 @@ MAX_CHARACTERS = 20_000_000
 MAX_INPUTS = 1000
 MAX_DEPTH = 20
 SHOWN = 3
-"""Skipped files with one reason that have a note each."""
+"""Maximum skipped files with the same reason that have a note each; more share one."""
 _PRIVATE = re.compile("[\ue000-\uf8ff]")
 
 
@@ -30,9 +30,9 @@ def decode_text(path: Path) -> str:
 
 
 def decode(content: bytes) -> str:
-    """Read a text as UTF-8, or UTF-16 if it begins with a byte order mark. Lines that are no UTF-8 are read
-    in the encoding that the text names or that their letters speak for (`encoding_of`); people and programs
-    join files of both."""
+    """Read a text as UTF-8, or UTF-16 if it begins with a byte order mark. Lines that are not UTF-8 are read
+    in the encoding that the text names or that their letters suggest (`encoding_of`), since people and
+    programs join files of both."""
     with suppress(UnicodeDecodeError):
         return clean_text(content.decode("utf-16" if content.startswith((*_UTF_16,)) else "utf-8-sig"))
     lines = content.removeprefix(codecs.BOM_UTF8).split(b"\n")
@@ -61,7 +61,7 @@ _NAMES = {
     **{"latin10": "iso-8859-16", "koi8-ru": "koi8-u", "isolatin": "latin1", "isolatin2": "latin2"},
 }
 _SIMPLE = ("cp1252", "iso8859-2", "cp1250", "cp1251", "koi8-r", "iso8859-7")
-"""Encodings with a byte for each letter, and the likelier first."""
+"""Encodings with one byte for each letter, the likelier first."""
 _ODD = re.compile(
     r"(?<=[^\W\d_])[\xa1-\xa9\xac-\xb6\xb8\xb9\xbc-\xbf\xd7\xf7]|[\x80-\x9f\ufffd]|[\xa2-\xa9\xac-\xb6\xb8\xb9\xbc-\xbe](?=[^\W\d_])"
     r"|[\u2000-\u2bff](?=[^\W\d_])(?<=[^\W\d_].)(?<![-\u2010-\u2019])|[^\W\d_a-zA-Z]{4}(?<![\u0370-\u04ff]{4})"
@@ -72,9 +72,9 @@ _ODD = re.compile(
 
 
 def encoding_of(content: bytes, whole: bytes = b"") -> str:
-    """Return the name of the encoding of a text that is not UTF-8: UTF-16 by its byte order mark; as
-    `whole`, or else the content, says; Chinese (GB 18030) or Korean (EUC-KR) if its bytes come in such
-    pairs; else the first of `_SIMPLE` that make the fewest odd words.
+    """Return the name of the encoding of a text that is not UTF-8: UTF-16 by its byte order mark; else what
+    `whole`, or else the content, names; else Chinese (GB 18030) or Korean (EUC-KR) if its bytes come in such
+    pairs; else the first of those in `_SIMPLE` that make the fewest odd words.
 
     >>> encoding_of("Štěpán Dvořák".encode("latin2")), encoding_of("naïve".encode("latin1"))
     ('iso8859-2', 'cp1252')
@@ -126,8 +126,8 @@ def exact_text(path: Path) -> str:
 
 
 def encoded_like(path: Path | None, text: str) -> bytes:
-    """Return a text in the encoding of a file; UTF-8 if there is none. Raises InputError if that lacks its
-    letters."""
+    """Return a text in the encoding of a file; UTF-8 if there is none. Raises InputError if the encoding
+    lacks one of its letters."""
     content = read_limited(path, MAX_FILE_BYTES) if path else b""
     if _is_utf8(content):
         return text.encode()

@@ -48,7 +48,7 @@ SHORT_NOTE = 300
 
 
 class Key(NamedTuple):
-    """A cited key: text[start:end]; the whole mark if it is missing in a CITE_MARK."""
+    """A cited key: text[start:end]; for a CITE_MARK, which has no key, the whole mark."""
 
     key: str
     start: int
@@ -93,7 +93,7 @@ class Note(NamedTuple):
 class Open(NamedTuple):
     """A citation that a caret is in. text[start:end]: what a key replaces; the letters up to the caret are
     typed. rest: end of the key that the caret is in or before. between: separates a new key from one behind
-    the caret. closing: what the citation lacks."""
+    the caret. closing: the closing signs that the citation lacks."""
 
     start: int
     end: int
@@ -151,11 +151,11 @@ class Source:
 class Language(ABC):
     """A language of documents.
 
-    marks: missing citations, for messages. comment: its form; one that ends its
-    line begins it, too. lead: stands between a word and its citation. between: stands between keys. before:
+    marks: missing citations, for messages. comment: form of a comment; one that ends with its line gets one
+    of its own. lead: stands between a word and its citation. between: stands between keys. before:
     matches the text before a caret in a citation; its group `key` is typed. after: matches the rest of the
-    key. closed: matches what follows it if a citation with the group `opened` is closed, by as many signs of
-    `closing`; with group 1, only the first is lacking.
+    key. closed: matches what follows the key if the citation is closed; otherwise it lacks as many signs of
+    `closing` as its group `opened` has, or only the first if group 1 matches.
     """
 
     name: ClassVar[str]
@@ -216,7 +216,7 @@ class Language(ABC):
         return (replaced(citation, edits), len(edits)) if missing else None
 
     def fitted(self, text: str, start: int, end: int, citation: str) -> str:
-        """Return what cites the same where it takes the place of text[start:end]."""
+        """Return a citation in the form that it needs in place of text[start:end]."""
         return citation
 
     def mask(self, citation: str, key: str) -> str | None:
@@ -296,7 +296,7 @@ class Language(ABC):
         """Return the files of a bibliography that a text names."""
 
     def own_bibliography(self, text: str, command: str) -> list[Key]:
-        """Return the files, among those, of a bibliography that only has what such citations cite."""
+        """Return those of the bibliographies that only have what citations with such a command cite."""
         return []
 
     def labels(self, text: str) -> set[str]:
@@ -340,7 +340,7 @@ class Language(ABC):
         """Turn markup into text."""
 
     def body(self, text: str, running: bool) -> str:
-        """Return the text without what no paragraph has. running: also without tables, captions and notes."""
+        """Remove from a text what is in no paragraph. running: also tables, captions and notes."""
         return text
 
     def headings(self, text: str) -> Iterator[tuple[int, str, int, int]]:
@@ -368,8 +368,8 @@ class Language(ABC):
         return iter(())
 
     def with_notes(self, text: str) -> str:
-        """Return a text with each note that cites in the sentence that calls it, before its full stop, where
-        a citation after the full stop comes, too."""
+        """Return a text with each note that cites moved into the sentence that calls it, before the full
+        stop; a citation after the full stop is moved there, too."""
         cited = [citation for citation in self.joined(text) if citation.keys and citation.printed]
         starts, moved = [citation.start for citation in cited], list[Note]()
         barriers = [Note(start, end, "") for _, _, start, end in self.headings(text)]
@@ -468,7 +468,7 @@ def _full_stop(end: re.Match[str]) -> str:
 
 
 def called_notes(pattern: re.Pattern[str], text: str) -> Iterator[Note]:
-    """Yield the notes that a pattern matches: inline, or called and defined as text by name."""
+    """Yield the notes that a pattern matches: inline, or called by a name under which their text stands."""
     matches = [*pattern.finditer(text)]
     defined = {match["name"]: match for match in matches if match["name"]}
     for match in matches:
@@ -543,7 +543,7 @@ def _number_citations(
 
 
 def identified(metadata: Metadata, paper: str) -> Metadata:
-    """Return the metadata of a paper by id, which may be arXiv's: it has the year."""
+    """Return metadata with the id of a paper; if that is an arXiv id, it gives the year."""
     year = arxiv_year(paper)
     named = metadata._replace(id=paper)
     return named._replace(year=year, identifiers=(identifier("arxiv", paper),)) if year else named

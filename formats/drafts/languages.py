@@ -21,7 +21,7 @@ _NAMES = {
 }
 """Modules, and the suffixes and editors' names of their languages."""
 SUFFIXES = tuple(name for names in _NAMES.values() for name in names.split() if name.startswith("."))
-"""Those of files in any of them."""
+"""Suffixes of files in any of these languages."""
 PLAIN = ".txt"
 """Suffix of drafts that are read as Markdown, too."""
 

@@ -84,7 +84,7 @@ _COMMAND = re.compile(
     rf"\\(?=[A-Za-z]*(?:[cC]ite|bibentry)|(?:{_QUOTES}|apud(?:online)?)(?![A-Za-z]))([A-Za-z]++)\*?"
     r"|\\begin\s*\{((?:foreign|hyphen)?displaycquote)\*?\}"
 )
-"""Also of csquotes and abntex2."""
+"""Commands that cite, also those of csquotes and abntex2."""
 _CITATION = re.compile(rf"{_COMMAND.pattern}|{CITE_MARK.pattern}")
 _OPTION_OF = re.compile(r"\\[A-Za-z@]+\*?\Z")
 _OTHER = re.compile(
@@ -120,7 +120,7 @@ _ENVIRONMENT = re.compile(
     r"(?:\s*\[[^\[\]]*\])?(?:\s*\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}){1,2}"
     r"|\\(?:begin|end)\s*\{[^{}]*\}(?:\s*\[[^\[\]]*\])?"
 )
-"""With the specifications of columns."""
+"""Beginnings, with the specifications of columns, and ends of environments."""
 _ASIDE = re.compile(
     r"\\(?:footnote|footnotetext|caption|todo|marginpar|thanks|abstract)\*?\s*(?:\[(?:[^\[\]{}]|\{[^{}]*\})*\]\s*)?(?=\{)"
 )
@@ -394,8 +394,8 @@ def _key_groups(text: str, name: str, place: int) -> list[re.Match[str]]:
 
 
 def _group_keys(text: str, start: int, end: int) -> Iterator[Key]:
-    """Yield the keys in braces. An empty one is missing if it is alone; what can be no key after words behind
-    TODO is some of them."""
+    """Yield the keys in braces. An empty one is missing if it is alone; behind TODO, what follows a comma and
+    can be no key belongs to the words before it."""
     group = _COMMENT.sub(lambda comment: " " * len(comment[0]), text[start:end])
     parts = _BETWEEN_KEYS.split(group) if _NOTED.match(group) else group.split(",")
     for part in parts:

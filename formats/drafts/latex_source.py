@@ -148,7 +148,7 @@ class _Source:
         self.setters: dict[str, str] = {}
 
     def read(self, file: Path, parents: tuple[Path, ...], folder: Path) -> str:
-        """Return the text of a file with its inputs. folder: of the inputs (import), beside its own."""
+        """Return the text of a file with its inputs. folder: of the inputs (import), besides its own."""
         text = _VERBATIM.sub(
             lambda match: _SPECIAL.sub(" ", match[2] or match[3] or ""), self.inputs.open(file, parents)
         )

@@ -96,7 +96,7 @@ _WIKI_LINK = re.compile(r"!?\[\[(?:[^\[\]|\n]*\|)?([^\[\]|\n]+)\]\]")
 _RAISED = re.compile(
     r"~~(?=\S)([^~\n]{1,300})~~|(?<=[\w)\]])~([^~\s]{1,20})~|(?<=[\w)\]])\^([^\^\s]{1,20})\^"
 )
-"""What is struck out, below or above the line."""
+"""Text that is struck out, or stands below or above the line."""
 _PART = re.compile(r"\((?:PART|APPENDIX)\\?\*?\)")
 """The name of a part of a bookdown book, before that of its first chapter."""
 _LINE_START = re.compile(r"^[ \t]*(?:>[ \t]?|[-*+][ \t]+|\d+[.)][ \t]+)+", re.MULTILINE)
@@ -338,7 +338,7 @@ def _find_part(name: str, beside: Path, parents: tuple[Path, ...], inputs: Input
 
 
 def find_citations(text: str, begin: int, end: int, links: bool = True) -> Iterator[Citation]:
-    """Yield the citations in a part of a text. links: brackets before others may be those of a link."""
+    """Yield the citations in a part of a text. links: brackets followed by others may be those of a link."""
     for match in (_CITATION if links else _WITHOUT_LINKS).finditer(text, begin, end):
         start, stop = match.span()
         if links and text[start - 1 : start] == "[" and _is_link(text, stop):
@@ -392,8 +392,8 @@ def _keys(text: str, start: int, end: int) -> Iterator[Key]:
 
 
 def _indented_code(text: str, hidden: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the spans of indented code: lines after an empty one that begin with four spaces, or as many more
-    than the list item, note or definition that they are in. hidden: spans of other code."""
+    """Yield the spans of indented code: lines after an empty one that begin with four spaces, or with four
+    more than the list item, note or definition that they are in. hidden: spans of other code."""
     front = _FRONT_MATTER.match(text)
     inside: list[int] = []
     """Where the contents of the open list items and the like begin."""
@@ -474,7 +474,7 @@ def _without_yaml(text: str) -> str:
 
 def _split_front_matter(text: str, path: Path) -> tuple[dict[str, Any], str]:
     """Return the fields of the YAML blocks of a text, and the text without them. The first block that has a
-    field counts; bibliographies and references are those of all."""
+    field counts; bibliographies and references are collected from all."""
     fields: dict[str, Any] = {}
     removed: list[tuple[int, int, str]] = []
     for block in _yaml_blocks(text):

@@ -81,7 +81,7 @@ _SHORT = re.compile(r"#(?:gls|ac|abr|abbr|glo)\w*\(\s*\"([^\"\n]{1,40})\"[^()]*\
 """What prints an abbreviation."""
 _BREAK = re.compile(r"\\(?=\s)")
 _DOCUMENT = 1000
-"""Characters of a block in a rule or function that is text of the document, if it has no heading."""
+"""A longer block of a rule or function, in characters, is text of the document, even without a heading."""
 _DATE = re.compile(r"\bdate\s*:([^\n]*)|\bdatetime\(\s*year\s*:([^,)\n]*)")
 _RULES = ("#let", "#set", "#show", "#import", "#include")
 """Statements that print nothing themselves."""
@@ -214,7 +214,7 @@ class Typst(Language):
         return Metadata("", self.plain(title), summary, year)
 
     def bibliographies(self, text: str) -> list[Key]:
-        """Return the arguments of `bibliography`, variables that are, or any .bib file that is named."""
+        """Return the files in the arguments of `bibliography`, or in variables there, and any .bib file."""
         spans = [call.span(1) for call in _BIBLIOGRAPHY.finditer(text)]
         words = {word for start, end in spans for word in _WORD.findall(text, start, end)}
         spans += [match.span(2) for match in _VARIABLE.finditer(text) if match[1] in words]

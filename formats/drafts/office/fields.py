@@ -129,7 +129,7 @@ def cite_keys(keys: Sequence[str]) -> str:
 def shown_text(cited: Sequence[Cited]) -> str:
     """Return a citation as text: authors and years, in parentheses.
 
-    It has single spaces: where a document shows another text than its field has, Zotero asks what is right.
+    It has single spaces: if the document shows a different text from its field, Zotero asks which is right.
     """
     return _SPACES.sub(" ", f"({'; '.join(_shown(item) for item in cited)})")
 

@@ -147,7 +147,7 @@ class Office(Language):
     ) -> bytes:
         """Return a document with other text.
 
-        items: cited ones by key, beside those of the document; citations of others remain text. plain: all
+        items: cited ones by key, besides those of the document; citations of others remain text. plain: all
         citations are text, with authors and years, instead of fields of Zotero.
         """
         document = self.open(path)

@@ -22,9 +22,9 @@ from citerec.formats.drafts.office.fields import citation_items, cite_keys
 from citerec.formats.drafts.office.package import Package
 
 MAX_NESTED = 100
-"""Fields that are open at once."""
+"""Maximum number of fields that are open at once."""
 HEADING, TITLE, ABSTRACT = "\x01", "\x02", "\x03"
-"""What lines of headings, once per level, of the title and the abstract begin with; XML cannot contain it."""
+"""First signs of lines of headings (one per level), title and abstract; XML cannot contain them."""
 CALL, NOTE = "\x04", "\x05"
 """Around the number of a note, where the text calls it and where its lines begin."""
 NUMBERS = re.compile(f"[{CALL}{NOTE}]\\d+[{CALL}{NOTE}]")
@@ -59,7 +59,7 @@ class Place(NamedTuple):
 
 class Piece(NamedTuple):
     """A piece of the text and its bytes [start, end) in a part; without a place, it cannot be replaced. even:
-    its letters are there in UTF-8."""
+    the bytes are its letters in UTF-8."""
 
     text: str
     part: str = ""
@@ -71,8 +71,8 @@ class Piece(NamedTuple):
 
 @dataclass
 class _Opened:
-    """A field that has begun. code: so far, and whether it is read yet. data: Word's, which EndNote uses.
-    hides: what it shows is not text."""
+    """A field that has begun. code: as far as it is known; read: it is complete. data: Word's, which EndNote
+    uses. hides: what it shows is not text."""
 
     id: str
     code: str = ""
@@ -105,7 +105,7 @@ class OfficeReader(ABC):
         self.bookmarks: dict[str, str] = {}
         """Codes of fields by the names of their bookmarks."""
         self.sources: dict[str, dict[str, Any]] = {}
-        """Those of Word's own citations by tag."""
+        """Sources of Word's own citations by tag."""
         self.damaged: list[str] = []
         """What stands before citations whose data are damaged, which are read as text."""
         self.part, self.content = "", b""
@@ -121,7 +121,7 @@ class OfficeReader(ABC):
         """Called at the start of an element that is not skipped; names have no namespaces."""
 
     def end(self, name: str) -> None:  # noqa: B027
-        """Called at its end."""
+        """Called at the end of such an element."""
 
     def text(self, text: str) -> None:  # noqa: B027
         """Called with text."""

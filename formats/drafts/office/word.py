@@ -26,7 +26,7 @@ _SIGNS = {"tab": " ", "br": " ", "cr": " ", "noBreakHyphen": "-"}
 
 
 class WordReader(OfficeReader):
-    """Reads the text of runs; deleted text is skipped, inserted one is not. Notes follow their paragraph."""
+    """Reads the text of runs; deleted text is skipped, inserted text is not. Notes follow their paragraph."""
 
     spaces = (
         "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
