@@ -45,7 +45,7 @@ def find_year(text: str) -> int:
 
 def date_year(text: str) -> int:
     """Return the first year of what is known to be a date; 0 if it has none, or one before the common era.
-    One before 1000 has three digits, or zeros before it.
+    A year before 1000 has three digits, or leading zeros.
 
     >>> [date_year(text) for text in ("1687///", "c. 1450", "199X", "20180301", "-0399", "800", "0050")]
     [1687, 1450, 1990, 2018, 0, 800, 50]

@@ -145,7 +145,7 @@ _GUILLEMETS = re.compile(r"<<\s*~?([^<>\n]{1,500}(?:\n[^<>\n]+){0,5}?)~?\s*>>")
 _SIGNS_ONLY = re.compile(
     r"russian|ukrainian|bulgarian|danish|norsk|nynorsk|spanish|portuguese|brazil(?:ian)?|italian|french"
 )
-"""Languages that have only signs."""
+"""Languages whose shorthands are only signs."""
 
 
 def shorthands(latex: str) -> dict[str, str] | None:
@@ -197,7 +197,7 @@ def running_text(latex: str) -> str:
 def plain_text(latex: str, keep_braces: bool = False) -> str:
     """Convert LaTeX to text with single spaces, including formulas as far as possible. Never fails.
 
-    keep_braces: except those around single characters.
+    keep_braces: keep braces, except those around single characters.
 
     >>> plain_text(r"An \\emph{\\'etude} of $x_i \\leq 5\\%$")
     'An étude of x_i ≤ 5%'

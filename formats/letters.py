@@ -88,7 +88,7 @@ _SOFT_C, _TWICE, _ES = re.compile("c(?=[eiy])"), re.compile(r"(.)\1+"), re.compi
 
 
 def cognate(word: str) -> str:
-    """Spell a word in lower case alike in all languages that have it from Greek or Latin.
+    """Spell a lower-case word in the same way for all languages that have it from Greek or Latin.
 
     >>> [cognate(word) for word in ("spectrum", "espectro", "spektrale", "спектров", "φάσματος")]
     ['spektrum', 'spektro', 'spektrale', 'spektrov', 'fasmatos']

@@ -240,7 +240,7 @@ def parse_people(text: str, parse: Callable[[str], list[Name]]) -> list[Name]:
     """Parse a text that may list several people: with semicolons, "&", "and", commas, "et al.".
 
     Separators other than semicolons count if what is between them are names of people, not of institutions.
-    parse: what is no such list.
+    parse: parses a text that is no such list.
     """
     text = unescape(text)
     listed = _MORE.sub("", text)

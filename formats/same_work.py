@@ -4,16 +4,16 @@ A record matches an earlier one by id, DOI, arXiv id or title (letters and digit
 agrees:
 
 - titles, at least in most words of the shorter one; DOIs, but not of a preprint and its publication; arXiv
-  ids, first authors' surnames, and, but for the same first page, their initials
+  ids, first authors' surnames and, unless the first pages are equal, their initials
 - first page, volume, number and edition, or else day and month of what is no paper of a conference; of
   software, data and manuals the version
 - the kind of work: a thesis is not the article of the same title. Articles, papers and chapters are one kind,
   since programs confuse them, and `misc` and the like are none
 - years, which may be two apart if one record is of a preprint, or if the first pages are equal
 
-If title and DOI or arXiv id are equal, the others count only for different years. If title and citation key
-are, one of DOI, first author, year, and place in print with kind may differ, as after a correction; none if
-the title tells nothing, such as "Editorial". Ids of services are enough.
+If title and DOI or arXiv id are equal, the others count only if the years differ. If title and citation key
+are equal, one of DOI, first author, year, and place in print with kind may differ, as after a correction;
+none may if the title tells nothing, such as "Editorial". Equal ids of services are enough.
 
 If neither years nor authors can be compared, the title must have at least 20 letters. Memory holds a few
 numbers per record, and only records that share one of the first four are compared.
@@ -36,8 +36,8 @@ MAX_YEARS_APART = 2
 _WORD = re.compile(r"[^\W_]{3,}")
 _COMMON = frozenset(("the", "and", "for", "with", "from", "into", "its", "their", "new", "using", "via"))
 _RECORD_IDS = ("openalex:", "s2:")
-"""Prefixes of ids of records. Ids of works are compared apart, and other ids, and keys, tell a paper only
-together with its title."""
+"""Prefixes of ids of records. Ids of works are compared separately; other ids, and keys, identify a paper
+only together with its title."""
 _NO_TITLES = frozenset(
     ("editorial", "preface", "foreword", "introduction", "conclusion", "conclusions", "erratum", "abstracts",
      "corrigendum", "correction", "reply", "comment", "discussion", "bookreview", "bookreviews", "obituary",
@@ -179,7 +179,7 @@ def is_apart(paper: LibraryPaper, separate: Container[str]) -> bool:
 
 
 def identity(paper: LibraryPaper, apart: bool = False) -> Identity:
-    """Return the identity of a record. apart: one that only an equal record has."""
+    """Return the identity of a record. apart: return an identity that only an equal record has."""
     own = _identity(paper)
     if not apart:
         return own
