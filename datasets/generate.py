@@ -69,7 +69,7 @@ CONTEXTS_PER_PAPER = 20
 CITED_SHIFT, CITED_POWER = 5.0, 0.75
 """A paper is cited in proportion to (its rank + CITED_SHIFT) ** -CITED_POWER."""
 PROPORTIONS = (8, 1, 1)
-"""Of train, val and test; the split is by citing paper, in chronological order."""
+"""Proportions of train, val and test; the split is by citing paper, in chronological order."""
 VERSION = 3
 """Part of the demo's folder: increment it when the process changes."""
 FIRST_YEAR, YEARS = 1991, 29

@@ -174,7 +174,7 @@ def with_shorthands(latex: str, letters: Mapping[str, str]) -> str:
 
 
 _BIBLIOGRAPHY = re.compile(r"\\bibliography[A-Za-z]*\*?\s*(?:\[[^\[\]]*\]\s*)?\{[^{}]*\}")
-"""Also of a part of the works, as those of multibib: what is between the braces is no text."""
+"""Bibliographies, also of a part of the works as in multibib: what is between the braces is no text."""
 
 
 def running_text(latex: str) -> str:

@@ -232,7 +232,7 @@ def _names(texts: Sequence[str], entries: Sequence[Entry]) -> Iterator[Mark]:
     for row, (_, entry) in enumerate(entries):
         author, dated = _AUTHOR.match(entry), _PRINTED_YEAR.search(entry) or _BARE_YEAR.search(entry)
         if author and dated:
-            words = re.findall(NAME, author[1])  # of García Márquez both, of Ann Lee the last
+            words = re.findall(NAME, author[1])  # both of García Márquez, the last of Ann Lee
             for key in product({_last(words[0]), _last(words[-1])}, {dated[1], dated[1][:4]}):
                 rows.setdefault(key, []).append(row)
             people.update(surname(name) for name in re.findall(NAME, entry[:120]))

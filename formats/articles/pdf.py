@@ -299,7 +299,7 @@ class _Letters:
         return "".join([*pieces, text[done:end]])
 
     def _gaps(self, start: int, end: int, rectangles: int = 2) -> list[_Gap]:
-        """Return the wide spaces of a line that has at least so many rectangles."""
+        """Return the wide spaces of a line with at least this number of `rectangles`."""
         gaps: list[_Gap] = []
         if pdfium.FPDFText_CountRects(self._page, start, end - start) < rectangles:
             return gaps

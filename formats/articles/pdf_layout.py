@@ -225,7 +225,7 @@ def _whole_words(lines: Sequence[Line]) -> Counter[str]:
 
 
 def _with_initials(lines: Sequence[Line], words: Counter[str]) -> list[Line]:
-    """Join the large first letter of a text, which goes down some lines, with the rest of its word."""
+    """Join the large first letter of a text, which spans several lines, with the rest of its word."""
     joined = list(lines)
     for number, letter in enumerate(lines):
         if len(letter.text) > 1 or not letter.text.isupper():

@@ -31,7 +31,7 @@ _PRIVATE = re.compile(
     r"|timestamp|username|__.*",
     re.IGNORECASE,
 )
-"""What reference managers keep, left out but for abstracts if asked, and keywords if neighbours have them."""
+"""Fields of reference managers, left out but for abstracts if asked and keywords if neighbours have them."""
 _OWN_FILE = re.compile(r"[{\"]*(?:file|papers\d?|zotero|x-bdsk):", re.IGNORECASE)
 """The beginning of an address that opens on the owner's machine only."""
 _KIND = re.compile(r"@\s*(\w+)")

@@ -14,7 +14,7 @@ from citerec.formats.letters import GREEK, normalise_title, title_key
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 _CONTROL_CODES = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]+")
-"""Those that are not white space."""
+"""Control codes that are not white space."""
 PREPRINT_VENUE = re.compile(
     r"arxiv|\bcorr\b|bio-?rxiv|med-?rxiv|chem-?rxiv|psyarxiv|preprint|\bssrn\b|research square|\bosf\b", re.I
 )

@@ -151,8 +151,8 @@ class Source:
 class Language(ABC):
     """A language of documents.
 
-    marks: missing citations, for messages. comment: form of a comment; one that ends with its line gets one
-    of its own. lead: stands between a word and its citation. between: stands between keys. before:
+    marks: missing citations, for messages. comment: form of a comment; one that ends with its line gets a
+    line of its own. lead: stands between a word and its citation. between: stands between keys. before:
     matches the text before a caret in a citation; its group `key` is typed. after: matches the rest of the
     key. closed: matches what follows the key if the citation is closed; otherwise it lacks as many signs of
     `closing` as its group `opened` has, or only the first if group 1 matches.

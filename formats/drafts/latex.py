@@ -102,7 +102,7 @@ _SHARED_NOTES = re.compile(rf"(?:{_GAP}\([^()]*\)){{0,2}}")
 _COMMENT = re.compile(r"(?<!\\)%[^\n]*\n?")
 _NOTED = re.compile(r"\s*(?:TODO|FIXME|XXX)\W", re.I)
 _BETWEEN_KEYS = re.compile(r",(?!\s*(?:\d{4}[a-z]?|[^\s,]+\s+[^\s,][^,]*)\s*(?:,|\Z))")
-"""Not a comma before a year, or before words."""
+"""A comma between keys, not one before a year or before words."""
 _PARAMETER, _MACRO = re.compile(r"#\d"), re.compile(r"[\\#]")
 _AUTHORS, _YEAR = re.compile(r"citeauthor", re.I), re.compile(r"cite(?:year|yearpar|num)")
 _BETWEEN, _BRACKET = re.compile(r"[\s~]*[(\[]?"), re.compile(r"[)\]]")

@@ -46,7 +46,7 @@ TYPES, SCORES = "candidate_types.json", "scores.json"
 TRUE = "true"
 """Type of the candidates that the query cites."""
 MEASURES = {"map": AP, "ndcg": nDCG, "recall_5": R @ 5}
-"""By trec_eval's names, in the order of the official table."""
+"""Measures by trec_eval's names, in the order of the official table."""
 
 
 Pool = dict[str, list[str]]

@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 
 SAMPLE = "sample.json"
 MEASURES = {"map": AP, "ndcg": nDCG, "recall_30": R @ 30}
-"""By trec_eval's names; computed on the top `depth` papers."""
+"""Measures by trec_eval's names; computed on the top `depth` papers."""
 LABELS = {"map": "MAP", "ndcg": "nDCG", "recall_30": "R@30"}
 COLUMNS = (
     *(Column(measure, measure, decimals=2, spread=True) for measure in MEASURES),

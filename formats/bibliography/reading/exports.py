@@ -42,7 +42,7 @@ class _Read(NamedTuple):
 # and what continues them: all three are lines of a tag and its value.
 _RIS_START = re.compile(r"^[ \t]*TY( {0,2})-", re.MULTILINE | re.IGNORECASE)
 _RIS_END = re.compile(r"^[ \t]*ER(?:  -.*|[ \t]{0,2}-[ \t]*$)\n?", re.MULTILINE | re.IGNORECASE)
-"""Not ER-20, in a list that goes on over lines."""
+"""The end of a record, not ER-20 in a list that continues over lines."""
 _GLUED = re.compile(r"(?:(?<=[a-z\d)\]])|[ \t]+)([A-Z][A-Z0-9])  - ")
 """A tag without a line of its own: OP in Mendeley's files, AN and others in Web of Science's."""
 _NONE = "NA"
