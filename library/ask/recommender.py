@@ -63,7 +63,7 @@ NAMED, SAID = 0.9, 0.5
 """Probability that a named paper is the one meant, and that one saying the sentence nearly word for word is:
 5 of 10 such papers were, among 10,680 contexts of 40 drafts over the abstracts of their bibliographies."""
 RERANKER_WEIGHT = 0.3
-"""The cross-encoder's weight relative to the retriever's, on z-scores (docs/research/reranking.md)."""
+"""The cross-encoder's weight relative to the retriever's, on z-scores."""
 
 
 class Recommender:

@@ -54,7 +54,7 @@ DENSE = "dense"
 DEPTH = 30
 """Papers that an encoder reads for a question."""
 PAIRS_DEPTH = 24
-"""Papers that a cross-encoder reads; more gain nothing (library/builtin/README.md)."""
+"""Papers that a cross-encoder reads; more gain nothing."""
 WHOLE, CONTEXT, WITH_TITLE, SENTENCE = range(4)
 """How a query is asked: with all that is known of the citing paper, the context alone, without the citing
 paper's abstract, the sentence alone."""
@@ -125,7 +125,7 @@ def fit_networks(settings: RankerSettings, lists: TrainingLists, calibrated: Mas
 
 def _with_networks(lists: TrainingLists) -> TrainingLists:
     """Lists for the linear model with networks. The dense retriever has seen the data sets, which raises its
-    weight: without it, drafts of part `fit` gain .009 R@10 with `ask`, .007 as drafts."""
+    weight: without it, drafts of part `fit` gain .009 R@10 with `ask`, .001 with `draft`."""
     return lists.without(PAIR, DENSE)
 
 
