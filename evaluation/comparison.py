@@ -190,14 +190,15 @@ def _read_both(a: str | Path, b: str | Path, protocol: str, group: str) -> tuple
     """Return the values of both folders for the same queries in the same order."""
     (queries_a, setup_a), (queries_b, setup_b) = (_read(Path(folder), protocol) for folder in (a, b))
     if group:
-        setup_a, setup_b = ({"candidates": setup["groups"].get(group)} for setup in (setup_a, setup_b))
+        of_group = (setup.get("groups", {}).get(group) for setup in (setup_a, setup_b))
+        setup_a, setup_b = ({"candidates": candidates} for candidates in of_group)
         queries_a, queries_b = (
             values.take([row for row, id in enumerate(values.query_ids) if id.startswith(f"{group}/")])
             for values in (queries_a, queries_b)
         )
     for key, value in setup_a.items():  # must agree, so that only the rankings differ
-        if setup_b[key] != value:
-            raise InputError(f"{a} and {b}: not comparable: {key} is {value!r} and {setup_b[key]!r}")
+        if setup_b.get(key) != value:
+            raise InputError(f"{a} and {b}: not comparable: {key} is {value!r} and {setup_b.get(key)!r}")
     rows = {query: row for row, query in enumerate(queries_b.query_ids)}
     if len(queries_a) != len(queries_b) or any(query not in rows for query in queries_a.query_ids):
         raise InputError(f"{a} and {b}: not comparable: they have different queries")

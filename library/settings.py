@@ -11,7 +11,7 @@ from citerec.base.files import expand_user
 from citerec.base.settings import Settings, setting
 from citerec.library import limits
 
-SERVICES = ("openalex", "semanticscholar", "crossref", "arxiv")
+SERVICES = ("openalex", "semanticscholar", "crossref", "arxiv", "datacite")
 NO_SOURCE = "source is required, as in source=papers.bib: files of papers"
 FORMATS = ("table", "json", "bibtex", "ris", "csl", "cite", "markdown")
 
@@ -116,7 +116,7 @@ class ServiceSettings(LibrarySettings):
 
     yes: bool = False
     """send without asking; without it, a command that cannot ask only says what it would send"""
-    services: tuple[str, ...] = setting(SERVICES, choices=(*SERVICES, "datacite"))
+    services: tuple[str, ...] = setting(SERVICES[:4], choices=SERVICES)
     """services to ask, always in this order"""
     mailto: str = ""
     """your e-mail address, which the services ask for; empty: $CITEREC_MAILTO"""
@@ -311,7 +311,7 @@ class ReferencesSettings(DraftReferences, ServiceSettings):
 
     file: str = ""
     """a bibliography (.bib, .ris, CSL JSON ...) or a draft; empty: all papers of the library"""
-    services: tuple[str, ...] = setting((), choices=(*SERVICES, "datacite"))
+    services: tuple[str, ...] = setting((), choices=SERVICES)
     """services to ask, always in this order; empty: none"""
     format: str = setting("text", choices=("text", "json"))
     strict: bool = False

@@ -152,9 +152,9 @@ class CitingPassages:
         stems = np.array(words.stems, np.int64)
         places = np.searchsorted(index.vocabulary, stems).clip(max=max(len(own) - 1, 0))
         seen = index.vocabulary[places] == stems if len(own) else np.zeros(len(stems), np.bool_)
-        own[places[seen]] = np.array(words.nearness, np.float32)[seen]
-        own *= index.idf
-        own /= max(float(np.linalg.norm(own)), 1e-9)
+        # In the order of the text: that of the vocabulary is another one in each process.
+        values = np.array(words.nearness, np.float32)[seen] * index.idf[places[seen]]
+        own[places[seen]] = values / max(float(np.linalg.norm(values)), 1e-9)
         cosines = np.bincount(index.rows, own[index.stems] * index.weights, minlength=count)
         return elsewhere & bool(words.stems), cosines.astype(np.float32)
 

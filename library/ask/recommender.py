@@ -177,9 +177,11 @@ class Recommender:
             first = [row for row in said if row != queries.citing[0] and (allowed is None or allowed[row])]
         if reranks:
             ranking = self._rerank(queries, ranking)
-        own = np.exp(ranking.scores[0][np.isin(ranking.papers[0], first)]).sum()
-        share = NAMED if named_rows else max(SAID, min(float(own), NAMED))
-        ranking = _named_first(ranking, first, share if retriever.log_probabilities else None)
+        share = None
+        if retriever.log_probabilities:
+            own = np.exp(ranking.scores[0][np.isin(ranking.papers[0], first)]).sum()
+            share = NAMED if named_rows else max(SAID, min(float(own), NAMED))
+        ranking = _named_first(ranking, first, share)
         count = corpus.total_papers if allowed is None else int(np.count_nonzero(allowed))
         return Ranked(papers, queries, ranking, named_rows, count, languages, quick)
 

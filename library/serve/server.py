@@ -245,8 +245,9 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     """Create the ASGI application of a library."""
     page = PAGE.read_text("utf-8")
-    queue, is_local = WorkQueue(settings.threads), url_host(settings.host) in LOOPBACK
-    link = messages.served_link if is_local else lambda id, place: ""  # for other machines
+    # With allowed_hosts, a proxy may let other machines ask.
+    is_local = url_host(settings.host) in LOOPBACK and not settings.allowed_hosts
+    queue, link = WorkQueue(settings.threads), messages.served_link if is_local else lambda id, place: ""
     app = FastAPI(
         title="Citation recommendation",
         description="Recommends papers to cite from your own library.",

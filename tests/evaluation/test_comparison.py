@@ -143,6 +143,11 @@ def test_pool_sizes_are_compared_one_by_one(tmp_path: Path) -> None:
         assert item.difference == pytest.approx(lead, abs=1e-9) and (item.queries, item.papers) == (40, 20)
     with pytest.raises(InputError, match="not comparable: candidates is None and 900"):
         compare_outputs(a, b, ["map"], group="900")
+    (b / "metrics.json").write_text(json.dumps({"split": "test", "filters": {}, "candidates": 9}))
+    for one, other in ((a, b), (b, a)):  # one without groups
+        for group in ("", "100"):
+            with pytest.raises(InputError, match="not comparable: "):
+                compare_outputs(one, other, ["map"], group=group)
 
 
 def test_systems_are_compared_in_python(demo_corpus: Corpus) -> None:

@@ -60,6 +60,19 @@ def test_passages_elsewhere_share_no_sequence_of_words(contexts: list[str], aske
     assert elsewhere.tolist() == wanted
 
 
+def test_cosines_do_not_depend_on_the_hashes_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    texts = [" ".join(f"{word:05}" for word in rng.integers(0, 300, 40)) + " TARGETCIT" for _ in range(30)]
+
+    def cosines() -> list[list[float]]:
+        passages = CitingPassages(texts, [[]] * len(texts))
+        return [passages.compare(text, -1)[1].tolist() for text in texts]
+
+    expected = cosines()
+    monkeypatch.setattr("citerec.retrieval.passages.hash", lambda value: -hash(value), raising=False)
+    assert cosines() == expected
+
+
 def test_a_draft_without_passages() -> None:
     elsewhere, cosines = CitingPassages((), ()).compare("Adam TARGETCIT", 0)
     assert len(elsewhere) == len(cosines) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -219,6 +220,12 @@ def test_the_server_shows_what_cites_a_paper(library: Library) -> None:
         ("roe2010", "pdf?id=roe2010#page=2"),
     ]
     assert client.get("/citations", params={"id": "nobody"}).status_code == 404
+    assert client.get("/pdf", params={"id": "poe2012"}).status_code == 200
+    proxied = replace(settings, allowed_hosts=("papers.lab",))  # asked by other machines, through a proxy
+    others = TestClient(create_app(Recommender(library), proxied), base_url="https://papers.lab")
+    assert others.get("/pdf", params={"id": "poe2012"}).status_code == 403
+    relations = others.get("/citations", params={"id": "lee2001"}).json()
+    assert [paper["sentences"][0]["link"] for paper in relations["cited_by"]] == ["", ""]
     asked = {"text": "Others saw bees dance before [CITE].", "details": True}
     papers = client.post("/recommend", json=asked).json()["recommendations"]
     [paper] = [paper for paper in papers if paper["key"] == "lee2001"]
