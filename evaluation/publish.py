@@ -14,7 +14,7 @@ from citerec.base.arguments import command
 from citerec.base.errors import InputError
 from citerec.base.files import expand_user
 from citerec.base.settings import Settings
-from citerec.training.hub import Pretrained, check_hub_id, is_hub_id
+from citerec.training.hub import Pretrained, check_hub_id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +57,6 @@ def open_trained(path: str | Path) -> Pretrained:
         for folder in (path, path / kind.folder):
             if (folder / kind.settings_file).is_file():
                 return kind.open(folder)
-    if not path.exists() and is_hub_id(path):
-        return kinds[-1].open(path)
     raise InputError(f"{path}: neither a model saved by citerec train nor its output folder")
 
 
