@@ -81,16 +81,17 @@ def select_contexts(
     counts: Mapping[str, Counter[str]],
     unresolved: Counter[Reference],
 ) -> Iterator[SelectedContext]:
-    """Yield the contexts of a paper, pair by pair.
+    """Yield the contexts of a paper in the order of its text.
 
     citing: row of the citing paper. counts, unresolved (references without a paper): updated for the report.
     """
     from citerec.datasets.building.catalogue import AUTHORS  # cutting a context needs no catalogue
 
     resolved: dict[str, int | None] = {}
-    pairs: dict[tuple[int, bool], list[str]] = {}
+    pairs: dict[tuple[int, bool], dict[str, int]] = {}  # texts, and their places
     outcomes = counts["contexts"]
-    for citation in find_citations(full_text, rules.window + len(OTHER_MARKER), counts["spans"]):
+    citations = find_citations(full_text, rules.window + len(OTHER_MARKER), counts["spans"])
+    for place, citation in enumerate(citations):
         outcomes["citations"] += 1
         reference = full_text.references[citation.ref]
         if citation.ref not in resolved:
@@ -119,10 +120,11 @@ def select_contexts(
             outcomes["too short"] += 1
         elif rules.leaks != "keep" and not named and (reason := find_leak(text, names)):
             outcomes[reason] += 1
-        elif text in pairs.setdefault((cited, named), []):
+        elif text in pairs.setdefault((cited, named), {}):
             outcomes["the same text as another context of the pair"] += 1
         else:
-            pairs[cited, named].append(text)
+            pairs[cited, named][text] = place
+    chosen = list[tuple[int, SelectedContext]]()
     for (cited, named), contexts in pairs.items():
         kept = list(range(len(contexts)))
         if rules.per_pair is not None and len(contexts) > rules.per_pair:
@@ -130,8 +132,10 @@ def select_contexts(
             # Seeded by the pair, so that the sample does not depend on other papers.
             draw = random.Random(f"{rules.seed} {catalogue.ids[citing]} {catalogue.ids[cited]}")
             kept = sorted(draw.sample(kept, rules.per_pair))
-        for number in kept:
-            yield SelectedContext(cited, number, contexts[number], named)
+        for number, (text, place) in enumerate(contexts.items()):
+            if number in kept:
+                chosen.append((place, SelectedContext(cited, number, text, named)))
+    yield from (context for _, context in sorted(chosen))
 
 
 class SelectedContext(NamedTuple):

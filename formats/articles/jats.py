@@ -61,7 +61,7 @@ def read_jats(root: ET.Element, paper: str, where: str) -> Document:
         or paper,
         title=flat_text(meta.find("title-group/article-title"), _SKIPPED_IN_TITLES),
         abstract=_abstract(meta.findall("abstract")),
-        year=min(filter(None, (find_year(flat_text(date)) for date in meta.findall("pub-date"))), default=0),
+        year=min(filter(None, (find_year(_spaced(date)) for date in meta.findall("pub-date"))), default=0),
         authors=tuple(name for group in authors for name in _names(group)),
         field=tuple(dict.fromkeys(filter(None, fields))),
         identifiers=tuple(identifiers.values()),
@@ -148,6 +148,11 @@ def _read_bibliography(root: ET.Element) -> _Bibliography:
     return _Bibliography(references, keys, order)
 
 
+def _spaced(element: ET.Element) -> str:
+    """Return the text of an element with spaces between its parts, which often have none."""
+    return " ".join(element.itertext())
+
+
 def _reference(citation: ET.Element) -> Reference:
     kind = (citation.get("publication-type") or citation.get("citation-type") or "").lower()
     titles = [flat_text(citation.find(name), _SKIPPED_IN_TITLES) for name in _TITLES]
@@ -155,19 +160,19 @@ def _reference(citation: ET.Element) -> Reference:
         titles.append(flat_text(citation.find("source"), _SKIPPED_IN_TITLES))
     groups = citation.findall("person-group")
     authors = [group for group in groups if group.get("person-group-type", "author") == "author"]
-    text = flat_text(citation)
+    text, spaced = flat_text(citation), _spaced(citation)
     identifiers = _identifiers(citation.findall("pub-id"))
     if "doi" not in identifiers:
         links = " ".join(link.get(_HREF, "") for link in citation.iter("ext-link"))
-        if match := _DOI.search(f"{links} {text}"):
+        if match := _DOI.search(f"{links} {spaced}"):
             identifiers["doi"] = identifier("doi", match[0])
     title = next(filter(None, titles), "")
     return Reference(
         title=title.removesuffix("."),
         authors=tuple(name for group in authors or groups or [citation] for name in _names(group)),
-        year=find_year(flat_text(citation.find("year"))) or find_year("" if title else text),
+        year=find_year(flat_text(citation.find("year"))) or find_year("" if title else spaced),
         text="" if title else text,
-        arxiv=find_arxiv_id(text) if "arxiv" in text.lower() else "",
+        arxiv=find_arxiv_id(spaced) if "arxiv" in text.lower() else "",
         identifiers=tuple(identifiers.values()),
     )
 

@@ -89,6 +89,16 @@ def test_the_contexts_of_real_files(tmp_path: Path) -> None:
     }
 
 
+def test_contexts_are_in_the_order_of_the_text(tmp_path: Path) -> None:
+    cited = ["lee", "roe", "fox", "lee", "roe"]
+    body = [(f"{place} studies and a text of its own {{}} {END}", id) for place, id in enumerate(cited)]
+    records = [*map(paper, ("lee", "roe", "fox")), citing("a", body)]
+    build_corpus(write(tmp_path / "a.jsonl", records), tmp_path / "out", TRAIN)
+    contexts = content(tmp_path / "out", "contexts.json.gz")
+    assert [context["refid"] for context in contexts.values()] == cited
+    assert [*contexts] == [query["context_id"] for query in content(tmp_path / "out", "train.json")]
+
+
 def test_dropped_citations_are_counted(tmp_path: Path) -> None:
     same = f"this {{}} {END}"
     records = [

@@ -79,6 +79,17 @@ def test_an_article(tmp_path: Path) -> None:
     assert (intro.section, listed.section, details.section) == (*["1 Introduction"] * 2, "2 Details")
 
 
+def test_elements_without_white_space_between_them(tmp_path: Path) -> None:
+    article = ARTICLE.replace("<year>2012</year></pub", "<day>1</day><month>12</month><year>2012</year></pub")
+    article = article.replace(
+        "<article-title>Croaks</article-title><year>2010</year>",
+        "<source>arXiv:0704.0001</source><year>2007</year>",
+    )
+    metadata, text = read(write(tmp_path / "a.nxml", article))
+    assert metadata.year == 2012
+    assert (text.references["B3"].arxiv, text.references["B3"].year) == ("0704.0001", 2007)
+
+
 def pmc(article: str) -> str:
     return f"<pmc-articleset>{article}{article.replace('PMC12', 'PMC13')}</pmc-articleset>"
 
