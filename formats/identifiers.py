@@ -12,7 +12,13 @@ _EARLY = re.compile(
 )
 _DATE_YEAR = re.compile(r"(?<!\d)(?<!^-)(0[1-9]\d\d|[12]\d(?:\d[\dXu]|[XxUu]{2}))(?:\d{4})?(?!\d)")
 """A year, also with unknown digits, or a date of eight digits."""
-ARXIV_ID = r"(?:\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Z]{2})?/\d{7})"
+_ARCHIVE = (
+    "(?:acc-phys|adap-org|alg-geom|ao-sci|astro-ph|atom-ph|bayes-an|chao-dyn|chem-ph|cmp-lg|comp-gas|cond-mat|cs"
+    "|dg-ga|funct-an|gr-qc|hep-(?:ex|lat|ph|th)|math(?:-ph)?|mtrl-th|nlin|nucl-(?:ex|th)|patt-sol|physics"
+    "|plasm-ph|q-(?:alg|bio)|quant-ph|solv-int|supr-con)"
+)
+"""Archives of arXiv whose names are in ids, from 1991 to March 2007."""
+ARXIV_ID = rf"(?:\d{{4}}\.\d{{4,5}}|{_ARCHIVE}(?:\.[A-Z]{{2}})?/\d{{7}})"
 _NAMED_ARXIV = re.compile(
     rf"(?:arxiv[:/.\s]*(?:abs/|pdf/)?|arxiv\.org/\w+/)({ARXIV_ID})(?:v\d+)?", re.IGNORECASE
 )
@@ -25,7 +31,8 @@ _KINDS = {"pubmed": "pmid", "pubmedcentral": "pmc", "pmcid": "pmc"}
 
 _MONTH = r"(0[1-9]|1[0-2])"
 _ARXIV = re.compile(
-    rf"(?:arxiv:)?(?:(\d\d){_MONTH}\.\d{{4,5}}|[a-z-]+(?:\.[a-z]{{2}})?[/_]?(\d\d){_MONTH}\d{{3}})(?:v\d+)?",
+    rf"(?:arxiv:)?(?:(\d\d){_MONTH}\.\d{{4,5}}"
+    rf"|{_ARCHIVE}(?:\.[a-z]{{2}})?[/_]?(9[1-9]|0[0-7]){_MONTH}\d{{3}})(?:v\d+)?",
     re.IGNORECASE,
 )
 
@@ -60,8 +67,8 @@ def date_year(text: str) -> int:
 def arxiv_year(paper: str) -> int:
     """Return the year encoded in an arXiv id; 0 for anything else.
 
-    >>> [arxiv_year(paper) for paper in ("2101.00001v2", "hep-th9901001", "paper-7")]
-    [2021, 1999, 0]
+    >>> [arxiv_year(paper) for paper in ("2101.00001v2", "hep-th9901001", "paper-0001234", "PMC2912345")]
+    [2021, 1999, 0, 0]
     """
     return arxiv_date(paper)[0]
 
@@ -69,8 +76,8 @@ def arxiv_year(paper: str) -> int:
 def arxiv_date(paper: str) -> tuple[int, int]:
     """Return the year and month encoded in an arXiv id; (0, 0) for anything else.
 
-    >>> [arxiv_date(paper) for paper in ("2101.00001v2", "hep-th/9901001", "paper-7")]
-    [(2021, 1), (1999, 1), (0, 0)]
+    >>> [arxiv_date(paper) for paper in ("2101.00001v2", "math.AG/0601001", "cmp-lg_9508001", "paper-7")]
+    [(2021, 1), (2006, 1), (1995, 8), (0, 0)]
     """
     match = _ARXIV.fullmatch(paper)
     if not match:
@@ -88,7 +95,7 @@ def arxiv_month(paper: str, year: int) -> int:
 def find_arxiv_id(text: str) -> str:
     """Return the first arXiv id in a text, without version; "" if none.
 
-    >>> texts = "arXiv:2112.01206v2", "https://arxiv.org/abs/hep-th/9901001", "CoRR"
+    >>> texts = "arXiv:2112.01206v2", "https://arxiv.org/abs/hep-th/9901001", "paper/0001234"
     >>> [find_arxiv_id(text) for text in texts]
     ['2112.01206', 'hep-th/9901001', '']
     """

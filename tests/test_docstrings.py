@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("base", "datasets", "retrieval", "training", "hatten", "rerank", "library", "evaluation")
+PACKAGES = (
+    *("base", "formats", "datasets", "retrieval", "training", "hatten", "rerank", "library"),
+    "evaluation",
+)
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for package in PACKAGES

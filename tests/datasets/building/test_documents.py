@@ -68,13 +68,13 @@ def test_tei() -> None:
 def test_a_journal_is_no_papers_title(titles: str, title: str, tmp_path: Path) -> None:
     source = f"<sourceDesc><biblStruct>{titles}</biblStruct></sourceDesc>"
     cited = f'<listBibl><biblStruct xml:id="b0">{titles}</biblStruct></listBibl>'
-    (tmp_path / "a.tei.xml").write_text(
+    (tmp_path / "PMC2912345.tei.xml").write_text(
         f'<TEI xmlns="http://www.tei-c.org/ns/1.0"><teiHeader><fileDesc>{source}</fileDesc></teiHeader>'
         f"<text><body/><back>{cited}</back></text></TEI>"
     )
-    (document,) = documents(tmp_path / "a.tei.xml")
-    assert document.metadata.title == title
-    assert full_text(tmp_path / "a.tei.xml").references["b0"].title == title
+    (document,) = documents(tmp_path / "PMC2912345.tei.xml")
+    assert document.metadata == Metadata("PMC2912345", title), "a name that is no arXiv id"
+    assert full_text(tmp_path / "PMC2912345.tei.xml").references["b0"].title == title
 
 
 def test_latex_with_a_bib_file() -> None:
