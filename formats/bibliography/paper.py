@@ -256,6 +256,7 @@ def merge_records(papers: list[LibraryPaper]) -> LibraryPaper:
         name: next((value for paper in papers if (value := getattr(paper, name))), getattr(lead, name))
         for name in ("key", "title", "year", "venue", "doi", "arxiv", "url", "bibtex")
     }
+    fields["title"] = next((paper.title for paper in papers if paper.retracted), fields["title"])
     fields["abstract"] = max((paper.abstract for paper in papers), key=len)
     fields["authors"], fields["names"] = max(
         ((paper.authors, paper.names) for paper in papers), key=lambda lists: (len(lists[0]), len(lists[1]))

@@ -169,6 +169,8 @@ def test_marks_survive_merging() -> None:
     merged = merge_records([own, told])
     assert (merged.abstract, merged.retracted) == ("Mine.", "Crossref")
     assert merge_records([told, merged]).filled == ("retracted:Crossref",)
+    titled = own._replace(title="RETRACTED: On graphs")
+    assert merge_records([own, titled]).retracted == merge_records([titled, own]).retracted == "its title"
 
 
 @pytest.mark.parametrize(
