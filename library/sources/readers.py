@@ -7,7 +7,7 @@
     .json                   CSL JSON: a list, also in an object, or one item; Better BibTeX's JSON;
                             papers.json, an object of papers by id
     .yaml, .yml             CSL YAML and hayagriva's
-    JSON lines              arXiv's metadata snapshot, OpenAlex works, Semantic Scholar's dumps and S2ORC's
+    JSON lines, lists       arXiv's metadata snapshot, OpenAlex works, Semantic Scholar's dumps and S2ORC's
                             metadata, and our own
 
 All may be gzipped. Files with other names are recognised by their first bytes. Invalid records are reported
@@ -62,7 +62,7 @@ def read_source(source: str | Path, on_bad: OnBadRecord) -> Iterator[LibraryPape
 
             yield from read_export(format, path, on_bad)
         elif format == "list":
-            yield from parse_records(path, stream_json(path, list, on_bytes), parse_csl, on_bad)
+            yield from parse_records(path, stream_json(path, list, on_bytes), _parse_listed, on_bad)
         elif format == "object":
             yield from parse_records(path, stream_json(path, dict, on_bytes), _parse_own, on_bad)
         elif format == "document":
@@ -81,13 +81,13 @@ _EXPORTS = {
 
 
 def _read_document(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of an object that has a list of CSL items, or is one record."""
+    """Yield the papers of an object that has a list of records, or is one."""
     content = parse_object(read_limited(path, MAX_FILE_BYTES).removeprefix(BYTE_ORDER_MARK), str(path))
     if (items := listed(content)) is content:
         fields = Fields(content, str(path))
         yield from usable_paper(partial(parse_line, fields), fields.where, on_bad)
     else:
-        yield from parse_records(path, enumerate(items), parse_csl, on_bad)
+        yield from parse_records(path, enumerate(items), _parse_listed, on_bad)
 
 
 def _parse_own(fields: Fields, id: str) -> LibraryPaper:
@@ -103,6 +103,13 @@ _S2_FIELDS = {
     *("corpusid", "citingcorpusid", "paperAbstract", "outCitations", "out_citations"),
     *("outbound_citations", "mag_field_of_study"),
 }
+_OWN_FIELDS = {"authors", "year", "venue", "doi", "paper_id"}
+_NOT_CSL = _ARXIV_FIELDS | _OPENALEX_FIELDS | _S2_FIELDS | _OWN_FIELDS
+
+
+def _parse_listed(fields: Fields, _: str) -> LibraryPaper | None:
+    """Parse a record of a list, an item of CSL JSON unless it has fields of another format."""
+    return parse_csl(fields) if _NOT_CSL.isdisjoint(fields.record) else parse_line(fields)
 
 
 def parse_line(fields: Fields) -> LibraryPaper | None:

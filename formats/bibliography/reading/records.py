@@ -75,7 +75,7 @@ class Fields:
 def parse_records(
     path: Path,
     records: Iterable[tuple[Any, Any]],
-    parse: Callable[[Fields, str], LibraryPaper],
+    parse: Callable[[Fields, str], LibraryPaper | None],
     on_bad: OnBadRecord,
 ) -> Iterator[LibraryPaper]:
     """Yield the papers of a file's records, each with its key; `parse` gets the fields and the key."""

@@ -312,6 +312,14 @@ OURS = LibraryPaper("P1", title="Ours", abstract="Text.", authors=("A B",), year
         ("a.json", {"schema": "x", "version": 2, "items": CSL[1:2]}, [
             LibraryPaper("arxiv:2101.00001", "x2", "Preprint", venue="arXiv", arxiv="2101.00001")
         ], []),
+        ("list.json", {"items": [OWN["P1"] | {"id": "P1"}, ARXIV[0]]}, [OURS, BALAZS], []),
+        ("list.json", [OWN["P1"] | {"id": "P1"}, ARXIV[0], S2[1], OPENALEX | {"doi": "", "title": "Deep"}], [
+            OURS, BALAZS, LibraryPaper("s2:7", abstract="The dominant models."),
+            LibraryPaper(
+                "openalex:W1", "", "Deep", "Inverted works here.", ("Ann Lee",), 2018, "eLife",
+                url="https://doi.org/10.1000/oa", tags=("openness",),
+            ),
+        ], []),
         ("papers.json", OWN, [OURS], []),
         ("papers.json.gz", OWN, [OURS], []),
         ("lines.jsonl", [{"id": id, **paper} for id, paper in OWN.items()], [OURS], []),
