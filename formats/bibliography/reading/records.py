@@ -165,9 +165,9 @@ def parse_openalex(fields: Fields) -> LibraryPaper:
         raise fields.error("abstract_inverted_index", f"must be an object, not {json_type(index)}")
     location = fields.child("primary_location")
     venues = (location.child("source"), fields.child("host_venue"))
-    url = location.text("landing_page_url")
+    url, own = location.text("landing_page_url"), fields.text("id").rpartition("/")[2]
     return make_paper(
-        f"doi:{doi}" if doi else "openalex:" + fields.text("id").rpartition("/")[2],
+        f"doi:{doi}" if doi else f"openalex:{own}" if own else "",
         title=fields.text("title", "display_name"),
         abstract=_in_order(index),
         authors=[part.child("author").text("display_name") for part in fields.children("authorships")],

@@ -479,6 +479,12 @@ def test_an_inverted_index_is_read_in_the_order_of_its_positions(index: dict[str
     assert paper.abstract == text
 
 
+@pytest.mark.parametrize("id", [None, "", "https://openalex.org/"])
+def test_works_of_openalex_without_an_id_are_named_by_their_titles(id: str | None) -> None:
+    works = [Fields({"id": id, "display_name": title}, "here") for title in ("One", "Two")]
+    assert len({parse_openalex(work).id for work in works} - {"openalex:"}) == 2
+
+
 def test_what_has_no_title_of_its_own_has_that_of_its_crossref(tmp_path: Path) -> None:
     (tmp_path / "a.bib").write_text(
         "@softwareversion{v2, crossref={tool}, version={2}, date={2020}}\n"
