@@ -14,7 +14,7 @@ from citerec.formats.names import OTHERS, Name, parse_inverted, parse_name, pars
 
 _ALIASES = {"journalAbbreviation": "container-title-short", "shortTitle": "title-short"}
 """Names from the time before CSL 1.0.2."""
-_PARTS = ("family", "given", "suffix", "literal", "name", "non-dropping-particle", "dropping-particle")
+_PARTS = ("family", "given", "suffix", "literal", "name", "dropping-particle", "non-dropping-particle")
 """Parts of names; `name` is how Crossref writes `literal`."""
 _INVERTED = re.compile(r"[A-ZÀ-Þ][\w'’-]+, [A-ZÀ-Þ][\w'’.-]*(?: [A-ZÀ-Þ][\w'’.-]*){0,2}")
 _PUBLISHED = ("published", "published-print", "published-online")

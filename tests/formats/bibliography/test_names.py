@@ -130,6 +130,10 @@ def test_names_of_ris(text: str, names: list[Name]) -> None:
             [Name("Lee", "Ann"), Name("Roe", "Bo"), Name("Fern", "Cy")],
         ),
         ({"family": "Lee", "given": "Ann"}, [Name("Lee", "Ann")]),
+        (
+            {"family": "Cruz", "given": "Ana", "non-dropping-particle": "la", "dropping-particle": "de"},
+            [Name("Cruz", "Ana", "de la")],
+        ),
         ("Lee, Ann and Roe, Bo", [Name("Lee", "Ann"), Name("Roe", "Bo")]),
         ({"literal": "Lee, Ann B"}, [Name("Lee", "Ann B")]),
         ({"literal": "Lee, Inc."}, [Name(literal="Lee, Inc.")]),
