@@ -19,14 +19,16 @@ PREPRINT_VENUE = re.compile(
     r"arxiv|\bcorr\b|bio-?rxiv|med-?rxiv|chem-?rxiv|psyarxiv|preprint|\bssrn\b|research square|\bosf\b", re.I
 )
 PREPRINT_DOI = re.compile(r"10\.(?:48550|1101|2139|20944|21203|31234|31219|26434|36227)/")
+_TAG_END = r"\b(?:\s+[\w:-]+\s*=(?:\s*[\"'\\][^<>]*|[^\s<>]+\s*)|\s*/?)>"
+"""Words without = before a sign > are no attributes, but text between two comparisons."""
 _TAG = re.compile(
     r"</?(?:jats:|ce:)?(?:i|b|em|strong|sub|sup|inf|span|sc|scp|italic|bold|tt|u|a(?= href|>)|monospace|roman"
     r"|mi|mo|mn|ms|mtext|mrow|msub|msup|msubsup|mfrac|msqrt|mover|munder|mstyle|semantics|annotation"
     r"|uri|ext-link|xref|inline-formula|disp-formula|tex-math|alternatives|styled-content|named-content|mml:\w+"
-    r"|\w*math)\b[^<>]*>",
+    r"|\w*math)" + _TAG_END,
     re.I,
 )
-_BLOCK_TAG = re.compile(r"</?(?:jats:|ce:)?(?:p|title|sec|br|div|h[1-6]|[uo]l|li|list-item)\b[^<>]*>", re.I)
+_BLOCK_TAG = re.compile(r"</?(?:jats:|ce:)?(?:p|title|sec|br|div|h[1-6]|[uo]l|li|list-item)" + _TAG_END, re.I)
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|#\d+);")
 _LETTERS = GREEK | {"Delta": "Δ", "Omega": "Ω", "+/-": "±", "degrees": "°"}
 _GREEK = re.compile(rf"\{{({'|'.join(map(re.escape, _LETTERS))})\}}")
@@ -197,8 +199,8 @@ def derived_id(doi: str, arxiv: str, key: str, title: str) -> str:
 def clean_text(text: str) -> str:
     """Remove mark-up, control codes, unpaired surrogates and repeated white space, which exports leave in.
 
-    >>> clean_text("<i>Deep</i>  nets &amp; 1 < 2")
-    'Deep nets & 1 < 2'
+    >>> clean_text('<i>Deep</i>  nets &amp; <a href="b">if</a> a<b, or c > d')
+    'Deep nets & if a<b, or c > d'
     """
     if "\\" in text:
         text = _FORMULA.sub(_formula, _MINIMAL.sub(_formula, text))

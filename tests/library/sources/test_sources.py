@@ -579,6 +579,8 @@ def test_what_programs_write(tmp_path: Path, name: str, content: Any, fields: di
             {"abstract": "D3 t < 2, ``ear'', IFNμ, $\\pm $5"},
         ),
         ("AB  - <p>One.</p><p>Two<br/>lines <U+0394>t</p>", {"abstract": "One. Two lines Δt"}),
+        ("AB  - If a<b or $1<p \\leq 2$, $q>2$ (c>d).", {"abstract": "If a<b or 1<p ≤ 2, $q>2$ (c>d)."}),
+        ("AB  - <p class = 'x'>One</p ><BR clear=all><Sub\n id=\"a\">2</Sub>", {"abstract": "One 2"}),
         (
             'AB  - Often <inline-formula><tex-math notation="LaTeX">$\\geq$</tex-math></inline-formula> $5.',
             {"abstract": "Often ≥ $5."},
