@@ -231,7 +231,7 @@ def _as_bibtex(kind: str, fields: Sequence[tuple[str, str]]) -> tuple[str, list[
     for name, value in values.values():
         if name.lower() == "date":
             if "year" not in values:
-                written |= _date_parts(value[1:-1])
+                written |= _date_parts(value.strip('{}"'))
         elif (other := names.get(name.lower())) and other not in values:
             written.setdefault(other, value)
         else:

@@ -170,12 +170,14 @@ BIBLATEX = """@thesis{old, title = {T}, date = {2004-07~}, institution = {U}, ty
 @article{old, title = {T}, date = {1998/2001}, journaltitle = {J. Trees}, eprinttype = {arxiv}}
 @report{old, title = {T}, date = {2021-03-04/2021-05-06}, location = {Oslo}}
 @book{old, title = {T}, date = {2001/}, year = {2002}}
-@thesis{old, title = {T}, type = {phdthesis}, date = {2001/}}"""
+@thesis{old, title = {T}, type = {phdthesis}, date = {2001/}}
+@misc{old, title = {T}, date = 2020}"""
 BIBTEX = """@mastersthesis{k, title = {T}, year = {2004}, month = jul, school = {U}, type = {MSc master}, }
 @article{k, title = {T}, year = {1998--2001}, journal = {J. Trees}, archiveprefix = {arxiv}, }
 @techreport{k, title = {T}, year = {2021}, address = {Oslo}, }
 @book{k, title = {T}, year = {2002}, }
-@phdthesis{k, title = {T}, year = {2001--}, }"""
+@phdthesis{k, title = {T}, year = {2001--}, }
+@misc{k, title = {T}, year = {2020}, }"""
 
 
 @pytest.mark.parametrize(
