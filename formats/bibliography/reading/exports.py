@@ -115,7 +115,7 @@ def _tagged(
 
 
 def _read_ris(tags: Tags) -> _Read:
-    if "A1" in tags:  # and perhaps the same people in AU
+    if "A1" in tags and tags["AU"] != tags["A1"]:  # perhaps the same people in both
         tags = {**tags, "AU": [*dict.fromkeys(tags["AU"])]}
     return _Read(read_record(tags), first_text(tags, "LB", "ID"), files=tags.get("L1", ()))
 

@@ -528,6 +528,8 @@ CHAPTER = (
          {"authors": ("Ida Heron", "Ana Reis")}),
         ("a.ris", f"{RIS_HEAD}AU  - Reis, Ana\nA1  - Heron, Ida\nA1  - Reis, Ana\n{RIS_END}",
          {"authors": ("Ana Reis", "Ida Heron")}),
+        ("a.ris", f"{RIS_HEAD}A1  - Wang, Y.\nA1  - Reis, Ana\nA1  - Wang, Y.\n{RIS_END}",
+         {"authors": ("Y. Wang", "Ana Reis", "Y. Wang")}),
         ("a.ris", f"{RIS_HEAD}Y1  - 2013/05/28\nPY  - 2013\nDA  - 2014/04/01\n{RIS_END}", {"year": 2014}),
         ("a.ris", f"{RIS_HEAD}Y1  - 1900/01/01\nDA  - 1950\n{RIS_END}", {"year": 1950}),
         ("a.ris", f"{RIS_HEAD}PY  - 2014\nY1  - 2013/05/28\n{RIS_END}", {"year": 2014}),
