@@ -6,6 +6,7 @@ A record is texts by tags, places or columns; types.csv and variables.csv have w
 from __future__ import annotations
 
 import csv
+import io
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ from citerec.formats.drafts.inputs import MAX_FILE_BYTES, decode_text
 from citerec.formats.identifiers import doi_in_note, find_year, noted
 from citerec.formats.json_lines import OnBadRecord
 from citerec.formats.names import Name, parse_all_inverted, parse_inverted
+
+csv.field_size_limit(MAX_FILE_BYTES)  # lists of references
 
 
 class _Read(NamedTuple):
@@ -270,10 +273,9 @@ _WOS_KINDS = {"J": "article-journal", "C": "paper-conference", "B": "book", "S":
 
 def _wos_records(path: Path, on_bad: OnBadRecord) -> Iterator[tuple[str, Tags]]:
     """Yield the records of Web of Science's files, tagged or with tabs."""
-    lines = decode_text(path).splitlines()
-    if lines and lines[0].startswith("PT\t"):
-        rows = csv.reader(lines[1:], delimiter="\t", quoting=csv.QUOTE_NONE)
-        cells = (zip(lines[0].split("\t"), row, strict=False) for row in rows)
+    head, *rows = decode_text(path).split("\n")
+    if head.startswith("PT\t"):
+        cells = (zip(head.split("\t"), row.split("\t"), strict=False) for row in rows)
         tagged = ({tag: [text] for tag, text in row if text.strip()} for row in cells)
         yield from ((f"{path}, line {number}", tags) for number, tags in enumerate(tagged, start=2) if tags)
     else:
@@ -338,8 +340,7 @@ def _rows(path: Path, _: OnBadRecord) -> Iterator[tuple[str, Mapping[str, str]]]
     """Yield where each row of a table (CSV) stands, and its cells by column."""
     text = decode_text(path).lstrip()
     columns, between = _columns(text)
-    csv.field_size_limit(MAX_FILE_BYTES)  # lists of references
-    rows = csv.reader(text.splitlines(keepends=True), delimiter=between)
+    rows = csv.reader(io.StringIO(text), delimiter=between)
     next(rows)
     begin = rows.line_num + 1
     for row in rows:

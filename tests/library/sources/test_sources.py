@@ -674,6 +674,15 @@ def test_web_of_science(tmp_path: Path, name: str, encoding: str) -> None:
         assert paper[2:8] == ('The "first" title', "", ("Ann Lee", "Bo Roe"), 2020, "J. Things", "10.1000/t")
 
 
+@pytest.mark.parametrize("name", ["a.ciw", "a.csv"])
+def test_cells_of_any_length_and_with_any_line_separator(tmp_path: Path, name: str) -> None:
+    text = "PT\tTI\tAB\tCR\tPY\nJ\tA title\tOne\u2028two\t" + "Lee, A; " * 20_000 + "\t2020\n"
+    if name == "a.csv":
+        text = text.replace("TI", "Title").replace("AB", "Abstract").replace("PY", "Year")
+    (paper,), bad = read(write(tmp_path / name, text))
+    assert (paper.title, paper.abstract, paper.year, bad) == ("A title", "One two", 2020, [])
+
+
 @pytest.mark.parametrize(
     ("table", "expected", "line"),
     [
