@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from citerec.base.files import expand_user
 from citerec.formats.latex_text import plain_text
@@ -67,7 +67,7 @@ def _possible(name: str, folders: Sequence[Path]) -> Iterator[Path]:
         yield folders[-1] / inside
         return
     if name.startswith("file:"):
-        name = unquote(urlsplit(name).path)
+        name = unquote(re.sub("file:(//[^/]*(?=/))?", "", name, count=1))
     if _WINDOWS.match(name) and os.name != "nt":
         name = name.replace("\\", "/")[2:]  # of another machine: at best its end is found here
     path = expand_user(name)

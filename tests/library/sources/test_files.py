@@ -61,7 +61,7 @@ def test_any_field_is_read(value: str) -> None:
 
 
 def test_paths_begin_in_jabrefs_folder_or_that_of_the_bibliography(tmp_path: Path) -> None:
-    for name in ("pdfs/a.pdf", "b.pdf", "home/c d.pdf"):
+    for name in ("pdfs/a.pdf", "b.pdf", "home/c d.pdf", "[2019] Lee.pdf"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
     entries = [
@@ -72,6 +72,7 @@ def test_paths_begin_in_jabrefs_folder_or_that_of_the_bibliography(tmp_path: Pat
         f"@book{{m, title={{M}}, file={{:{str(tmp_path)[1:]}/b.pdf:pdf}}}}",
         r"@book{w, title={W}, file={:C\:\\pdfs\\a.pdf:PDF}}",
         "@book{n, title={N}, file={a.html}}",
+        "@book{y, title={Y}, file={file://[2019] Lee.pdf}}",
     ]
     (tmp_path / "x.bib").write_text("\n".join(entries))
     assert {paper.key: paper.files for paper in read(tmp_path / "x.bib")} == {
@@ -81,6 +82,7 @@ def test_paths_begin_in_jabrefs_folder_or_that_of_the_bibliography(tmp_path: Pat
         "m": (f"{tmp_path}/b.pdf",),
         "w": (f"{tmp_path}/pdfs/a.pdf",),
         "n": (),
+        "y": (f"{tmp_path}/[2019] Lee.pdf",),
     }
 
 
