@@ -120,8 +120,8 @@ def iso_date(text: str) -> str:
 
     >>> [iso_date(text) for text in ("2014/03/04/", "1999///", "20180305", "5 March 2014", "2018 Mar-Apr")]
     ['2014-03-04', '1999', '2018-03-05', '2014-03-05', '2018-03']
-    >>> iso_date("2003/Spring"), iso_date("Fall 2003"), iso_date("in press")
-    ('2003-21', '2003-23', 'in press')
+    >>> iso_date("2003/Spring"), iso_date("Fall 2003"), iso_date("in press"), iso_date("4-9 May 2014")
+    ('2003-21', '2003-23', 'in press', '2014-05-04')
     """
     text = re.sub(r"^(\d{4})/+([^\d/].*?)/*$", r"\2 \1", " ".join(text.split()))
     if (match := _ISO.fullmatch(text.rstrip("/"))) and 1 <= int(match[2] or match[4] or 1) <= 12:
@@ -132,8 +132,8 @@ def iso_date(text: str) -> str:
         [number for number in numbers if (len(number) == 4) == is_year] for is_year in (True, False)
     )
     months = [MONTHS.index(word[:3].lower()) + 1 for word in words if word[:3].lower() in MONTHS]
-    if len(years) == 1 and months and len(words) == 1 + len(months) + len(days) <= 3:
-        return "-".join([years[0], f"{months[0]:02}", *(day.zfill(2) for day in days)])
+    if len(years) == 1 and months and len(words) == 1 + len(months) + len(days) <= 5:
+        return "-".join([years[0], f"{months[0]:02}", *(day.zfill(2) for day in days[:1])])
     seasons = [SEASONS[word.lower()] for word in words if word.lower() in SEASONS]
     return f"{years[0]}-{seasons[0]}" if len(years) == len(seasons) == 1 and len(words) == 2 else text
 

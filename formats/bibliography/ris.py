@@ -50,8 +50,8 @@ def read_record(tags: Tags) -> Item:
         [iso_date(value) for tag in names for value in tags.get(tag, ())] for names in (("PY", "DA"), ("Y1",))
     )
     years = {date[:4] for date in dates if date}
-    dates += [date for date in older if not years or date[:4] in years]
-    fields["issued"] = max(dates, key=lambda date: (date.count("-"), bool(date)), default="")
+    dates = [date for date in dates + older if date and (not years or date[:4] in years)]
+    fields["issued"] = max(dates, key=lambda date: (date[:4].isdecimal(), date.count("-")), default="")
     if not re.search(r"\d{4}", fields["issued"]):  # Web of Science has the date of early access there
         early = (date for value in tags.get("C6", ()) if re.match(r"\d{4}-\d\d", date := iso_date(value)))
         fields["issued"] = next(early, fields["issued"])

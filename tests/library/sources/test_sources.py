@@ -574,6 +574,8 @@ def test_what_programs_write(tmp_path: Path, name: str, content: Any, fields: di
         ("WE  - An Index (SSCI)AN  - W:1\nPY  - 2017\nIS  - 3 OP  - Cell. 3:1", {"year": 2017}),
         ("C6  - FEB 2021\nAB  - Of C6  - no.", {"year": 2021, "abstract": "Of C6 - no."}),
         ("C6  - NIHMS123\nPY  - 2019", {"year": 2019}),
+        ("PY  - 2014\nDA  - 4-9 May 2014", {"bibtex": "{2014},\n  month = may,\n  day = {4}"}),
+        ("PY  - 2014\nDA  - mid-May", {"bibtex": "  year = {2014},"}),
         ("AU  - Lee, A\nT2  - NA\nAB  - NA\nPY  - 2019", {"venue": "", "abstract": ""}),
         ("AU  - Rahman and Lee, AG and Roe, B", {"authors": ("Rahman", "AG Lee", "B Roe")}),
         (
@@ -592,6 +594,7 @@ def test_what_programs_write(tmp_path: Path, name: str, content: Any, fields: di
 def test_what_programs_write_in_ris(tmp_path: Path, lines: str, fields: dict[str, Any]) -> None:
     text = f"TY  - JOUR\nTI  - Title\n{lines}\nDO  - 10.1000/x\nER  - \n"
     (paper,), bad = read(write(tmp_path / "a.ris", text))
+    assert fields.pop("bibtex", "") in paper.bibtex
     assert {name: getattr(paper, name) for name in fields} == fields
     assert (paper.doi, bad) == ("10.1000/x", [])
     assert "OP" not in paper.bibtex
