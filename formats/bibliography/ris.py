@@ -80,7 +80,8 @@ def add_places(tags: Tags, fields: dict[str, str], csl: str) -> None:
     """Add pages, ISBN, ISSN or a report's number, DOI and URL, which several tags may have."""
     own_number = "number" if csl in _NUMBERED else ""
     first, last = first_text(tags, "SP"), first_text(tags, "EP")
-    fields["page"] = f"{first}-{last}" if first and last and last not in first else first or last
+    is_twice = last in (first, *re.split(r"\s*[-–—]+\s*", first))
+    fields["page"] = first if is_twice else "-".join(filter(None, (first, last)))
     numbers = dict[str, list[str]]()
     for value in tags.get("SN", ()):
         is_known = "ISSN" if _ISSN.match(value) else "ISBN" if not own_number or _ISBN.search(value) else ""
