@@ -120,7 +120,9 @@ def _tagged(
 def _read_ris(tags: Tags) -> _Read:
     if "A1" in tags and tags["AU"] != tags["A1"]:  # perhaps the same people in both
         tags = {**tags, "AU": [*dict.fromkeys(tags["AU"])]}
-    return _Read(read_record(tags), first_text(tags, "LB", "ID"), files=tags.get("L1", ()))
+    keywords = (item := read_record(tags)).fields.get("keyword", "")
+    words = keywords.split(";") if keywords.count(",") == 1 else None  # such as "Neoplasms, Experimental"
+    return _Read(item, first_text(tags, "LB", "ID"), words, tags.get("L1", ()))
 
 
 _PUBMED_TYPES, _PUBMED = Names("types", "pubmed"), Names("variables", "pubmed")

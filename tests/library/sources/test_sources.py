@@ -575,6 +575,8 @@ def test_what_programs_write(tmp_path: Path, name: str, content: Any, fields: di
         ("C6  - FEB 2021\nAB  - Of C6  - no.", {"year": 2021, "abstract": "Of C6 - no."}),
         ("C6  - NIHMS123\nPY  - 2019", {"year": 2019}),
         ("PY  - 2014\nDA  - 4-9 May 2014", {"bibtex": "{2014},\n  month = may,\n  day = {4}"}),
+        ("KW  - Neoplasms, Experimental", {"tags": ("Neoplasms, Experimental",)}),
+        ("KW  - bees, wasps, ants", {"tags": ("bees", "wasps", "ants")}),
         ("SP  - 1101\nEP  - 10", {"bibtex": "pages = {1101--10}"}),
         ("SP  - 101-119\nEP  - 119", {"bibtex": "pages = {101--119}"}),
         ("PY  - 2014\nDA  - mid-May", {"bibtex": "  year = {2014},"}),
