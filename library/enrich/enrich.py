@@ -337,12 +337,14 @@ class Report:
     def __init__(self, settings: EnrichSettings, unavailable: Mapping[str, str]) -> None:
         self._settings, self._unavailable = settings, unavailable
         self._statuses, self._fields, self._sources = Counter[str](), Counter[str](), Counter[str]()
+        self._lacked = 0
         self._shown: dict[str, list[dict[str, Any]]] = {}
         """Entries by status: all for JSON, else some; and those found to be retracted."""
 
     def count(self, outcome: Outcome) -> None:
         """Take over what was found for a paper."""
         self._statuses[outcome.status] += 1
+        self._lacked += bool(outcome.missing or outcome.filled.keys() - {RETRACTED})
         self._fields.update(outcome.filled.keys())
         self._sources.update(set(outcome.filled.values()))
         paper, is_retracted = outcome.paper, RETRACTED in outcome.filled
@@ -362,7 +364,7 @@ class Report:
             print(json.dumps(head | counts | {"entries": entries}, ensure_ascii=False, indent=1))
             return
         completed = f"completed {self._statuses['completed']:,}"
-        print(f"{self._settings.library}: {count_noun(papers)}, {self._statuses.total():,} lacked something")
+        print(f"{self._settings.library}: {count_noun(papers)}, {self._lacked:,} lacked something")
         names = [name for name in (*FIELDS, RETRACTED) if self._fields[name]]
         filled = ", ".join(f"{self._fields[name]:,} {name}" for name in names)
         by = ", ".join(f"{name} {count:,}" for name, count in self._sources.most_common())

@@ -388,7 +388,7 @@ def test_retractions_are_kept_and_asked_about_where_wanted(
     assert "retracted: byDoi: Graphs and their edges (OpenAlex)" in out and ", 2 retracted" in out
     assert by_key()["wrongDoi"].retracted == "Crossref"
     code, out, _ = run("enrich", "yes=true", "retractions=true")
-    assert code == 0 and "completed 1: 1 retracted\n" in out
+    assert code == 0 and "mine: 9 papers, 7 lacked something\ncompleted 1: 1 retracted\n" in out
     assert by_key()["whole"].retracted == "Crossref, 2010-02-06, doi:10.1000/whole-r"
     asked = len(services.asked)
     assert run("enrich", "yes=true", "retractions=true")[0] == 0
