@@ -187,15 +187,18 @@ class ServiceFinder:
         outcome = self._replay(row, paper, until=service)
         if not self._needs(outcome, service):
             return []
-        return unanswered(lookups_of(outcome.paper, service), service, self.cache)
+        return unanswered(lookups_of(outcome.paper, service), service, self.cache, outcome.paper)
 
 
-def unanswered(lookups: Iterable[Lookup], service: Service, cache: AnswerCache) -> list[Lookup]:
-    """Return the lookups that a service has not answered, before the first for which it found a work."""
+def unanswered(
+    lookups: Iterable[Lookup], service: Service, cache: AnswerCache, paper: LibraryPaper | None = None
+) -> list[Lookup]:
+    """Return the lookups that a service has not answered, before the first for which it found a work.
+    paper: None if works may also contradict it."""
     left = []
     for lookup in lookups:
-        works = cache.get(service.name, lookup)
-        if works:
+        works, by_title = cache.get(service.name, lookup), lookup.kind == TITLE
+        if works and (paper is None or complete(Outcome(paper), works, by_title, "", bool).known):
             break
         if works is None:
             left.append(lookup)

@@ -362,6 +362,16 @@ def test_a_doi_that_another_paper_has_is_not_filled(
     assert (by_key()["byTitle"].doi, by_key()["byTitle"].venue) == ("", "Journal of Graphs")
 
 
+def test_the_arxiv_id_is_asked_about_after_a_doi_of_another_work(
+    services: Services, run: Run, pauses: list[float]
+) -> None:
+    both = BIB.replace("10.1000/wrong},", "10.1000/wrong},\n eprint = {2001.00002}, archiveprefix = {arXiv},")
+    Path("a.bib").write_text(both, encoding="utf-8")
+    assert run("update")[0] == 0 and run("enrich", "yes=true", "services=[openalex]")[0] == 0
+    assert any("arxiv.2001.00002" in query["filter"] for _, query, *_ in services.asked)
+    assert "in conflict 2" in run("enrich", "yes=true", "services=[openalex]")[1] and len(services.asked) == 5
+
+
 def test_retractions_are_kept_and_asked_about_where_wanted(
     services: Services, run: Run, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
