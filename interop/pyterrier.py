@@ -77,7 +77,8 @@ class Retrieve(pt.Transformer):
             ranking = self.retriever.search(_queries(corpus, part), self.num_results)
             is_found = ranking.papers >= 0
             ranks = np.broadcast_to(np.arange(ranking.k), is_found.shape)[is_found]
-            results = part.loc[part.index.repeat(is_found.sum(axis=1))].reset_index(drop=True)
+            rows = np.arange(len(part)).repeat(is_found.sum(axis=1))
+            results = part.iloc[rows].reset_index(drop=True)
             docnos = [corpus.paper_ids[paper] for paper in ranking.papers[is_found].tolist()]
             scores = ranking.scores[is_found].astype(np.float64)
             parts.append(results.assign(docno=docnos, score=scores, rank=ranks))
@@ -99,9 +100,9 @@ class Rerank(pt.Transformer):
         return f"Rerank({self.reranker.name})"
 
     def transform(self, results: pd.DataFrame) -> pd.DataFrame:
+        results = results.reset_index(drop=True)  # labels may be there twice
         groups = [group for _, group in results.groupby("qid", sort=False)]
         scored = results.assign(score=np.full(len(results), -np.inf))
-        places = {index: place for place, index in enumerate(results.index)}
         column = scored["score"].to_numpy(copy=True)
         for start in range(0, len(groups), BATCH):
             part = groups[start : start + BATCH]
@@ -114,7 +115,7 @@ class Rerank(pt.Transformer):
             else:
                 scores = self.reranker.score_candidates(queries, papers)
             for row, group in enumerate(part):
-                column[[places[index] for index in group.index]] = scores[row, : len(group)]
+                column[group.index] = scores[row, : len(group)]
         return pt.model.add_ranks(scored.assign(score=column), single_query=False)
 
 
@@ -126,9 +127,7 @@ def _queries(corpus: Corpus, topics: pd.DataFrame) -> Queries:
         fields: dict[str, Any] = {}
         for name in columns:
             value = topic[name]
-            if name == "known":
-                fields[name] = tuple(value)
-            elif value is not None and value == value:  # NaN is not equal to itself
-                fields[name] = int(value) if name == "year" else value
+            if not (pd.api.types.is_scalar(value) and pd.isna(value)):
+                fields[name] = {"known": tuple, "year": int}.get(name, str)(value)
         queries.append(Query(topic["query"], **fields))
     return Queries.from_list(corpus, queries)

@@ -15,7 +15,7 @@ from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
 
-pt = pytest.importorskip("pyterrier")
+pd, pt = pytest.importorskip("pandas"), pytest.importorskip("pyterrier")
 K = 20
 
 
@@ -64,3 +64,20 @@ def test_topics_of_others_have_a_query_alone(demo_corpus: Corpus, bm25: BM25) ->
     assert list(rewritten.search(text)["docno"]) == list(results["docno"])
     fused = Retrieve(bm25, 3) + Retrieve(Popularity().index(demo_corpus), 3)  # PyTerrier's own operators
     assert len(fused.search(text)) >= 3
+
+
+def test_labels_of_rows_may_be_there_twice_and_values_may_be_missing(demo_corpus: Corpus, bm25: BM25) -> None:
+    from citerec.interop.pyterrier import Rerank, Retrieve, topics
+
+    asked = topics(demo_corpus, "test")[:4]
+    asked["known"] = [None, [demo_corpus.paper_ids[0]], float("nan"), ()]
+    asked["year"] = asked["year"].astype("Int64")
+    asked.loc[1, "year"] = None
+    halves = pd.concat([asked[:2].reset_index(drop=True), asked[2:].reset_index(drop=True)])
+    first, popular = Retrieve(bm25, 3), Retrieve(Popularity().index(demo_corpus), 3)
+    expected = first(asked)
+    assert first(halves).equals(expected)
+    joined = (first | popular)(asked)  # pd.concat, with the labels of both
+    scores = Rerank(bm25)(joined).set_index(["qid", "docno"])["score"]
+    for row in expected.itertuples():
+        assert scores[row.qid, row.docno] == pytest.approx(row.score, rel=1e-5)
