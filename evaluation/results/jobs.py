@@ -29,6 +29,7 @@ from citerec.base.files import write_text
 from citerec.base.help import CONF
 from citerec.evaluation.report import METRICS
 from citerec.evaluation.results.plan import Job, Step
+from citerec.training.settings import LAST
 
 OUTPUT = "output.txt"
 """Log of a job, in its folder."""
@@ -64,7 +65,9 @@ def why_missing(job: Job) -> str | None:
         return "settings unreadable"
     if settings != job_settings(job):
         return "settings changed"
-    inputs = [path for override in job.overrides if (path := Path(override.partition("=")[2])).is_file()]
+    values = (override.partition("=")[2] for override in job.overrides)
+    names = (name.strip() for value in values for name in re.split(r"""[][,'"]""", value))
+    inputs = [path for path in map(Path, names) if path.is_file()]
     data = settings["data"] or {}
     inputs += [Path(place) for place in (data.get("dir"), *(data.get("dirs") or ())) if place]
     for path in [*inputs, *(step.output for step in job.needs)]:
@@ -74,8 +77,14 @@ def why_missing(job: Job) -> str | None:
 
 
 def is_trained(step: Step) -> bool:
-    """True if a training with these options has finished."""
-    return step.output.exists() and not (step.folder / UNFINISHED).exists() and not _has_changed(step)
+    """True if a training with these options, and with the current results of those it needs, has finished."""
+    whole = step.output.exists() and not (step.folder / UNFINISHED).exists()
+    return whole and not _has_changed(step) and not _is_older(step.output, step)
+
+
+def _is_older(path: Path, step: Step) -> bool:
+    """True if one of the trainings that a step needs has written its checkpoint after a file or folder."""
+    return any(_modified(need.output) > _modified(path) for need in step.needs)
 
 
 def _has_changed(step: Step) -> bool:
@@ -171,7 +180,9 @@ def _last_progress(folder: Path) -> re.Match[str] | None:
 
 
 def _train(step: Step) -> None:
-    mark = step.folder / UNFINISHED
+    mark, last = step.folder / UNFINISHED, step.folder / LAST
+    if _is_older(last, step):  # it began with the earlier checkpoint
+        last.unlink(missing_ok=True)
     write_text(mark, "the training has not finished here; continue it with resume=true\n")
     _run_script("train", [*step.overrides, "resume=true"], step.folder)
     if not step.output.exists():

@@ -305,6 +305,39 @@ def test_an_interrupted_training_resumes(plan: Plan, ran: list[str], monkeypatch
     assert ran == ["train ids", "train ids", "evaluate fewer"]
 
 
+def test_a_training_begins_anew_after_one_that_it_needs(tiny_source: Path, ran: list[str]) -> None:
+    training = {
+        "one": {"overrides": ["model=hatten"], "checkpoint": "ids.txt"},
+        "two": {"overrides": ["model=ranker", "checkpoint={one}"], "checkpoint": "ids.txt"},
+    }
+    rows = {"both": ["retriever=bm25", "filters.exclude={two}"]}
+    plan = read_plan(write_plan(tiny_source.parent, training=training, retrievers=rows, compare=[]))
+    run_all(plan.jobs)
+    first, second = plan.jobs[0].needs
+    assert is_trained(second)
+    last = second.folder / LAST
+    write_text(last, "of the first training\n")
+    for path in (second.output, last, plan.jobs[0].folder / METRICS):
+        os.utime(path, (9, 9))
+    assert is_trained(first) and not is_trained(second)
+    ran.clear()
+    run_all(plan.jobs)
+    assert ran == ["train two", "evaluate both"] and not last.exists() and is_trained(second)
+
+
+@pytest.mark.parametrize("form", ["{run}", "[{run}]", "[other.trec, '{run}']"])
+def test_a_file_in_a_list_is_an_input(plan: Plan, ran: list[str], form: str, tmp_path: Path) -> None:
+    run_all(plan.jobs[:1])
+    item, run = plan.jobs[0], tmp_path / "run.trec"
+    job = Job("tiny", "bm25", item.folder, [*item.overrides, f"retriever.files={form.format(run=run)}"])
+    write_text(run, "")
+    later = (job.folder / METRICS).stat().st_mtime + 1
+    os.utime(run, (later, later))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jobs, "job_settings", lambda _: job_settings(item))
+        assert why_missing(job) == f"{run} is newer"
+
+
 def test_options_that_the_retriever_does_not_use_do_not_matter(plan: Plan) -> None:
     item = plan.jobs[0]
     other = Job(item.data, item.name, item.folder, [*item.overrides, "encoder=specter", "seed=0"])
