@@ -14,7 +14,6 @@ import pyarrow as pa
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_write
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.records import TRAIN
 from citerec.evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.passages import CitedElsewhere, cited_elsewhere
@@ -88,7 +87,7 @@ def seen_groups(corpus: Corpus, split: Split) -> dict[str, npt.NDArray[np.bool_]
 
     Empty if the corpus has no training split.
     """
-    if TRAIN not in corpus.splits:
+    if not corpus.training_splits:
         return {}
     query = np.repeat(np.arange(len(split)), split.positives.lengths)
     hits = np.bincount(query, weights=corpus.seen[split.positives.values], minlength=len(split))

@@ -38,6 +38,8 @@ def test_what_other_training_splits_cite_is_seen(tiny_source: Path, tmp_path: Pa
     splits = ["train_named", "val", "test"]
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache", splits=splits)
     assert corpus.seen.any() and np.array_equal(corpus.seen, before)
+    assert seen_groups(corpus, corpus.split("test")).keys() == {"seen", "unseen"}
+    assert names(corpus, Filters()) == [TRANSDUCTIVE, INDUCTIVE]
 
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])

@@ -183,7 +183,7 @@ class CorpusBenchmark(Benchmark):
             lines.append(metrics["protocol"])
         if metrics["filters"]:
             lines.append(f"Filters: {metrics['filters']}.")
-        if split == TRAIN:
+        if split_group(split) == TRAIN:
             lines.append("**These are training queries**: weights and citation counts know the answers.")
         return lines
 

@@ -110,11 +110,13 @@ def test_tuned_parameters_and_a_loaded_index_are_reported(tiny_corpus: Corpus, t
 
 
 def test_training_queries_carry_a_warning(
-    tiny_corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tiny_source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for split, warned in (("test", False), ("train", True)):
+    (tiny_source / "val.json").rename(tiny_source / "train_named.json")
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache", splits=["train", "train_named", "test"])
+    for split, warned in (("test", False), ("train", True), ("train_named", True)):
         caplog.clear()
-        Prefetch(cutoffs=CUTOFFS)(BM25(), tiny_corpus, split, tmp_path)
+        Prefetch(cutoffs=CUTOFFS)(BM25(), corpus, split, tmp_path)
         assert ("has seen the answers" in caplog.text) is warned
         assert ("These are training queries" in (tmp_path / "report.md").read_text()) is warned
 
