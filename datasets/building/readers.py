@@ -103,7 +103,8 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         folders: number of parent folders to include.
         """
         alone = latex_papers[file.parent] == 1 if file.suffix == ".tex" else file.stem == "index"
-        place = file.parent if alone and named.isdisjoint((file, file.parent)) else file
+        in_folder = alone and file.parent.name not in ("", "..") and named.isdisjoint((file, file.parent))
+        place = file.parent if in_folder else file
         name = place.name
         if language_of(place.suffix):
             name = place.stem

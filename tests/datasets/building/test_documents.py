@@ -254,6 +254,13 @@ def test_any_latex_is_converted_to_text(latex: str) -> None:
     assert text == " ".join(text.split())
 
 
+def write_papers(folder: Path, names: str) -> None:
+    (folder / "a").mkdir()
+    for name in names.split():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("\\documentclass{a} @key [@key] [cite:@key]")
+
+
 def test_files_of_a_folder_a_pattern_and_by_name(tmp_path: Path) -> None:
     names = "b.jsonl a.jsonl.gz notes.txt x/y/c.xml x/part.tex p1/main.tex p1/a.run.xml p2/v1.tex p2/v2.tex"
     for name in names.split():
@@ -282,6 +289,22 @@ def test_files_of_a_folder_a_pattern_and_by_name(tmp_path: Path) -> None:
     for missing in (str(tmp_path / "*.zip"), str(tmp_path / "gone"), str(tmp_path / "x" / "part.tex"), ""):
         with pytest.raises(InputError, match=r"^source: "):
             find_files(missing)
+
+
+@pytest.mark.parametrize(
+    ("names", "source", "ids"),
+    [
+        ("a/paper.tex", "*.tex", ["paper"]),
+        ("a/index.md", "*.md", ["index"]),
+        ("paper.tex", "../*.tex", ["paper"]),
+    ],
+)
+def test_a_folder_without_a_name_is_no_id(
+    names: str, source: str, ids: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_papers(tmp_path, names)
+    monkeypatch.chdir(tmp_path / "a")
+    assert [file.id for file in find_files(source)] == ids
 
 
 @pytest.mark.parametrize(
