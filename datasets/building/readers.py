@@ -113,10 +113,12 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         above = place.parent.parts[-folders:] if folders else ()
         return "_".join(" ".join((*above, name)).split())
 
-    ids = {file: paper_id(file, 0) for file in chosen}
-    for depth in range(1, max(len(file.parts) for file in chosen)):
-        # Files with the same arXiv id are one paper; other files with the same name are different papers.
-        ambiguous = {id for id, files in Counter(ids.values()).items() if files > 1 and not arxiv_year(id)}
+    ids, depths = {file: paper_id(file, 0) for file in chosen}, max(len(file.parts) for file in chosen)
+    paths = {file: paper_id(file, depths) for file in chosen}
+    for depth in range(1, depths):
+        # Files with the same arXiv id or path are one paper; other files with the same name are different.
+        counts = Counter(id for id, _ in {(id, paths[file]) for file, id in ids.items()})
+        ambiguous = {id for id, files in counts.items() if files > 1 and not arxiv_year(id)}
         ids = {file: paper_id(file, depth) if id in ambiguous else id for file, id in ids.items()}
     return [SourceFile(file, id) for file, id in ids.items()]
 

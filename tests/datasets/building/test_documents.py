@@ -308,6 +308,20 @@ def test_a_folder_without_a_name_is_no_id(
 
 
 @pytest.mark.parametrize(
+    ("names", "ids"),
+    [
+        ("a/paper.org a/paper.tex a/other.tex", ["other", "paper", "paper"]),
+        ("a/x.nxml a/x.tei.xml", ["x", "x"]),
+        ("a/x.nxml a/x.xml b/x.xml", ["a_x", "a_x", "b_x"]),
+        ("a/x.md a/x/main.tex", ["x", "x"]),
+    ],
+)
+def test_equal_names_in_a_folder_do_not_lengthen_ids(names: str, ids: list[str], tmp_path: Path) -> None:
+    write_papers(tmp_path, names)
+    assert sorted(file.id for file in find_files(str(tmp_path))) == ids
+
+
+@pytest.mark.parametrize(
     ("name", "source", "reason"),
     [
         ("paper.pdf", "paper.pdf", "paper.pdf: .pdf files are not read; convert it to TEI with GROBID"),
