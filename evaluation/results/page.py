@@ -131,12 +131,16 @@ def _add_data(shown: Shown, plan: Plan, data: str) -> None:
 
 
 def _picture(plan: Plan, shown: Shown) -> str:
-    """Draw the first curves, or else a measure's columns, with intervals if any has them; return the link."""
+    """Draw the first curves, or else a measure's columns, with intervals if any has them; return the link, or
+    nothing without values."""
     picture = plan.page.with_suffix(".png")
     if shown.curves:
         draw_curves(picture, shown.curves[0])
         return f"![{shown.curves[0].alt}]({picture.name})"
-    columns = [column for column in shown.columns if column.interval] or shown.columns
+    columns = [column for column in shown.columns if any(map(column.format_value, shown.rows.values()))]
+    if not columns:
+        return ""
+    columns = [column for column in columns if column.interval] or columns
     measure = columns[0].key.rpartition("/")[2]  # others have another scale
     panels: dict[str, dict[str, tuple[float, float, float]]] = {}
     for column in columns:

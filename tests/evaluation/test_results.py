@@ -543,6 +543,19 @@ def test_the_page_shows_all_existing_results(plan: Plan, ran: list[str]) -> None
     assert "![R@k](recall.png)" in to_markdown(Prefetch.view(outputs, "Tiny papers"), plan.page.parent)
 
 
+@pytest.mark.parametrize("protocol", ["draft", "transductive"])
+def test_a_page_without_headlines_has_no_picture(
+    protocol: str, tiny_source: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Prefetch, "headline", Prefetch.headline if protocol == "draft" else ())
+    rows = {"bm25": ["retriever=bm25", f"benchmark.protocols=[{protocol}]"]}
+    plan = read_plan(write_plan(tiny_source.parent, retrievers=rows, compare=[]))
+    assert run_all(plan.jobs) == {}
+    write_page(plan)
+    page = plan.page.read_text()
+    assert "![" not in page and not plan.page.with_suffix(".png").exists() and "](page/tiny" in page
+
+
 @pytest.mark.slow
 def test_the_page_of_two_stages(tiny_source: Path, tiny_reranker: Path, ran: list[str]) -> None:
     reranked = ["retriever=bm25", f"reranker={tiny_reranker}", "scoring.precision=float32"]
