@@ -155,8 +155,8 @@ def join_sources(sources: Mapping[str, Source], name: str) -> Source:
     return Source(
         name,
         {
-            f"{part}/{kind}": hash
-            for part, source in sources.items()
+            f"{place}/{part}/{kind}": hash  # the order matters
+            for place, (part, source) in enumerate(sources.items())
             for kind, hash in source.identity.items()
         },
         papers=chain({part: source.papers for part, source in sources.items()}),

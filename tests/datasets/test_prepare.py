@@ -239,6 +239,10 @@ def test_several_folders_become_one_corpus(tiny_source: Path, tmp_path: Path) ->
     assert (train.positives.values[len(own.positives.values) :] == own.positives.values + papers).all()
     assert (both.citing[contexts:] == single.citing + papers).all()
     assert open_corpora([tiny_source, other], cache_dir=tmp_path / "cache").path == both.path
+    shutil.copy(tiny_source / "val.json", other)
+    for folders in ((tiny_source, other), (other, tiny_source)):
+        turned = open_corpora(folders, cache_dir=tmp_path / "cache")
+        assert [turned.paper_ids[row].split("/")[0] for row in (0, papers)] == [path.name for path in folders]
 
 
 def test_folders_that_cannot_be_joined(tiny_source: Path, tmp_path: Path) -> None:
