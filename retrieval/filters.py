@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from citerec.base.errors import InputError
+from citerec.base.files import digest_json
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Mask, Rows
 from citerec.retrieval.queries import Queries
@@ -46,7 +47,8 @@ class Filters:
 
     def __str__(self) -> str:
         """The filters that are set, such as `year: citing, field: NIPS`."""
-        parts = [f"exclude: {len(self.exclude):,} papers"] if self.exclude else []
+        which = digest_json(sorted(self.exclude), 4)  # tells pools apart
+        parts = [f"exclude: {len(self.exclude):,} papers ({which})"] if self.exclude else []
         parts += [f"year: {self.year}"] if self.year is not None else []
         parts += [f"field: {' or '.join(self._fields())}"] if self.field is not None else []
         parts += ["unseen: true"] if self.unseen else []

@@ -175,7 +175,7 @@ def test_unusable_filters_raise_one_line(corpus: Corpus, filters: Filters, messa
 def test_excluded_ids_may_be_in_a_file(corpus: Corpus, tmp_path: Path) -> None:
     (tmp_path / "ids.txt").write_text("p1\r\n\n  p50 \np7")
     listed, read = Filters(exclude=["p1", "p50", "p7"]), Filters(exclude=str(tmp_path / "ids.txt"))
-    assert read == listed and str(read) == "exclude: 3 papers"
+    assert read == listed and str(read) == "exclude: 3 papers (6c2bb0ae)"
     np.testing.assert_array_equal(read.allowed(corpus), listed.allowed(corpus))
 
 
@@ -188,4 +188,7 @@ def test_a_file_of_ids_must_be_text(tmp_path: Path) -> None:
 def test_str_lists_the_filters() -> None:
     assert not Filters() and str(Filters()) == ""
     asked = Filters(exclude=["a"], year="citing", field=["x", "y"], unseen=True)
-    assert asked and str(asked) == "exclude: 1 papers, year: citing, field: x or y, unseen: true"
+    text = "exclude: 1 papers (f95b9f01), year: citing, field: x or y, unseen: true"
+    assert asked and str(asked) == text
+    texts = [str(Filters(exclude=list(ids))) for ids in ("ab", "ba", "ac")]
+    assert texts[0] == texts[1] != texts[2]
