@@ -65,41 +65,40 @@ class Prefetch(CorpusBenchmark):
     @classmethod
     def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
         results = {name: output.metrics for name, output in outputs.items()}
-        first = next(iter(results.values()))
+        whole = {name: row for name, row in results.items() if TRANSDUCTIVE in evaluated_protocols(row)}
         parts: list[Part] = []
-        if TRANSDUCTIVE in evaluated_protocols(first):
+        if whole:
             processors = sorted({str(metrics["processors"]) for metrics in results.values()})
             parts += [
-                f"{pool_line(first, TRANSDUCTIVE)} {' or '.join(processors)} processors.",
-                Table.of(results, [*recall_columns(first, TRANSDUCTIVE, cls.compared), *COSTS]),
+                f"{pool_lines(whole, TRANSDUCTIVE)} {' or '.join(processors)} processors.",
+                Table.of(results, [*recall_columns(whole, TRANSDUCTIVE, cls.compared), *COSTS]),
             ]
-        whole = {name: row for name, row in results.items() if TRANSDUCTIVE in evaluated_protocols(row)}
         if len(whole) > 2:  # fewer lines show no more than the table
             highlight = [name for name, output in outputs.items() if output.highlight]
-            pool = f"{next(iter(whole.values()))['candidates']:,} candidates"
-            parts.append(recall_curves(whole, f"{title}: {pool}", "R@k", highlight))
+            pools = " or ".join(dict.fromkeys(f"{row['candidates']:,}" for row in whole.values()))
+            parts.append(recall_curves(whole, f"{title}: {pools} candidates", "R@k", highlight))
         parts += tuned_text(results)
-        if first.get("seen/queries") and first.get("unseen/queries"):
+        grouped = [row for row in whole.values() if row.get("seen/queries") and row.get("unseen/queries")]
+        if grouped:
             columns = [
                 Column(f"{group}/{key}", f"{label} {group}", interval=key != "mrr", best=True)
                 for key, label in {"mrr": "MRR", **cls.compared}.items()
                 for group in ("seen", "unseen")
             ]
-            parts += [
-                "### Seen and unseen targets",
-                f"Seen: the {first['seen/queries']:,} queries with a cited paper that training contexts "
-                f"also cite; unseen: the {first['unseen/queries']:,} others. All {first['candidates']:,} "
-                "candidates.",
-                Table.of(results, columns),
-            ]
+            lines = dict.fromkeys(
+                f"Seen: the {row['seen/queries']:,} queries with a cited paper that training contexts "
+                f"also cite; unseen: the {row['unseen/queries']:,} others. All {row['candidates']:,} "
+                "candidates."
+                for row in grouped
+            )
+            parts += ["### Seen and unseen targets", " ".join(lines), Table.of(results, columns)]
         for protocol in (INDUCTIVE, DRAFT):
             if measured := {
                 name: row for name, row in results.items() if metric_key("queries", protocol) in row
             }:
-                example = next(iter(measured.values()))
-                others = f"{pool_line(example, protocol)} Not comparable with the other tables."
+                others = f"{pool_lines(measured, protocol)} Not comparable with the other tables."
                 parts += [f"### {protocol.capitalize()}", others]
-                parts += [Table.of(measured, recall_columns(example, protocol, cls.compared))]
+                parts += [Table.of(measured, recall_columns(measured, protocol, cls.compared))]
         return parts
 
 
@@ -134,10 +133,17 @@ def tuned_text(results: Mapping[str, Metrics]) -> list[str]:
     return [f"Chosen on the validation split: {'; '.join(texts)}."] if texts else []
 
 
-def recall_columns(metrics: Metrics, protocol: str, compared: Collection[str]) -> list[Column]:
+def pool_lines(results: Mapping[str, Metrics], protocol: str) -> str:
+    """Describe queries, protocol and pool of each different output in one sentence."""
+    lines = dict.fromkeys(pool_line(metrics, protocol).rstrip(".") for metrics in results.values())
+    return f"{'; '.join(lines)}."
+
+
+def recall_columns(results: Mapping[str, Metrics], protocol: str, compared: Collection[str]) -> list[Column]:
     """Return columns for each measure of a protocol, with intervals for the compared ones."""
     columns = []
-    for name in (column.key for column in measure_columns(metrics, protocol)):
+    measured = (measure_columns(metrics, protocol) for metrics in results.values())
+    for name in (column.key for column in max(measured, key=len)):
         label = re.sub("recall|precision", lambda match: match[0][0], name).upper()
         interval = name in compared and name != "mrr"
         columns.append(Column(metric_key(name, protocol), label, interval=interval, best=True))

@@ -11,6 +11,7 @@ from citerec.datasets.prepare import open_corpus
 from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.report import Provenance
+from citerec.retrieval.filters import Filters
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.run import CachedRun
@@ -52,6 +53,27 @@ def test_the_inductive_protocol_is_reported_separately(tiny_corpus: Corpus, tmp_
     assert "Results, transductive" not in (tmp_path / "report.md").read_text()
     head, *_, table = Prefetch.view({name: Output(tmp_path, dict(alone), {}) for name in "abc"}, "")
     assert head == "### Inductive" and str(table).count("**1.000**") == 9  # no curve of other queries
+
+
+def test_outputs_of_other_queries_are_described_apart(tmp_path: Path) -> None:
+    corpus = open_demo(200, 600, cache_dir=tmp_path / "cache")
+    benchmark = Prefetch(cutoffs=[1, 20, 100], protocols=["transductive", "draft"])
+    few = Filters(exclude=sorted(corpus.paper_ids)[:-30])
+    rows = {
+        "draft": Prefetch(cutoffs=[1], protocols=["draft"])(BM25(), corpus, "val", tmp_path),
+        "few": benchmark(BM25(), corpus, "val", tmp_path, filters=few),
+        "test": benchmark(BM25(), corpus, "test", tmp_path),
+    }
+    parts = Prefetch.view({name: Output(tmp_path, dict(row), {}) for name, row in rows.items()}, "")
+    head, table, *_ = map(str, parts)
+    for name in ("few", "test"):
+        row = rows[name]
+        text = f"{row['queries']} queries of {row['citing_papers']} citing papers (split {row['split']}, "
+        assert f"{text}transductive), {row['candidates']} candidates" in head
+        assert any(f"{text}draft), {row['candidates']} candidates" in str(part) for part in parts)
+    assert head.count(".") == 2 and "| R@20 | R@100 |" in table
+    seen = [str(part) for part in parts if str(part).startswith("Seen: ")]
+    assert [text.count(" candidates.") for text in seen] == [2]
 
 
 def test_a_truncated_run_file_gives_the_same_recall_up_to_its_depth(tmp_path: Path) -> None:
