@@ -151,13 +151,13 @@ class Corpus:
 
         The paper with the context's id, if there is one, replaces an implicit citing paper, as in BEIR.
         """
-        citing, last = self.citing[contexts], len(self.paper_ids) - 1
-        if last < 0 or not self.paper_ids[last].startswith(default_citing_id("")):  # these are last
-            return citing
-        own = np.array(citing)
-        for place, row in enumerate(contexts.tolist()):
-            id, paper = self.context_ids[row], int(citing[place])
-            if paper >= 0 and self.paper_ids[paper] == default_citing_id(id) and self.has_paper(id):
+        own = np.array(self.citing[contexts])
+        inside = np.flatnonzero(own >= 0)
+        for place in inside[~self.is_candidate[own[inside]]].tolist():  # implicit ones are no candidates
+            id, paper = self.context_ids[int(contexts[place])], self.paper_ids[int(own[place])]
+            part, _, rest = id.partition("/")  # an id of several folders
+            implicit = (default_citing_id(id), f"{part}/{default_citing_id(rest)}")
+            if paper in implicit and self.has_paper(id):
                 own[place] = self.paper_row(id)
         return own
 

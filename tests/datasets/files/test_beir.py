@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from citerec.base.errors import InputError
-from citerec.datasets.prepare import open_corpus
+from citerec.datasets.prepare import open_corpora, open_corpus
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query
 from citerec.tests.datasets.conftest import content, write_lines
@@ -89,6 +89,11 @@ def test_a_document_with_the_querys_id_is_left_out_of_its_ranking_alone(tmp_path
     assert own not in retriever.search(corpus.split("test"), 9).papers[0]
     assert own == retriever.search(Queries.from_list(corpus, [Query("what parses trees?")]), 1).papers[0, 0]
     assert own in retriever.search(np.array([2]), 9).papers[0], "other queries find it"
+    folders = [tmp_path / "beir", beir(tmp_path / "z")]  # the second has no such document
+    both = open_corpora(folders, cache_dir=tmp_path)
+    queries = both.split("test").contexts
+    assert both.own_papers(queries[:1]).tolist() == [both.paper_row("beir/q1")]
+    assert both.own_papers(queries[1:]).tolist() == both.citing[queries[1:]].tolist()
 
 
 def test_grades_and_queries_without_a_relevant_paper_are_told(
