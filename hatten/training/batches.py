@@ -169,7 +169,7 @@ class Batches(Dataset[Batch]):
         others = np.setdiff1d(drawn[drawn >= 0].astype(np.int64), cited_rows)
         cited_rows, others = (self.share.deal(rows, self.words[rows]) for rows in (cited_rows, others))
         papers = np.concatenate([cited_rows, others])
-        citing = self.reader.corpus.citing[contexts]
+        citing = self.reader.corpus.own_papers(contexts)
         levels = relevance_levels(papers, cited, citing, drawn, drawn_levels)
         documents = self._read(contexts, cited_rows, others, step)
         if self.layout is not None:

@@ -71,7 +71,7 @@ class Mining:
     @cached_property
     def excluded(self) -> NDArray[np.int32]:
         """The cited papers of its queries, padded with -1, and the citing paper: [own, most + 1]."""
-        citing = self.corpus.citing[self.split.contexts[self.own]]
+        citing = self.corpus.own_papers(self.split.contexts[self.own])
         return np.column_stack((self.split.positives.take(self.own).padded(), citing))
 
     def by_vectors(

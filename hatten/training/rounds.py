@@ -62,7 +62,7 @@ class Validation:
         self, queries: NDArray[np.float32], papers: NDArray[np.float32], share: Share = WHOLE
     ) -> dict[str, float]:
         """Vectors of the share's contexts and of papers [P, D] -> measures, and size of a sampled pool."""
-        citing = self.corpus.citing[self.contexts[share.part(len(self.contexts))]]
+        citing = self.corpus.own_papers(self.contexts[share.part(len(self.contexts))])
         nearest = search_exact(queries, papers, self.config.depth, citing, self.candidates, share.device)
         measures = recall_and_mrr(share.collect(nearest.papers, len(self.contexts)), self._positives)
         if self.candidates is not self.corpus.is_candidate:

@@ -19,9 +19,15 @@ from citerec.base.errors import InputError
 from citerec.base.files import digest_file
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.hatten.training.batches import Pool
+from citerec.datasets.prepare import open_corpus
+from citerec.hatten.documents import DocumentReader, Vocabulary
+from citerec.hatten.settings import EncoderBatchSettings, EncoderValidationSettings
+from citerec.hatten.training.batches import Batches, Pool
+from citerec.hatten.training.losses import EXCLUDED
 from citerec.hatten.training.mining import Mining, WordSets
+from citerec.hatten.training.rounds import Validation
 from citerec.retrieval.lexical.bm25 import BM25
+from citerec.tests.datasets.files.test_beir import beir
 from citerec.tests.hatten.made import unit
 
 DEPTH = 15
@@ -69,6 +75,28 @@ def test_papers_without_abstract_are_not_mined(tiny_corpus: Corpus) -> None:
     for query, result in enumerate(pool.papers):
         gone = {bare, int(tiny_corpus.citing[train.contexts[query]]), *train.positives[query].tolist()}
         assert set(result.tolist()) == (set(range(12)) - gone) | {-1}
+
+
+def test_a_document_with_the_querys_id_is_no_negative_and_is_not_counted_in_validation(
+    tmp_path: Path,
+) -> None:
+    papers = [
+        {"_id": id, "title": f"Title {id}", "text": "Sound of trees."} for id in ("q1", "d1", "d2", "q2")
+    ]
+    texts = [{"_id": id, "text": "Sound of trees."} for id in ("q1", "q2")]
+    qrels = ["query-id\tcorpus-id\tscore", "q1\td1\t1", "q2\td1\t1"]
+    folder = beir(tmp_path / "beir", qrels, corpus=papers, queries=texts)
+    (folder / "qrels" / "test.tsv").rename(folder / "qrels" / "train.tsv")
+    corpus = open_corpus(folder, cache_dir=tmp_path)
+    train, own, vectors = corpus.split("train"), np.array([0, 3]), np.eye(6, dtype=np.float32)
+    pool = Mining(corpus, train, np.arange(2)).by_vectors(vectors[own], vectors, 6)
+    assert np.sort(pool.papers).tolist() == [[-1, -1, -1, -1, 2, 3], [-1, -1, -1, -1, 0, 2]]
+    reader = DocumentReader(corpus, Vocabulary(corpus.words), 9)
+    config = EncoderBatchSettings(queries=2, mined=0, random=20, contexts_per_paper=1)
+    batches = Batches(reader, train, None, config, seed=1, round=0)
+    assert (batches[0].levels == EXCLUDED).sum(1).tolist() == [1, 1]
+    validation = Validation(EncoderValidationSettings(split="train", depth=6, monitor="mrr"), corpus, 0)
+    assert validation.measure(vectors[own], vectors)["mrr"] == (1 + 1 / 2) / 2
 
 
 @pytest.mark.parametrize("few", [False, True], ids=["all candidates", "twelve candidates"])
