@@ -272,14 +272,13 @@ def _required_candidates(corpus: Corpus, protocol: Protocol, whole: bool) -> lis
 
     These are its cited papers or, if `whole`, every paper that it may find.
     """
-    queries = protocol.queries
+    queries, asked = protocol.queries, protocol.retriever_queries(corpus)
     required: list[NDArray[np.integer]] = [np.empty(0, np.int32)] * len(queries)
-    for positions, allowed in protocol.filters.groups(protocol.retriever_queries(corpus)):
+    for positions, allowed in protocol.filters.groups(asked):
         everything = np.flatnonzero(allowed)
         for i in positions.tolist():
             papers = everything if whole else queries.positives[i]
-            citing = corpus.citing[queries.contexts[i]]
-            required[i] = papers[allowed[papers] & (papers != citing)]
+            required[i] = papers[allowed[papers] & (papers != asked.citing[i])]
     return required
 
 

@@ -29,6 +29,7 @@ from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.run import CachedRun, Run
 from citerec.tests.conftest import Done
+from citerec.tests.datasets.files.test_beir import DOCUMENTS, beir
 from citerec.tests.evaluation.conftest import metrics_of
 
 CUTOFFS = [1, 10]
@@ -268,6 +269,16 @@ def test_the_whole_database_is_every_paper_but_the_citing_one(
     run = next(Run.read(tmp_path / "run.trec").batches(9))
     papers = {p for p, may in zip(tiny_corpus.paper_ids, tiny_corpus.is_candidate, strict=True) if may}
     assert set(run["c9"]) == papers - {"citing-test-1"} and metrics["pairs"] == 4 * 10
+
+
+def test_the_whole_database_lacks_the_document_with_the_querys_id(
+    tiny_reranker: Path, tmp_path: Path
+) -> None:
+    documents = [*DOCUMENTS, {"_id": "q1", "title": "what parses trees?", "text": "what parses trees?"}]
+    corpus = open_corpus(beir(tmp_path / "beir", corpus=documents), cache_dir=tmp_path)
+    reranking(tiny_reranker, tmp_path, "all")(BM25(), corpus, "test", tmp_path)
+    run = next(Run.read(tmp_path / "run.trec").batches(9))
+    assert set(run["q1"]) == {"d1", "d2"} and set(run["q2"]) == {"d1", "d2", "q1"}
 
 
 def test_filters_apply_to_appended_papers(tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path) -> None:
