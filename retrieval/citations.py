@@ -189,11 +189,12 @@ class Citations(Retriever):
         return Ragged((union & 0xFFFF_FFFF).astype(np.int32), offsets_of(counts)).padded()
 
     def _signals(self, group: _Group, papers: NDArray[np.int32]) -> list[Floats]:
-        """The SIGNALS of papers [Q, K], in order; papers that the text does not find have text score 0."""
+        """The SIGNALS of papers [Q, K], in order; papers that the text does not find come last by text."""
         text = self.text.score(group.queries, papers)
+        text = np.where(np.isneginf(text), np.minimum(group.best - group.unit, 0), text)
         query, paper = np.repeat(np.arange(len(papers)), papers.shape[1]), np.maximum(papers, 0).ravel()
         graphs = [np.asarray(graph[query, paper], np.float32) for graph in (group.cited, group.citing)]
-        scaled = 1 - (group.best - np.where(np.isneginf(text), 0, text)) / group.unit
+        scaled = 1 - (group.best - text) / group.unit
         return [scaled, *(np.sqrt(values.reshape(papers.shape)) for values in graphs)]
 
     def _scores(self, group: _Group, papers: NDArray[np.int32]) -> Floats:

@@ -219,3 +219,21 @@ def test_queries_without_matches_find_nothing(corpus: Corpus) -> None:
     result = retriever.search(words, 5)
     assert (result.papers >= 0).all()  # all later, except those without a year
     np.testing.assert_array_equal(result.scores < -LATER / 2, corpus.years[result.papers] > 0)
+
+
+def test_papers_that_the_text_does_not_find_come_last_also_where_its_scores_are_negative(
+    corpus: Corpus,
+) -> None:
+    class Negative(BM25):
+        def _search(self, *asked: Any) -> Ranking:
+            ranking = super()._search(*asked)
+            return Ranking(ranking.papers, ranking.scores - 99)
+
+        def score(self, *asked: Any) -> Any:
+            return super().score(*asked) - 99
+
+    retriever = Citations(Negative(), weights={"text": 1, "cited": 1e-6, "citing": 1e-6}).index(corpus)
+    asked = Queries.from_list(corpus, [Query("gravon", year=1999)])
+    mine, text = (part.search(asked, 40).papers[0] for part in (retriever, retriever.text))
+    count = np.count_nonzero(text >= 0)
+    assert set(mine[: count - 1]) < set(text[:count]) and mine[count] >= 0
