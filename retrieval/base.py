@@ -50,6 +50,14 @@ class Ranking:
     def k(self) -> int:
         return self.papers.shape[1]
 
+    def scores_of(self, papers: NDArray[np.int32]) -> Floats:
+        """The scores of papers [Q, K]; -inf for papers that the ranking lacks, and for -1."""
+        scores = np.full(papers.shape, -np.inf, np.float32)
+        for own, wanted, listed, values in zip(scores, papers, self.papers, self.scores, strict=True):
+            column, rank = np.nonzero((wanted[:, None] == listed) & (wanted[:, None] >= 0))
+            own[column] = values[rank]
+        return scores
+
     @staticmethod
     def concat(parts: Sequence[Ranking]) -> Ranking:
         """Concatenate rankings of different queries and the same k."""
@@ -218,8 +226,7 @@ class Retriever(ABC):
             allowed[wanted[wanted >= 0]] = True
             allowed &= self.corpus.is_candidate
             ranking = self.search_allowed(queries[query : query + 1], papers.shape[1], allowed)
-            column, rank = np.nonzero((wanted[:, None] == ranking.papers) & (wanted[:, None] >= 0))
-            scores[query, column] = ranking.scores[0, rank]
+            scores[query] = ranking.scores_of(wanted[None])
         return scores
 
     # Saved indexes.

@@ -339,6 +339,10 @@ class Fusion(Retriever):
         rankings, weights = self._rankings(queries, allowed), np.array([self.weights.values(self)])
         return fuse(rankings, list(map(normalise_scores, rankings)), weights, k)
 
+    def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
+        """As Retriever.score, with scores normalised over the papers of a search without filters."""
+        return self.search_allowed(queries, self.depth * len(self.parts), None).scores_of(papers)
+
     def _rankings(self, queries: Queries | Rows, allowed: Mask | None) -> list[Ranking]:
         """The ranking of each part, without the citing paper, whose score would distort the normalisation."""
         return [part.search_allowed(queries, self.depth, allowed) for part in self.parts.values()]

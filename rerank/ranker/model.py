@@ -422,12 +422,7 @@ class Ranker(Retriever):
         for start in range(0, len(queries), QUERIES):
             rows = slice(start, start + QUERIES)
             own = self.merge_candidates(self.prefetch(queries[rows], self.depth))
-            values = self.score_candidates(queries[rows], own)
-            for query, (there, value) in enumerate(zip(own, values, strict=True), start):
-                by_paper = {
-                    int(paper): float(score) for paper, score in zip(there, value, strict=True) if paper >= 0
-                }
-                scores[query] = [by_paper.get(paper, -np.inf) for paper in papers[query].tolist()]
+            scores[rows] = Ranking(own, self.score_candidates(queries[rows], own)).scores_of(papers[rows])
         return scores
 
     def _save(self, folder: Path) -> None:

@@ -135,6 +135,8 @@ def test_scores_of_given_papers_are_those_of_the_search(retriever: Retriever) ->
                 assert score == pytest.approx(expected[paper], rel=1e-4, abs=1e-4)
             elif not isinstance(retriever, Citations):  # scores papers that it does not find
                 assert score == -np.inf
+    few = retriever.score(ALL, papers[:, :5])
+    np.testing.assert_allclose(few, scores[:, :5], rtol=1e-4, atol=1e-4)
 
 
 def test_a_loaded_index_ranks_the_same(
