@@ -5,13 +5,13 @@ magnitudes trained by the batches, mining and loss of HAtten (NNSelect), as in G
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
+from citerec.base.files import digest_file, expand_user
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.settings import NNSelectSettings
@@ -103,6 +103,14 @@ class AverageRetriever(StaticRetriever):
             self._prepared = corpus.fingerprint
         super().prepare(corpus)
 
-    def load(self, folder: str | Path, corpus: Corpus) -> None:
+    def fingerprint(self) -> dict[str, Any]:
+        """Where the vectors come from, known before they are loaded; files count by their content."""
+        unrelated = ("cache_dir", "workers")
+        made = {key: value for key, value in vars(self._embeddings).items() if key not in unrelated}
+        named = {key: expand_user(made[key]) for key in ("source", "words") if made.get(key)}
+        made |= {key: digest_file(path) for key, path in named.items() if path.is_file()}
+        return {"embeddings": made, "weighting": self._weighting}
+
+    def _origin(self, corpus: Corpus) -> dict[str, Any]:
         self.prepare(corpus)  # loads the word vectors, which the index is checked against
-        super().load(folder, corpus)
+        return {**super().fingerprint(), **super()._origin(corpus)}

@@ -15,9 +15,12 @@ from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.documents import Vocabulary
 from citerec.hatten.nnselect.model import AverageRetriever, NNSelect, NNSelectRetriever, average_encoder
-from citerec.hatten.words.vectors import Embeddings, WordVectors
+from citerec.hatten.words.vectors import Embeddings, GloVe, WordVectors
+from citerec.retrieval.fusion import Fusion
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.composing import compose_config
 from citerec.tests.hatten.made import documents, measured_recall
+from citerec.tests.retrieval.made import assert_same
 from citerec.tests.runs import history, overrides, train_config
 from citerec.train import train
 
@@ -111,6 +114,23 @@ def test_an_index_is_tied_to_its_word_vectors(tiny_corpus: Corpus, tmp_path: Pat
     for other in (AverageRetriever(Seeded(1)), AverageRetriever(Seeded(0), "mean")):
         with pytest.raises(InputError, match="the index was built with weights="):
             other.open(tiny_corpus, tmp_path / "index")
+
+
+def test_a_fusion_with_averages_opens_again_and_only_with_the_same_vectors(
+    tiny_corpus: Corpus, tmp_path: Path
+) -> None:
+    def opened(vector: str) -> Fusion:
+        lines = [f"{word} {vector}\n" for word in ("of", "to", "speech")]
+        (tmp_path / "vectors.txt").write_text("".join(lines))
+        embeddings = GloVe(str(tmp_path / "vectors.txt"), cache_dir=str(tmp_path))
+        fusion = Fusion({"average": AverageRetriever(embeddings), "bm25": BM25()}, weights="equal")
+        fusion.open(tiny_corpus, tmp_path / "index")
+        return fusion
+
+    first, again = (opened("1 2.5").search(np.arange(12), 5) for _ in range(2))
+    assert_same(first, again)
+    with pytest.raises(InputError, match="the index was built with parts="):
+        opened("1 2.6")
 
 
 def test_the_configured_word_vectors_are_made_for_the_corpus(demo: dict[str, Any]) -> None:
