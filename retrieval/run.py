@@ -281,7 +281,7 @@ def _match_contexts(run: Run, file: Path, corpus: Corpus) -> tuple[Rows, Rows]:
 
 
 def _to_corpus_rows(run: Run, rows: Rows, file: Path, corpus: Corpus) -> Ranking:
-    """Some rows of a run, with papers as rows of the corpus."""
+    """Some rows of a run, with candidates as rows of the corpus."""
     paper_rows = [corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in run.paper_ids]
     papers = run.ranking.papers[rows]
     corpus_rows = np.where(papers >= 0, np.array(paper_rows, np.int32)[papers], -1)
@@ -293,4 +293,5 @@ def _to_corpus_rows(run: Run, rows: Rows, file: Path, corpus: Corpus) -> Ranking
             f"{run.paper_ids[papers[query, rank]]!r}, which corpus {corpus.name} lacks; "
             "name a run of this data set"
         )
-    return Ranking(corpus_rows, run.ranking.scores[rows])
+    drop = ~corpus.is_candidate[corpus_rows]
+    return top_k(corpus_rows, run.ranking.scores[rows], run.ranking.k, drop)

@@ -127,6 +127,17 @@ def test_runs_of_different_depth_and_one_file_by_name(tiny_corpus: Corpus, tmp_p
     assert_same(alone.search(contexts, 6), fame.search(contexts, 6))
 
 
+def test_the_first_papers_are_candidates_and_ties_are_in_the_order_of_the_corpus(
+    tiny_corpus: Corpus, tmp_path: Path
+) -> None:
+    bare, last, first = "bare", *(tiny_corpus.paper_ids[row] for row in (4, 2))
+    lines = [f"c9 Q0 {paper} 0 {score} r\n" for paper, score in ((bare, 3), (last, 2), (first, 2))]
+    (tmp_path / "run.trec").write_text("".join(lines))
+    run = indexed(CachedRun(tmp_path / "run.trec"), tiny_corpus)
+    contexts = tiny_corpus.split("test").contexts[:1]
+    assert [run.search(contexts, k).papers.tolist() for k in (1, 2)] == [[[2]], [[2, 4]]]
+
+
 def test_an_index_of_other_files_is_refused(tiny_corpus: Corpus, tmp_path: Path) -> None:
     files = write_runs(indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path)
     indexed(CachedRun(files), tiny_corpus).save(tmp_path / "index")
