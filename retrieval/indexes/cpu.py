@@ -288,7 +288,7 @@ class FaissIndex(PaperIndex):
         return nearest_in_blocks(queries, k, rows, self.read)
 
     def read(self, rows: Rows) -> Floats:
-        if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
+        if len(rows) and (np.diff(rows) == 1).all():
             return self._index.reconstruct_n(int(rows[0]), len(rows))
         return self._index.reconstruct_batch(rows)
 

@@ -174,6 +174,14 @@ def test_single_queries_match_batches(kind: str, monkeypatch: pytest.MonkeyPatch
     assert (alone.papers == together.papers).mean() > 0.95  # equal codes have equal scores, up to rounding
 
 
+@kinds
+@pytest.mark.parametrize("rows", [[5, 9, 7], [5, 5, 7], [5, 6, 7], []])
+def test_vectors_of_any_rows_are_read(kind: str, rows: list[int]) -> None:
+    index = built(kind)
+    everything = index.read(np.arange(N))
+    np.testing.assert_array_equal(index.read(np.array(rows, np.int64)), everything[rows])
+
+
 def test_training_depends_on_the_seed_alone() -> None:
     def made(seed: int, sample: int | None) -> bytes:
         config = IndexConfig(**{**vars(CONFIGS["ivf"]), "seed": seed, "sample": sample})
