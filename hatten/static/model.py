@@ -51,13 +51,13 @@ BUCKETS = 16_384
 
 
 class OpenVocabulary(Vocabulary):
-    """A vocabulary that hashes unknown words with a letter or digit to BUCKETS additional ids."""
+    """A vocabulary that hashes unknown words, those with a letter or digit, to BUCKETS additional ids."""
 
     def lookup(self, store_words: Iterable[str]) -> NDArray[np.int32]:
         words = list(store_words)
         ids = super().lookup(words)
         for i in np.flatnonzero(ids < 0).tolist():
-            if any(map(str.isalnum, words[i])):
+            if words[i] not in MARKER_WORDS and any(map(str.isalnum, words[i])):
                 ids[i] = len(self) + zlib.crc32(words[i].encode("utf-8", "surrogatepass")) % BUCKETS
         return ids
 

@@ -14,12 +14,13 @@ import torch
 from citerec.base.arguments import read_arguments
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import OTHER_WORD, TARGET_WORD
+from citerec.datasets.records import MARKER_WORDS, OTHER_WORD, TARGET_WORD
 from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.static.compress import CompressSettings, compress
 from citerec.hatten.static.model import (
     CONFIG,
     WORDS,
+    OpenVocabulary,
     StaticModel,
     StaticRetriever,
 )
@@ -122,6 +123,7 @@ def test_texts_that_share_unknown_words_are_closer(tiny_corpus: Corpus, tmp_path
     assert ids[1:6].tolist() == model.vocabulary.lookup(names[:5]).tolist()
     assert len({*ids[[0, 6, 7]]}) == 3 and ids[0] == ids[8] and ids[[0, 6, 7]].min() >= len(vocabulary)
     assert (ids[9:] == -1).all()
+    assert (OpenVocabulary(["trees"]).lookup(MARKER_WORDS) == -1).all()
     rows = documents([[[1, 2, ids[0]]], [[3, ids[0]]], [[3]], [[1, 2]]])
     query, shares, lacks, plain = encoder.encode(rows)
     assert query @ shares > query @ lacks
