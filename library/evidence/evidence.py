@@ -23,7 +23,7 @@ from citerec.library.evidence.index import PassageIndex, open_index
 from citerec.library.evidence.passages import Passage, TextPlace
 from citerec.library.evidence.store import TextStore
 from citerec.rerank.ranker.texts import NEAR, nearness
-from citerec.retrieval.arrays import Floats, Rows
+from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.lexical.terms import FUNCTION_WORDS
 from citerec.retrieval.queries import Queries, marked_sentence
 
@@ -97,12 +97,12 @@ class FullTexts:
 
     # For the ranker.
 
-    def find(self, queries: Queries, depth: int) -> Ragged:
-        """Return the rows of papers [Q] whose passages have most of the words of each query, best first."""
+    def find(self, queries: Queries, depth: int, eligible: Mask) -> Ragged:
+        """See rerank.ranker.features.PassageScores."""
         rows = []
-        for text in queries.texts("context"):
+        for text, own in zip(queries.texts("context"), queries.citing.tolist(), strict=True):
             best = self.index.best(self._word_scores(text))
-            best[self.rows < 0] = 0
+            best[(self.rows < 0) | ~eligible[self.rows] | (self.rows == own)] = 0
             rows.append(self.rows[_first(best, depth)])
         return Ragged.from_rows(rows)
 

@@ -25,7 +25,7 @@ from citerec.rerank.ranker.paper_names import (
     word_hash,
     word_hashes,
 )
-from citerec.retrieval.arrays import Rows
+from citerec.retrieval.arrays import Mask, Rows
 from citerec.retrieval.queries import marked_sentence
 
 REACH = 40
@@ -147,16 +147,21 @@ def _words_as_surnames() -> Set[int]:
 
 
 def named_papers(
-    contexts: Sequence[str], first_authors: SortedNames, initials: SortedNames, years: NDArray[np.integer]
+    contexts: Sequence[str],
+    first_authors: SortedNames,
+    initials: SortedNames,
+    years: NDArray[np.integer],
+    eligible: Mask,
+    citing: NDArray[np.integer],
 ) -> Ragged:
-    """Papers [Q] whose first author or initials (of two capitals) are within NAMED words of the mark, in its
-    sentence.
+    """Eligible papers [Q] whose first author or initials (of two capitals) are within NAMED words of the
+    mark, in its sentence.
 
     At most MAX_NAMED, best first: by rarity and nearness; those whose year is there, too, before all others.
-    years: [P].
+    years, eligible: [P]. citing: [Q], papers to leave out.
     """
     ranked = []
-    for context in contexts:
+    for context, own in zip(contexts, citing.tolist(), strict=True):
         names, short, dates = names_beside(marked_sentence(context))
         hashes = ngram_hashes(word_hashes(short), np.arange(len(short)), 1)
         acronyms = dict(zip(hashes.tolist(), short.values(), strict=True))
@@ -169,7 +174,8 @@ def named_papers(
         for by_hash, near in ((first_authors, near_names), (initials, acronyms)):
             texts, rows = by_hash.names, by_hash.rows(np.array(list(near), np.uint64))
             papers = np.searchsorted(texts.offsets, rows, side="right") - 1
-            for row, paper in zip(rows.tolist(), papers.tolist(), strict=True):
+            keep = eligible[papers] & (papers != own)
+            for row, paper in zip(rows[keep].tolist(), papers[keep].tolist(), strict=True):
                 nearness = HALF / (HALF + near[int(texts.hashes[row])])
                 score = float(texts.weights[row]) * nearness + (int(years[paper]) in dates)
                 scores[paper] = max(scores.get(paper, 0.0), score)

@@ -75,8 +75,9 @@ def feature(group: str, relative: bool = False) -> Callable[[Function], Function
 class PassageScores(Protocol):
     """The passages of full texts that some of a corpus's papers have."""
 
-    def find(self, queries: Queries, depth: int) -> Ragged:
-        """Return the papers [Q] whose passages have most of the words of each query, best first."""
+    def find(self, queries: Queries, depth: int, eligible: Mask) -> Ragged:
+        """Return the eligible papers [Q] whose passages have most of the words of each query, best first;
+        without the citing paper."""
 
     def best(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
         """Return the BM25 of the best passage of papers [Q, K] for the words of each context, by nearness to

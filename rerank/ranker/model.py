@@ -331,32 +331,27 @@ class Ranker(Retriever):
             self.encoder.refresh(self.model.networks.first.depth)
         searched = [part for part in self.parts.values() if part is not self.encoder or part.complete]
         rankings = [part.search_allowed(queries, depth, allowed) for part in searched]
-        others = [self._named(queries), self._cited_elsewhere(queries)]
+        eligible = self.corpus.is_candidate if allowed is None else allowed
+        others = [self._named(queries, eligible), self._cited_elsewhere(queries, eligible)]
         if self.passages is not None:
-            others.append(self.passages.find(queries, BY_PASSAGES))
-        return [*rankings, *(self._eligible(rows, queries, allowed) for rows in others)]
+            others.append(self.passages.find(queries, BY_PASSAGES, eligible))
+        return [*rankings, *map(_in_order, others)]
 
-    def _named(self, queries: Queries) -> Ragged:
+    def _named(self, queries: Queries, eligible: Mask) -> Ragged:
         """Papers [Q] whose first author or initials are near the mark; they need share no word with it."""
         authors, initials = map(self.statistics.sorted_names, self.statistics.SORTED)
-        return named_papers(queries.texts("context"), authors, initials, self.corpus.years)
+        texts, years = queries.texts("context"), self.corpus.years
+        return named_papers(texts, authors, initials, years, eligible, queries.citing)
 
-    def _cited_elsewhere(self, queries: Queries) -> Ragged:
+    def _cited_elsewhere(self, queries: Queries, eligible: Mask) -> Ragged:
         """The first CITED papers [Q] that passages of the draft with similar words cite."""
         rows = []
         for query, text in enumerate(queries.texts("context")):
             papers, cosines, _ = queries.elsewhere.cited(self.corpus, query, text)
             best = papers[np.argsort(-cosines, kind="stable")]
+            best = best[eligible[best] & (best != queries.citing[query])]
             rows.append(list(dict.fromkeys(best.tolist()))[:CITED])
         return Ragged.from_rows(rows)
-
-    def _eligible(self, rows: Ragged, queries: Queries, allowed: Mask | None) -> Ranking:
-        """Rank papers [Q] that may answer a query, in their order."""
-        eligible = self.corpus.is_candidate if allowed is None else allowed
-        papers = rows.padded(1)
-        drop = queries.is_own(papers) | ~eligible[papers]
-        order = np.broadcast_to(-np.arange(papers.shape[1], dtype=np.float32), papers.shape)
-        return top_k(papers, order, papers.shape[1], drop)
 
     def merge_candidates(self, rankings: Sequence[Ranking]) -> NDArray[np.int32]:
         """Merge the first `depth` papers of each retriever: rows [Q, K], each once, padded with -1."""
@@ -436,6 +431,13 @@ class Ranker(Retriever):
         for name, part in self.parts.items():
             part.load(folder / "parts" / name, corpus)
         self.statistics = CorpusStatistics.load(folder / STATISTICS, corpus)
+
+
+def _in_order(rows: Ragged) -> Ranking:
+    """Rank papers [Q] in their order."""
+    papers = rows.padded(1)
+    order = np.broadcast_to(-np.arange(papers.shape[1], dtype=np.float32), papers.shape)
+    return top_k(papers, order, papers.shape[1])
 
 
 def encoder_of(retriever: Retriever) -> NetworkRetriever | None:

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import httpx2 as httpx
+import numpy as np
 import pytest
 
 from citerec.base.errors import InputError
@@ -20,6 +21,7 @@ from citerec.library.serve.mcp import make_server
 from citerec.library.serve.messages import Claim, find_passages
 from citerec.recommend import run
 from citerec.rerank.ranker.model import Ranker
+from citerec.retrieval.queries import Queries, Query
 from citerec.tests.conftest import Run
 from citerec.tests.library.conftest import serving
 from citerec.tests.library.evidence.made import paper_made, write_papers
@@ -121,6 +123,10 @@ def test_a_paper_that_says_the_sentence_nearly_word_for_word_is_first(mine: Reco
     assert all(paper.probability is not None and paper.probability < SAID for paper in others)
     texts = mine.library.full_texts
     assert texts is not None
+    queries = Queries.from_list(mine.library.corpus, [Query(f"{SENTENCE} TARGETCIT.")])
+    [[best]] = texts.find(queries, 1, np.ones(3, np.bool_))
+    [[other]] = texts.find(queries, 1, np.arange(3) != best)
+    assert [mine.library.paper(int(row)).key for row in (best, other)] == ["made1", "made0"]
     assert texts.literal(f"{' '.join(words[:8])} TARGETCIT.") == [], "of a longer sentence"
     assert texts.literal(f"{' '.join(words[::3])} quite other words here TARGETCIT.") == []
 

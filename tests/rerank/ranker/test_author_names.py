@@ -211,10 +211,15 @@ def test_named_papers_are_the_rarest_and_nearest() -> None:
     first, initials = (SortedNames(of, np.argsort(of.hashes, kind="stable")) for of in (authors, none))
     years = np.arange(2000, 2000 + len(names))
     texts = ["Ho TARGETCIT", "Lee and Wu TARGETCIT", "Lee and Wu 2000 TARGETCIT", "lee TARGETCIT"]
-    found = [
-        row.tolist() for row in named_papers([*texts, f"Wu {'x ' * 10} TARGETCIT"], first, initials, years)
-    ]
-    assert found == [list(range(3, 23)), [1, 0], [0, 1], [], []]
+    texts.append(f"Wu {'x ' * 10} TARGETCIT")
+
+    def found(eligible: np.ndarray, own: int) -> list[list[int]]:
+        given = first, initials, years, eligible, np.full(len(texts), own)
+        return [row.tolist() for row in named_papers(texts, *given)]
+
+    everything = np.ones(len(names), np.bool_)
+    assert found(everything, -1) == [list(range(3, 23)), [1, 0], [0, 1], [], []]
+    assert found(years >= 2010, 12)[0] == [10, 11, *range(13, 31)], "others do not take their places"
 
 
 # Names and initials.

@@ -131,6 +131,8 @@ def test_papers_of_similar_passages_are_candidates(
     asked = Queries.from_list(demo_corpus, [Query(texts[0], passages=passages)])
     added = made.prefetch(asked, 3)[-1].papers[0].tolist()
     assert len(added) == 2 and added[0] == others[2] and set(added) < set(others)
+    allowed = np.isin(np.arange(len(demo_corpus.paper_ids)), others[:2])
+    assert set(made.prefetch(asked, 3, allowed)[-1].papers[0].tolist()) == set(others[:2])
 
 
 def test_retrievers_without_their_training_contexts_are_skipped(tiny_corpus: Corpus) -> None:
