@@ -51,14 +51,16 @@ def validation_sample(split: Split, size: int, rng: np.random.Generator) -> NDAr
 
 def recall_and_mrr(papers: NDArray[Any], positives: NDArray[Any]) -> dict[str, float]:
     """MRR and recall at RECALL_AT of ranked papers [Q, k]; positives [Q, most], padded with -1."""
-    hits = (papers[:, None, :] == positives[:, :, None]) & (positives[:, :, None] >= 0)  # [Q, most, k]
+    never = np.iinfo(np.int64).max - 1
+    ranks = np.full(positives.shape, never)  # [Q, most]
+    for row, ranked, wanted in zip(ranks, papers, positives[:, :, None], strict=True):
+        hits = (ranked == wanted) & (wanted >= 0)  # one query at a time: [most, k] may be large
+        row[:] = np.where(hits.any(1), hits.argmax(1), never)
+    metrics = {"mrr": float((1.0 / (ranks.min(1, initial=never) + 1.0)).mean())}
     cited = (positives >= 0).sum(1)
-    any_hit = hits.any(1)
-    first = np.where(any_hit.any(1), any_hit.argmax(1), np.iinfo(np.int64).max - 1)
-    metrics = {"mrr": float((1.0 / (first + 1.0)).mean())}
     for k in RECALL_AT:
         if k <= papers.shape[1]:
-            metrics[f"recall@{k}"] = float((hits[:, :, :k].any(2).sum(1) / cited).mean())
+            metrics[f"recall@{k}"] = float(((ranks < k).sum(1) / cited).mean())
     return metrics
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,7 @@ from citerec.hatten.training.rounds import Validation
 from citerec.tests.hatten.made import random_model, unit
 from citerec.tests.processes import in_processes
 from citerec.training.processes import WHOLE, Share
+from citerec.training.rounds import recall_and_mrr
 from citerec.training.settings import OptimizerSettings
 
 
@@ -190,6 +192,24 @@ def test_recall_matches_a_search_among_the_sampled_papers(demo_corpus: Corpus, p
     assert measured.get("papers") == (40 if papers == 40 else None)  # only for a sample
     for shared in in_processes(5, lambda share: made.measure(queries[share.part(QUERIES)], vectors, share)):
         assert shared == measured
+
+
+def test_a_query_with_many_cited_papers_costs_its_own_memory_alone() -> None:
+    random, depth, most = np.random.default_rng(0), 100, 400
+    papers = np.argsort(random.random((200, 500)), axis=1)[:, :depth].astype(np.int32)
+    papers[1, 5:] = -1
+    positives = np.full((200, most), -1, np.int32)
+    positives[:, :2] = random.integers(0, 500, (200, 2))
+    positives[3] = random.permutation(500)[:most]
+    tracemalloc.start()
+    measures = recall_and_mrr(papers, positives)
+    assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    tracemalloc.stop()
+    hits = (papers[:, None] == positives[:, :, None]) & (positives[:, :, None] >= 0)
+    for k in (1, 10, 100):
+        assert measures[f"recall@{k}"] == (hits[:, :, :k].any(2).sum(1) / (positives >= 0).sum(1)).mean()
+    first = np.where(hits.any((1, 2)), hits.any(1).argmax(1) + 1.0, np.inf)
+    assert measures["mrr"] == pytest.approx((1 / first).mean(), rel=1e-15)
 
 
 def test_nothing_is_measured_without_queries(demo_corpus: Corpus) -> None:
