@@ -74,7 +74,7 @@ class Citations(Retriever):
         """Raises InputError for an invalid value."""
         super().__init__()
         check_counts(similar=similar, depth=depth)
-        self.text, self.similar, self.depth = text, similar, depth
+        self.text, self.similar, self.depth, self.per_pool = text, similar, depth, text.per_pool
         self.weights = FusionWeights(weights, SIGNALS, seed)
         fixed = self.weights.fixed
         self._uses_graph = fixed is None or fixed["cited"] + fixed["citing"] > 0

@@ -313,6 +313,7 @@ class Fusion(Retriever):
         if not self.parts:
             raise InputError("retriever.parts: name at least one retriever to fuse")
         self.join_protocols(self.parts.values())
+        self.per_pool = any(part.per_pool for part in self.parts.values())
         check_counts(depth=depth)
         self.depth = depth
         self.weights = FusionWeights(weights, self.parts, seed)

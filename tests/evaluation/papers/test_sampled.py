@@ -22,8 +22,10 @@ from citerec.evaluation.comparison import compare_outputs
 from citerec.evaluation.report import Provenance, to_markdown
 from citerec.evaluation.settings import SamplingRules, Tuning
 from citerec.retrieval.base import Ranking, Retriever
+from citerec.retrieval.citations import Citations
 from citerec.retrieval.encoders.article import ArticleRetriever
 from citerec.retrieval.encoders.encoder import ArticleEncoder
+from citerec.retrieval.fusion import Fusion
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.settings import ArticleConfig
 from citerec.tests.conftest import Done
@@ -69,11 +71,16 @@ def ranked_alone(
     return listed(retriever.search(np.array(contexts), depth), corpus.paper_ids)
 
 
-@pytest.mark.parametrize("kind", ["bm25", "threads", "article"])
+def fusion() -> Retriever:
+    """A fusion of a part, as the text of a retriever that leaves the graph alone."""
+    return Citations(Fusion({"bm25": BM25()}, weights="equal"), weights={"text": 1, "cited": 0, "citing": 0})
+
+
+@pytest.mark.parametrize("kind", ["bm25", "threads", "article", "fusion"])
 def test_a_pool_is_ranked_as_if_there_were_no_other_papers(
     sampler: Sampler, tmp_path: Path, article: Make, kind: str
 ) -> None:
-    make = {"bm25": BM25, "threads": lambda: BM25(threads=3), "article": article}[kind]
+    make = {"bm25": BM25, "threads": lambda: BM25(threads=3), "article": article, "fusion": fusion}[kind]
     pools = dataset_pools(sampler, sampler.queries(7, 0)[0], [70, 140], 2)
     ranker = PoolRanker(sampler, pools, [], "world", tmp_path / "cache", 25)
     ids = ranker.corpus.paper_ids
@@ -85,7 +92,7 @@ def test_a_pool_is_ranked_as_if_there_were_no_other_papers(
         own = [sampler.graph.ids[row] for row in pool.queries]
         assert run.query_ids == [f"{pool.group}/{query}" for query in own]
         result = listed(run.ranking, ids)
-        alone = ranked_alone(sampler, pool, article if kind == "article" else BM25, 25, tmp_path / "cache")
+        alone = ranked_alone(sampler, pool, BM25 if kind == "threads" else make, 25, tmp_path / "cache")
         if kind == "article":  # another order of summation may swap near-ties, so compare only scores
             scores = [[score for _, score in query] for query in alone]
             assert [[s for _, s in query] for query in result] == [
