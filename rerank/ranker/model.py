@@ -131,7 +131,8 @@ those under `parts` below; the dense one's model is in the folder `dense`."""
         )
         scores = cross_fit(settings, lists, run.seed)
         model = cls(fit_ranker(settings, lists), calibrate(settings, lists, scores, run.seed))
-        [measures] = measure(lists, scores).values()
+        [measured] = measure(lists, scores).values()
+        measures = {f"draft/{name}": value for name, value in measured.items()}  # as the lists are read
         figures = ", ".join(f"{name} {value:.4f}" for name, value in measures.items())
         log.info(f"ranker: {settings.folds}-fold cross-fitting over citing papers: {figures}")
         metrics = {f"val/{name}": value for name, value in measures.items()}

@@ -44,6 +44,8 @@ from citerec.tests.rerank.made import linear
 from citerec.tests.rerank.ranker.test_features import average
 from citerec.train import train
 from citerec.training.hub import ABOUT
+from citerec.training.loop import TrainingRun
+from citerec.training.rounds import METRICS
 
 WHOLE = '{"format": "ranker-7", %s}'
 MIXED = {"bm25": 1.0, "title_share": 0.5, "citing_words": 0.7, "name_near": 1.0}
@@ -280,6 +282,15 @@ def test_too_little_to_learn_from_is_refused(tiny_corpus: Corpus) -> None:
         cross_fit(RankerSettings(), lists, 0)
 
 
+def test_figures_of_lists_with_what_drafts_tell_are_called_so(demo_corpus: Corpus, tmp_path: Path) -> None:
+    over = Ranker(None, {"bm25": BM25()}, depth=10)
+    run = TrainingRun(tmp_path)
+    model = RankingModel.train(demo_corpus, run=run, retriever=over, split="train")
+    figures = json.loads((tmp_path / METRICS).read_text())
+    assert list(figures) == [f"val/draft/{name}" for name in ("recall@10", "recall@100", "mrr")]
+    assert figures == {f"val/{name}": value for name, value in model.about["cross_fitted"].items()}
+
+
 @pytest.mark.slow
 def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path) -> None:
     from hydra.utils import instantiate
@@ -299,7 +310,7 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path
     about = json.loads((out / "ranker" / ABOUT).read_text())
     assert about["parts"]["encoder"] == "article"
     measures = about["cross_fitted"]
-    assert about["data"] == demo_corpus.name and measures["recall@10"] > 0
+    assert about["data"] == demo_corpus.name and measures["draft/recall@10"] > 0
     given = compose_config("evaluate", ["retriever=ranker", f"ranker={out}", *options])
     made = instantiate(given.retriever)
     made.index(demo_corpus)
