@@ -397,8 +397,8 @@ class LanceStorage(Papers):
         except (InputError, OSError) as error:
             raise damaged(self.library, error) from None
         if isinstance(retriever, Ranker):
-            parts = {name: part for name, part in retriever.all_parts.items() if not part.reads_contexts}
-            retriever = Ranker(retriever.model, parts, retriever.depth)
+            parts = retriever.all_parts.items()
+            retriever.all_parts = {name: part for name, part in parts if not part.reads_contexts}
         if (encoder := encoder_of(retriever)) is not None:
             encoder.reads_all = False
         return retriever

@@ -223,6 +223,9 @@ class Ranker(Retriever):
         check_counts(depth=depth)
         self.depth = depth
         self.model = RankingModel.open(ranker) if isinstance(ranker, str | Path) else ranker
+        trained = () if self.model is None else self.model.about.get("parts", ())
+        if missing := [name for name in trained if name not in self.all_parts]:
+            log.warning(f"ranker: trained with {', '.join(missing)}, which retriever.parts lacks")
         self.parts: dict[str, Retriever] = {}
         self.passages: PassageScores | None = None
         """Passages of the full texts of papers, which a library sets; they are kept beside the index."""

@@ -150,6 +150,14 @@ def test_retrievers_without_their_training_contexts_are_skipped(tiny_corpus: Cor
 # Models and their training.
 
 
+def test_a_part_that_a_model_was_trained_with_is_missed(caplog: pytest.LogCaptureFixture) -> None:
+    model = RankingModel(linear({"bm25": 1.0}), about={"parts": {"bm25": "bm25", "fame": "popularity"}})
+    Ranker(model, {"bm25": BM25(), "fame": Popularity()})
+    assert not caplog.messages
+    Ranker(model, {"bm25": BM25()})
+    assert caplog.messages == ["ranker: trained with fame, which retriever.parts lacks"]
+
+
 def test_the_dense_model_is_saved_inside(demo_corpus: Corpus, tmp_path: Path) -> None:
     dense = random_model(demo_corpus.words)
     weights = linear({"dense": 1.0, "bm25": 0.5})
