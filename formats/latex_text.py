@@ -26,10 +26,11 @@ _NO_TEXT = (
     "thebibliography|filecontents|abstract|keywords|IEEEkeywords|CCSXML|titlepage"
 )
 _BEGIN_OR_END = re.compile(rf"\\(begin|end)\s*\{{((?:{_NO_TEXT})\*?)\}}")
-_DISPLAYED = (
-    (re.compile(r"(?<!\\)\\\["), re.compile(r"\\\]")),
-    (re.compile(r"\$\$"), re.compile(r"\$\$")),
+_DISPLAYED, _DISPLAYED_END = re.compile(r"(?<!\\)\\\["), re.compile(r"\\\]")
+_FORMULA = re.compile(
+    r"\\.|\$\$(?:[^$\\\n]|\\.|\n(?![ \t]*\n)|\$(?!\$))*+\$\$|\$(?:[^$\\\n]|\\.|\n(?![ \t]*\n))++\$", re.DOTALL
 )
+"""A formula: of $a$$b$, the signs between are none of a displayed one."""
 _BRACKET = re.compile(r"\\.|[\[\]{}]", re.DOTALL)
 _ACCENT = r"\\(?:not|hat|bar|tilde|vec|dot|ddot|acute|grave|check|breve)\s*"
 _NO_ARGUMENT = re.compile(
@@ -188,10 +189,8 @@ def running_text(latex: str) -> str:
         done = tag.end()
     if depth == 0:
         pieces.append(latex[done:])
-    text = _BIBLIOGRAPHY.sub("", " ".join(pieces))
-    for begin, end in _DISPLAYED:
-        text = remove_blocks(text, begin, end)
-    return text
+    text = remove_blocks(_BIBLIOGRAPHY.sub("", " ".join(pieces)), _DISPLAYED, _DISPLAYED_END)
+    return _FORMULA.sub(lambda match: " " if match[0].startswith("$$") else match[0], text)
 
 
 def plain_text(latex: str, keep_braces: bool = False) -> str:

@@ -143,9 +143,11 @@ class Markdown(Language):
     after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w\u0300-\u036f/?])")
     closing = "]"
     _hidden = re.compile(
-        r"^[ \t]*(`{3,}+|~{3,}+)[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)|<!--.*?-->|\$\$.*?\$\$"
+        r"^[ \t]*(`{3,}+|~{3,}+)[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)|<!--.*?-->"
         r"|(?<!`)(`{1,2})(?!`)(?:[^\n]|\n(?![ \t]*\n)){1,1000}?(?<!`)\2(?!`)"
         r"|^[ \t]*<(script|style|pre)\b.*?</\3>"
+        r"|(?<!\\)\$(?:\$(?:[^\n]|\n(?![ \t]*\n))*?\$\$"
+        r"|(?P<formula>(?![\s$])(?:[^$`<\\\n]|<(?!!)|\\.)+(?<!\s)\$(?!\d)))"  # hidden is only a displayed one
         r"|(?<=[\w-]=)(?:\"[^\"\n]{0,2000}\"|'[^'\n]{0,2000}')(?=[^{}\n]{0,2000}\})"
         r"|^[ \t]*\[@[^\]\n]+\]:[^\n]*"  # Manubot's names for identifiers
         r"|^[ \t]*>[ \t>]*(?P<quoted>`{3,}+|~{3,}+)[^\n]*(?:\n[ \t]*>(?![ \t>]*(?P=quoted))[^\n]*+)*+"
@@ -166,7 +168,7 @@ class Markdown(Language):
         for begin, end in _PAIRS:  # without an end they hide nothing, and the search for it is quadratic
             closed = text.rfind(end) + 1
             text = text[:closed] + text[closed:].replace(begin, begin[:2].ljust(len(begin)))
-        spans = [match.span() for match in self._hidden.finditer(text)]
+        spans = [match.span() for match in self._hidden.finditer(text) if not match["formula"]]
         return iter(sorted([*spans, *_indented_code(text, spans)]))
 
     def cite(self, key: str) -> str:

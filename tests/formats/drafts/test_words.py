@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -55,6 +56,14 @@ def test_words_are_left(tmp_path: Path, suffix: str) -> None:
     draft, text = DRAFTS[suffix]
     (path := tmp_path / f"a{suffix}").write_text(draft, encoding="utf-8")
     assert text_of(path) == text
+
+
+def test_signs_between_two_formulas_hide_no_text(tmp_path: Path) -> None:
+    text = r"At $3$$^\circ$C trees [@a] grow: \$$x$ or$$y_1,$$ [@b], but $z$$$y [@c]$$ at $4$$^\circ$C [@d]."
+    for suffix, mark in ((".tex", r"\\cite{\1}"), (".md", r"[@\1]")):
+        (path := tmp_path / f"a{suffix}").write_text(re.sub(r"\[@(.)\]", mark, text))
+        words = text_of(path)
+        assert "[3]" in words and "[4]" not in words and "y" not in words and " but " in words
 
 
 def test_keys_in_a_caption_with_a_short_form_and_in_columns(tmp_path: Path) -> None:
