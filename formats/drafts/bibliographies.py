@@ -8,7 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, KeysView, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -126,10 +126,10 @@ class References:
         files = () if self.chosen else self._places.values()
         return [file for file in files if isinstance(file, Path) and file.suffix in OTHER_FILES]
 
-    def other_keys(self) -> set[str]:
-        """Return the keys of entries that are in no .bib file."""
+    def other_keys(self) -> KeysView[str]:
+        """Return the keys of entries that are in no .bib file, in order."""
         others = (key for file in self.other_files() for key in read_other(file))
-        return {*self._printed, *self.own, *others}
+        return dict.fromkeys([*self._printed, *self.own, *others]).keys()
 
     def entries(self, keys: Iterable[str]) -> dict[str, Reference]:
         """Return the existing entries with these keys, also if the entries encode accents in another way."""
@@ -137,7 +137,7 @@ class References:
         if odd := {nfc(key): key for key in wanted if not key.isascii()}:
             bibs = (BibtexText(decode_text(file)).all_keys() for file in self.bibs().values())
             there = (key for key in {*self.other_keys()}.union(*bibs) if nfc(key) in odd)
-            wanted = {key: odd[nfc(key)] for key in there} | wanted
+            wanted |= {key: odd[nfc(key)] for key in there if key not in wanted}
         entries = {key: parse_printed(*self._printed[key]) for key in wanted if key in self._printed}
         entries |= {key: self.own[key] for key in wanted if key in self.own}
         # .bib files have separate titles and authors: they override printed entries; the first file wins.
@@ -308,6 +308,7 @@ def csl_entries(items: Iterable[object]) -> dict[str, Reference]:
             if isinstance(record, dict):
                 reference = _reference(csl_item(Fields(record, "")))
                 id = str(record.get("id", ""))
-                for key in (id, _ESCAPED.sub(r"\1", id), *reference.identifiers, f"arxiv:{reference.arxiv}"):
+                arxiv = [f"arxiv:{reference.arxiv}"] if reference.arxiv else []
+                for key in (id, _ESCAPED.sub(r"\1", id), *reference.identifiers, *arxiv):
                     entries.setdefault(key, reference)
     return entries

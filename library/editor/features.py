@@ -179,12 +179,12 @@ class Features(Workspace):
     def _only_in_bib(self, bibliography: Bibliography, typed: str) -> Iterator[tuple[str, LibraryPaper]]:
         """Yield entries with the typed words whose papers the library lacks."""
         words, left = query_words(typed), COMPLETED
-        for key, entry in bibliography.entries.items():
-            if not left or entry.paper is None or key in bibliography.ids:
+        for entry in bibliography.distinct:
+            if not left or entry.paper is None or entry.key in bibliography.ids:
                 continue
             if count_words(words, entry.paper._replace(abstract="")) == len(words):
                 left -= 1
-                yield key, entry.paper
+                yield entry.key, entry.paper
 
     def _describe(self, paper: Paper, use: str) -> types.MarkupContent:
         """Describe a paper, in Markdown if the editor shows it."""

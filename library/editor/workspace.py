@@ -63,11 +63,11 @@ class Bibliography:
     @cached_property
     def distinct(self) -> list[Entry]:
         """The entries, each once with its aliases."""
-        entries: dict[str, Entry] = {}
+        entries: dict[object, Entry] = {}
         for key, entry in self.entries.items():
-            first = entries.setdefault(entry.text or key, entry)
-            if first is not entry:  # aliases have one text
-                entries[entry.text] = first._replace(aliases=(*first.aliases, key))
+            work = entry.text or id(entry.paper)
+            if (first := entries.setdefault(work, entry)) is not entry:  # aliases have one text or paper
+                entries[work] = first._replace(aliases=(*first.aliases, key))
         return [*entries.values()]
 
     @cached_property
@@ -100,10 +100,10 @@ def read_entries(file: Path, text: str, parsed: dict[str, LibraryPaper | None]) 
 
 def other_entries(main: Main) -> list[Entry]:
     """Return the entries of a document that are in no .bib file."""
-    entries = []
+    entries, papers = list[Entry](), dict[int, LibraryPaper]()
     for key, work in main.others.items():
         paper = make_paper(key=key, title=work.title or work.text, authors=work.authors, year=work.year)
-        entries.append(Entry(key, main.path, 0, paper))
+        entries.append(Entry(key, main.path, 0, papers.setdefault(id(work), paper)))
     return entries
 
 

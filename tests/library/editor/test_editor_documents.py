@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -327,6 +328,18 @@ def test_keys_and_labels_of_a_project_are_known(name: str, features: Features, t
         assert hover is not None and ("paper" in str(hover.contents) or "Lee" in str(hover.contents))
     finally:
         features.folders = []
+
+
+def test_a_work_with_identifiers_is_one_entry(features: Features, tmp_path: Path) -> None:
+    works = [{"id": key, "title": f"A {key}", "DOI": f"10.1000/{key}", "PMID": f"1{row}"}
+             for row, key in enumerate(("kelp", "moss", "peat"))]  # fmt: skip
+    (tmp_path / "refs.json").write_text(json.dumps(works))
+    text = "---\nbibliography: refs.json\n---\n@kelp @moss and @peat [@]"
+    document = show(features, (tmp_path / "a.md").as_uri(), text)
+    features.read_main(document)
+    assert features.diagnose(document) == []
+    completed = features.complete(document, document.position(len(text) - 1))
+    assert completed is not None and [item.detail for item in completed.items] == ["kelp", "moss", "peat"]
 
 
 def test_several_bib_files_beside_a_document_get_no_entries(features: Features, tmp_path: Path) -> None:
