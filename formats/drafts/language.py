@@ -242,7 +242,8 @@ class Language(ABC):
         return (match.span() for match in self._hidden.finditer(text))
 
     def visible(self, text: str) -> str:
-        """Return a text with blanks for comments and code."""
+        """Return a text with blanks for comments, code and the CR of line ends."""
+        text = text.replace("\r\n", " \n")
         return replaced(text, ((start, end, " " * (end - start)) for start, end in self.hidden(text)))
 
     def without_code(self, text: str) -> str:

@@ -67,7 +67,7 @@ _CROSS_REFERENCE = re.compile(
 _BOOK_REFERENCE = re.compile(r"\\@ref\([^()\n]*\)")
 _FRONT_MATTER = re.compile(r"\A\s*---[ \t\r]*\n(.*?)\n(?:---|\.\.\.)[ \t\r]*(?:\n|\Z)", re.DOTALL)
 _LATER = re.compile(
-    r"(?<=\n\n)---[ \t\r]*\n(?=[A-Za-z][\w-]*[ \t]*:(?:\s|\Z))"
+    r"(?:(?<=\n\n)|(?<=\n[ \r]\n))---[ \t\r]*\n(?=[A-Za-z][\w-]*[ \t]*:(?:\s|\Z))"
     r"((?:[^\n]*\n){1,20000}?)(?:---|\.\.\.)[ \t\r]*(?:\n|\Z)"
 )
 """A YAML block after the beginning."""
@@ -143,7 +143,7 @@ class Markdown(Language):
     after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w\u0300-\u036f/?])")
     closing = "]"
     _hidden = re.compile(
-        r"^[ \t]*(`{3,}+|~{3,}+)[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)|<!--.*?-->"
+        r"^[ \t]*(`{3,}+|~{3,}+)[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t\r]*$|\Z)|<!--.*?-->"
         r"|(?<!`)(`{1,2})(?!`)(?:[^\n]|\n(?![ \t]*\n)){1,1000}?(?<!`)\2(?!`)"
         r"|^[ \t]*<(script|style|pre)\b.*?</\3>"
         r"|(?<!\\)\$(?:\$(?:[^\n]|\n(?![ \t]*\n))*?\$\$"

@@ -193,8 +193,8 @@ def passage_at(document: Document, language: Language, start: int, end: int, mar
 
 def citation_at(document: Document, caret: int) -> tuple[Open, Passage] | None:
     """Return the citation that the caret is in, and its passage."""
-    language = document.language
-    if language is None or (place := language.open_at(document.text, caret)) is None:
+    language, text = document.language, document.text.replace("\r\n", " \n")
+    if language is None or (place := language.open_at(text, caret)) is None:
         return None
     mark = PLACEHOLDER + place.closing
     return place, passage_at(document, language, place.start, place.rest, mark)

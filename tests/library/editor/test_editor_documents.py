@@ -219,6 +219,24 @@ def test_adverse_texts_are_read_in_linear_time(piece: str, name: str) -> None:
     sentence_end_at(document, 15_000)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.md", "```\n@no\n```\n~~~\n@no\n~~~\n[@a; @b\n\n[@c]\n\n---\nbibliography: x.bib\nt: '@'\n---\n"),
+        ("a.org", ":NOTE:\ncite:no\n:END:\ncite:a [cite:@b\n\n] cite:c\n#+bibliography: x.bib"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_lines_end_in_either_way(name: str, text: str, ends: str) -> None:
+    document = Document.open(f"file:///{name}", text.replace("\n", ends))
+    assert document.language is not None
+    read = outline(document.language, document.text)
+    assert sorted(key.key for key in read.cited) == [*"abc"] and [key.key for key in read.bibs] == ["x.bib"]
+    assert all(document.text[start:end] == key for key, start, end in (*read.cited, *read.bibs))
+    cited = citation_at(document, document.text.index("@b") + 2)
+    assert cited is not None and cited[0].closing == "]", "the bracket of another paragraph closes nothing"
+
+
 # Files.
 
 
