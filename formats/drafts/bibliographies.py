@@ -131,12 +131,16 @@ class References:
         others = (key for file in self.other_files() for key in read_other(file))
         return dict.fromkeys([*self._printed, *self.own, *others]).keys()
 
+    def all_keys(self) -> set[str]:
+        """Return the keys of all entries."""
+        bibs = (BibtexText(decode_text(file)).all_keys() for file in self.bibs().values())
+        return {*self.other_keys()}.union(*bibs)
+
     def entries(self, keys: Iterable[str]) -> dict[str, Reference]:
         """Return the existing entries with these keys, also if the entries encode accents in another way."""
         wanted = {key: key for key in keys}
         if odd := {nfc(key): key for key in wanted if not key.isascii()}:
-            bibs = (BibtexText(decode_text(file)).all_keys() for file in self.bibs().values())
-            there = (key for key in {*self.other_keys()}.union(*bibs) if nfc(key) in odd)
+            there = (key for key in self.all_keys() if nfc(key) in odd)
             wanted |= {key: odd[nfc(key)] for key in there if key not in wanted}
         entries = {key: parse_printed(*self._printed[key]) for key in wanted if key in self._printed}
         entries |= {key: self.own[key] for key in wanted if key in self.own}

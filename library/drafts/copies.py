@@ -272,7 +272,7 @@ def write_copies(
     bibliography = exact_text(draft.bibs[-1]) if draft.bibs else ""
     read = library.full_texts if pages else None
     filled, typed = _fill_places(suggestions, sure, read.store if read else None), 0
-    there = {key for file in draft.bibs for key in BibtexText(exact_text(file)).all_keys()}
+    there = draft.references.all_keys()
     lacking = {key: ids[key] for key, entry in draft.cited.items() if entry is None and key in ids}
     new = lacking | {key: id for key, id in filled.papers.items() if key not in there and key not in ids}
     writes_bib = bool(new) and (copies.plain or not language.holds_items)
@@ -405,7 +405,7 @@ def _visible(language: Language, text: str, names: Iterable[Key]) -> list[Key]:
 def _place_bibliographies(draft: Draft, text: str, copies: Copies, writes_bib: bool) -> str:
     """Name .bib files where the copy has them. writes_bib: `copies.bib` takes the place of the last one."""
     language, edits = draft_language(draft.path), list[Edit]()
-    files = {name.removesuffix(".bib"): file for name, file in draft.named_bibs.items()}
+    files = {name.removesuffix(".bib"): file for name, file in draft.references.bibs().items()}
     folder = copies.texts[draft.path].parent
     for name, start, end in _visible(language, text, language.bibliographies(text)):
         stem = name.removesuffix(".bib")
@@ -449,7 +449,7 @@ def _name_in_own_bibliographies(draft: Draft, text: str, commands: Mapping[str, 
     for command, keys in commands.items():
         own = _visible(language, text, language.own_bibliography(text, command))
         names = {bibliography.key for bibliography in own}
-        files = map(draft.named_bibs.get, names)
+        files = map(draft.references.bibs().get, names)
         there = {key for file in files if file for key in BibtexText(exact_text(file)).all_keys()}
         if own and named[-1] not in names and not there.issuperset(keys):
             places.add(own[-1].end)

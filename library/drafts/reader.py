@@ -28,6 +28,7 @@ from citerec.datasets.records import OTHER_MARKER, SURROUNDINGS, TARGET_MARKER, 
 from citerec.datasets.tokenize import cut_window, sentence_starts
 from citerec.formats.articles.markers import Bibliography
 from citerec.formats.documents import FullText, Paragraph, Reference
+from citerec.formats.drafts.bibliographies import References
 from citerec.formats.drafts.inputs import Inputs, clean_text
 from citerec.formats.drafts.language import CITE_MARK, MISSING, PLACEHOLDER, Citation, Language, Source
 from citerec.formats.drafts.languages import draft_language
@@ -123,7 +124,7 @@ class Draft:
 
     cited: bibliography entries by key, None if missing. passages: contexts of all citations in the order of
     the text, and the keys that each cites or has replaced. files: unchanged texts by path, the draft's first.
-    named_bibs: .bib files by the draft's names of them. notes: what was skipped, and why.
+    references: its whole bibliography. notes: what was skipped, and why.
     """
 
     path: Path
@@ -134,13 +135,13 @@ class Draft:
     cited: dict[str, Reference | None]
     passages: Sequence[tuple[str, tuple[str, ...]]]
     files: dict[Path, str]
-    named_bibs: dict[str, Path]
+    references: References
     notes: Sequence[str]
 
     @property
     def bibs(self) -> list[Path]:
         """The .bib files."""
-        return list(dict.fromkeys(self.named_bibs.values()))
+        return list(dict.fromkeys(self.references.bibs().values()))
 
 
 def read_source(
@@ -228,7 +229,7 @@ def read_draft(
         cited=cited,
         passages=[(context, tuple(reader.original_keys(keys))) for context, keys in citing],
         files=reader.texts,
-        named_bibs=source.references.bibs(),
+        references=source.references,
         notes=notes,
     )
 

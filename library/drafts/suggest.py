@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from rich.console import Console
@@ -15,11 +14,8 @@ from rich.text import Text
 from citerec.base.errors import count_noun
 from citerec.base.files import expand_user
 from citerec.base.progress import spinner
-from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.documents import Reference
-from citerec.formats.drafts.bibliographies import bib_entries
-from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.letters import normalise_title
 from citerec.formats.names import surname
 from citerec.library import MARK
@@ -78,14 +74,12 @@ def own_keys(
     cited, keys = dict[str, list[str]](), dict[str, str]()
     for key, id in ids.items():
         cited.setdefault(id, []).append(key)
-    texts = [decode_text(file) for file in draft.bibs]
-    taken = {key for text in texts for key in BibtexText(text).all_keys()} | draft.cited.keys()
+    taken = draft.references.all_keys() | draft.cited.keys()
+    entries = draft.references.entries(taken)
 
-    @cache
     def title(key: str) -> str:
         """The title of a draft's entry; "" if it has none."""
-        entries = (bib_entries(text, {key}).get(key) for text in texts if key in taken)
-        return next((normalise_title(entry.title) for entry in entries if entry), "")
+        return normalise_title(entries[key].title) if key in entries else ""
 
     for id, letters in {paper.id: normalise_title(paper.title) for paper in papers}.items():
         paper = library.by_id(id)

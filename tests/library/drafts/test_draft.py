@@ -825,6 +825,25 @@ def test_keys_of_other_papers_and_line_ends(folder: Path, recommender: Recommend
     assert "@misc{devlin2019bert-1," in (folder / "b.bib").read_text()
 
 
+@pytest.mark.parametrize("title", ["Quite another paper", SHELF[0][2]])
+@pytest.mark.parametrize("suffix", ["json", "yaml", "yml"])
+def test_keys_of_entries_in_other_files(
+    folder: Path, recommender: Recommender, suffix: str, title: str
+) -> None:
+    name, text = "a.md", f"---\nbibliography: b.{suffix}\n---\nAs in BERT [@?]."
+    listed = f'[{{"id": "devlin2019bert", "title": "{title}"}}]'
+    if suffix == "yml":
+        name, text = "a.typ", '#bibliography("b.yml")\nAs in BERT @?.'
+        listed = f'devlin2019bert: {{type: article, title: "{title}"}}'
+    (folder / name).write_text(text)
+    (folder / f"b.{suffix}").write_text(listed)
+    run(recommender, tex=str(folder / name), fill=str(folder / f"copy/{name}"))
+    key = "devlin2019bert" if title == SHELF[0][2] else "devlin2019bert-1"
+    filled = (folder / "copy" / name).read_text()
+    assert filled.rpartition("BERT ")[2].strip("[@].") == key
+    assert (folder / "copy" / "a.bib").is_file() == (key != "devlin2019bert")
+
+
 def test_only_the_last_of_several_bib_files_gets_another_name(folder: Path, recommender: Recommender) -> None:
     (folder / "more.bib").write_text("@misc{a, title={A}}")
     text = "\\addbibresource{more.bib}\\addbibresource{refs.bib}\nModels such as BERT \\cite{?}."
