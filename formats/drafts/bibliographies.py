@@ -117,7 +117,8 @@ class References:
     def bibs(self) -> dict[str, Path]:
         """Return the .bib files by their names in the document."""
         if self.chosen:
-            return {file.name: real_path(file) for file in self.chosen}
+            first = {bib.name: bib for bib in reversed(self.chosen)}
+            return {bib.name if bib == first[bib.name] else str(bib): real_path(bib) for bib in self.chosen}
         named = {name: file for name, file in self._places.items() if isinstance(file, Path)}
         return {name: file for name, file in named.items() if file.suffix == ".bib"} | self._beside
 

@@ -295,6 +295,9 @@ def test_which_bib_files(run: Run) -> None:
     assert "other is unknown in refs.bib" in run("draft.tex")[1]
     assert "lee2020 is unknown in other.bib" in run("draft.tex", "bib=other.bib")[1]
     assert "unknown" not in run("draft.tex", "bib=[refs.bib,other.bib]")[1]
+    Path("more").mkdir()
+    Path("more/refs.bib").write_text("@misc{other, title={Another paper}}", encoding="utf-8")
+    assert "unknown" not in run("draft.tex", "bib=[refs.bib,more/refs.bib]")[1]
     assert run("draft.tex", "bib=gone.bib")[::2] == (2, "error: bib=gone.bib: no such file\n")
     Path("empty.bib").write_text("", encoding="utf-8")
     assert "note: empty.bib has no entries\n" in run("draft.tex", "bib=[refs.bib,empty.bib]")[1]
