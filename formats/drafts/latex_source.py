@@ -33,13 +33,16 @@ _CONDITION = (
 )
 """What begins, divides or ends a condition of TeX; with those that \\newif declares."""
 _NEW_CONDITION = re.compile(r"\\newif\s*\\(if[A-Za-z@]+)")
-_END_OF_FILE, _END = re.compile(r"\\endinput(?![A-Za-z@])"), r"\end{document}"
+_END_OF_FILE = re.compile(r"\\endinput(?![A-Za-z@])")
+_BEGIN, _END = r"\begin{document}", r"\end{document}"
 INPUT = re.compile(
     r"\\(?P<command>(?:sub)?(?:import|includefrom|inputfrom))\*?\s*\{(?P<folder>[^{}]*)\}\s*\{(?P<file>[^{}]+)\}"
     r"|\\(?P<plain>input|include|subfile|subfileinclude|includestandalone|includepaper|InputIfFileExists)\b\s*"
     r"(?:\[[^\[\]]*\]\s*)?(?:\{(?P<braced>[^{}]+)\}|(?<=\s)(?P<bare>[^\s\\{}\[]+))"
 )
 """A command that includes a file, with the folder that holds the file's own inputs (import)."""
+_PART = re.compile(r"\\documentclass\s*(?:\[[^\]]*\]\s*)?\{(?:standalone|subfiles)\}")
+"""The class of a document that others include: they take the body alone."""
 _STYLE = re.compile(
     r"\\(?P<kind>documentclass|LoadClass|usepackage|RequirePackage)\w*\s*(?:\[[^\[\]]*\]\s*)?\{([^{}]+)\}"
 )
@@ -153,6 +156,8 @@ class _Source:
             lambda match: _SPECIAL.sub(" ", match[2] or match[3] or ""), self.inputs.open(file, parents)
         )
         text = _without_comments(text)
+        if parents and _PART.search(text):
+            text = (text.partition(_BEGIN)[2] or text).partition(_END)[0]
         self.names.update((match[1] or match[2], match[3]) for match in _FOLDER.finditer(text))
         self.setters.update(_SETTER.findall(text))
         return self.resolve(_STYLE.sub(self._read_style, text), (*parents, file), folder)

@@ -219,6 +219,16 @@ FILES = {
         ["ch/one.tex:2: ghost1", "ch/in.tex:1: ghost2", "ch/in.tex:1: ghost4", "refs.bib:4: d"],
         "\\subimport{gone/two} is not followed: there is no such file",
     ),
+    "part": (
+        {
+            "draft.tex": "\\cite{ghost1}\n\\includestandalone{fig}\n\\cite{a,ghost3}\\bibliography{refs}",
+            "fig.tex": "\\documentclass[border={1pt}]{standalone}\n\\begin{document}\n"
+            "\\cite{ghost2}\\end{document} \\cite{b}",
+            "refs.bib": "a",
+        },
+        ["draft.tex:1: ghost1", "draft.tex:3: ghost3", "fig.tex:3: ghost2"],
+        "",
+    ),
     "macro": (
         {
             "draft.tex": "\\usepackage{mine}\\cite{a}\n\\pick{b}\n\\pick{ghost1}\\bibliography{refs}",
