@@ -26,7 +26,7 @@ _SPECIAL = re.compile(r"[^\w\s.,:;()/-]|_")
 ADDRESS = r"\\(?:url|nolinkurl|path|href)\s*+\{[^{}\n]*\}"
 """An address, in which % begins no comment."""
 _BEGIN_COMMENT, _END_COMMENT = re.compile(r"\\begin\{comment\}"), re.compile(r"\\end\{comment\}")
-_FALSE = re.compile(r"\\iffalse(?![A-Za-z@])")
+_FALSE = re.compile(r"\\(?:iffalse(?![A-Za-z@])|if\s*0(?![0\\]))")
 _CONDITION = (
     r"(?<!\\newif)\\(else|fi|if(?:x|num|dim|odd|case|cat|[hvm]mode|inner|void|[hv]box|eof|defined|csname|true"
     r"|false)?{})(?![A-Za-z@])"
@@ -121,7 +121,7 @@ def _without_comments(text: str) -> str:
 
 
 def _without_false(text: str) -> str:
-    """Return a text without what stands between \\iffalse and its \\else or \\fi."""
+    """Return a text without what stands between \\iffalse or \\if0 and its \\else or \\fi."""
     own = "".join(f"|{name}" for name in dict.fromkeys(_NEW_CONDITION.findall(text)))
     condition = re.compile(_CONDITION.format(own))
     pieces, done = list[str](), 0

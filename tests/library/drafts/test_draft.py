@@ -319,7 +319,7 @@ def test_words_of_a_suffix_are_beside_the_mark(name: str, text: str, beside: str
         r"\verb+\cite{?}+", "\\begin{lstlisting}\n\\cite{?}\n\\end{lstlisting}", r"\iffalse \cite{?} \fi",
         "\\begin{comment}\n\\cite{?}\n\\end{comment}", "[?]", r"\cite",
         r"\newcommand{\todocite}{\cite{TODO}}", r"\iffalse \ifx\a\b\fi \cite{?} \fi", r"\endinput \cite{?}",
-        r"\end{document} \cite{?}",
+        r"\end{document} \cite{?}", r"\if0 \ifx\a\b\fi \cite{?} \fi", "\\if 0%\nOld \\cite{?}\\fi",
     ],
 )  # fmt: skip
 def test_texts_without_missing_citations(text: str, tmp_path: Path) -> None:
@@ -336,7 +336,8 @@ def test_macros_of_the_draft(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [r"\url{https://a.org/b%20c} and \cite{?}.", r"\href{b%20c}{Pages} and \cite{?}.",
-     r"\iffalse Old \cite{?}. \else Pages and \cite{?}. \fi"],
+     r"\iffalse Old \cite{?}. \else Pages and \cite{?}. \fi",
+     r"\def\blind{0}\if0\blind Pages and \cite{?}.\fi"],
 )  # fmt: skip
 def test_what_hides_nothing(text: str, tmp_path: Path) -> None:
     (place,) = read_draft_of(tmp_path, text).places
