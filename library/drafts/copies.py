@@ -118,7 +118,8 @@ def plan_copies(draft: Draft, fill: Path, root: Path | None, plain: bool = False
     alone = fill.suffix.lower() == draft.path.suffix.lower()
     if not alone and language_of(fill.suffix):
         raise InputError(f"fill={fill}: a copy is of the kind of the draft, {draft.path.suffix}")
-    base = draft.path.parent if alone or root is None else real_path(root)
+    above = real_path(root) if root else Path(os.path.commonpath([file.parent for file in draft.files]))
+    base = draft.path.parent if alone else above
     folder = fill.parent if alone else fill
     texts = {draft.path: fill} if alone else {file: fill / file.relative_to(base) for file in draft.files}
     if alone:

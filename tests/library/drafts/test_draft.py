@@ -749,6 +749,20 @@ def test_a_copy_of_a_book_has_its_settings(tmp_path: Path, recommender: Recommen
     assert (tmp_path / "filled" / "refs.bib").read_text(encoding=encoding).startswith(BIB)
 
 
+def test_a_copy_has_the_folder_of_inputs_above_the_draft(tmp_path: Path, recommender: Recommender) -> None:
+    texts = {
+        "_quarto.yml": "project: {type: website}\n",
+        "_shared.qmd": "Adam adapts steps of gradients [@?].\n",
+        "posts/a.qmd": "Models such as BERT [@?].\n\n{{< include ../_shared.qmd >}}\n",
+    }
+    (tmp_path / "project" / "posts").mkdir(parents=True)
+    for name, text in texts.items():
+        (tmp_path / "project" / name).write_text(text)
+    run(recommender, tex=str(tmp_path / "project" / "posts" / "a.qmd"), fill=str(tmp_path / "filled"), sure=0)
+    copied = {path.relative_to(tmp_path / "filled").as_posix() for path in (tmp_path / "filled").rglob("*.*")}
+    assert copied == {*texts, "a.bib"} and "@kingma" in (tmp_path / "filled" / "_shared.qmd").read_text()
+
+
 @pytest.mark.parametrize("fill", ["filled", "elsewhere/copy.tex"])
 @pytest.mark.parametrize(
     ("named", "copied"),
