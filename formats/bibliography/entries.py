@@ -114,11 +114,6 @@ class BibtexText:
             strings[name.lower()] = read_value(self.text[start:end], strings) or ""
         return strings
 
-    @property
-    def abbreviations(self) -> str:
-        """The text of all abbreviations (@string)."""
-        return "\n".join(map(self.source, self._strings))
-
     def source(self, entry: Entry) -> str:
         """Return the text of an entry."""
         return self.text[entry.start : entry.end]

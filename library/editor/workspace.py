@@ -10,7 +10,7 @@ import os
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from citerec.base.errors import InputError
 from citerec.base.files import expand_user, real_path
-from citerec.formats.bibliography.entries import BibtexText
+from citerec.formats.bibliography.entries import BibtexText, ReadEntry
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
 from citerec.formats.documents import Reference
@@ -42,7 +42,8 @@ from citerec.retrieval.passages import CitingPassages
 MAX_ENTRIES = 20_000
 """Entries of a document's .bib files that are parsed; keys of further ones are known."""
 MAX_MAIN_FILES, MAX_MAIN_BYTES, MAX_LEVELS = 100, 1 << 20, 5
-"""Files in which the document that includes a chapter is looked for, their size, and levels of chapters."""
+"""Files in which the document that includes a chapter is looked for, their size, and levels of chapters, or
+of entries that inherit fields."""
 _ROOT = re.compile(r"^%\s*!\s*TEX\s+root\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
 _WHOLE = re.compile(r"\\documentclass\b|\\begin\s*\{document\}")
 
@@ -89,13 +90,24 @@ class Bibliography:
 def read_entries(file: Path, text: str, parsed: dict[str, LibraryPaper | None]) -> list[Entry]:
     """Read the entries of a .bib file. parsed: papers of entries that were parsed before, by their text."""
     bibliography, entries = BibtexText(text), list[Entry]()
-    for number, entry in enumerate(bibliography.entries):
-        written = bibliography.source(entry).strip()
+    read = [(entry, bibliography.read(entry)) for entry in bibliography.entries]
+    by_key = {key.lower(): own for _, own in reversed(read) if own for key in (own.key, *own.aliases)}
+    for number, (entry, own) in enumerate(read):
+        written = _with_parents(own, by_key) if own else bibliography.source(entry)
         if written not in parsed and number < MAX_ENTRIES:
-            parsed[written] = _parse(written, bibliography.abbreviations)
+            parsed[written] = _parse(written, entry.key)
         paper = parsed.get(written)
         entries += [Entry(key, file, entry.line, paper, text=written) for key in bibliography.keys(entry)]
     return entries
+
+
+def _with_parents(entry: ReadEntry, entries: Mapping[str, ReadEntry]) -> str:
+    """Return the BibTeX of an entry and of those whose fields it has, too. entries: all by key."""
+    read = [entry]
+    for own in islice(read, MAX_LEVELS):
+        names = " ".join(own.fields.get(name, "") for name in ("crossref", "xdata")).lower()
+        read += [entries[key] for key in re.split(r"[\s,]+", names) if key in entries]
+    return "\n".join(dict.fromkeys(own.bibtex for own in read))
 
 
 def other_entries(main: Main) -> list[Entry]:
@@ -107,9 +119,9 @@ def other_entries(main: Main) -> list[Entry]:
     return entries
 
 
-def _parse(text: str, strings: str) -> LibraryPaper | None:
+def _parse(text: str, key: str) -> LibraryPaper | None:
     with suppress(InputError):
-        return next(parse_bibtex(f"{strings}\n{text}", "entry", lambda _: None), None)
+        return next((paper for paper in parse_bibtex(text, "", lambda _: None) if paper.key == key), None)
     return None
 
 

@@ -360,6 +360,20 @@ def test_a_work_with_identifiers_is_one_entry(features: Features, tmp_path: Path
     assert completed is not None and [item.detail for item in completed.items] == ["kelp", "moss", "peat"]
 
 
+def test_entries_inherit_fields_and_have_abbreviations(features: Features, tmp_path: Path) -> None:
+    document = show(features, (tmp_path / "a.tex").as_uri(), "\\cite{moss,peat}\\bibliography{refs}")
+    (tmp_path / "refs.bib").touch()
+    text = "@string{j = {%s}} @misc{moss, title={Moss}, journal=j} @inproceedings{untitled, crossref={all}}\n"
+    text += "@inproceedings{peat, title={Peat}, crossref={All}} @proceedings{all, title={%s}, year={%s}}"
+    for version, values in enumerate([("Bogs", "Soils", "2001"), ("Fens", "Mires", "2002")]):
+        bib = Document.open((tmp_path / "refs.bib").as_uri(), text % values, version)
+        features.documents[bib.uri] = bib
+        entries = features.bibliography(document).entries
+        moss, peat = entries["moss"].paper, entries["peat"].paper
+        assert moss and peat and (moss.venue, peat.venue, str(peat.year)) == values
+        assert entries["untitled"].paper != entries["all"].paper, "it has no title"
+
+
 def test_several_bib_files_beside_a_document_get_no_entries(features: Features, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / f"{name}.bib").write_text(f"@misc{{{name}, title={{Paper {name}}}}}")
