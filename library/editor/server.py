@@ -130,9 +130,10 @@ class Server(LanguageServer):
                 worker.shutdown(wait=False)
             self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
-    def read_main(self, uri: str) -> None:
-        """Look for the main document of one that was opened or saved, then make all diagnostics."""
-        if document := self.features.documents.get(uri):
+    def read_main(self, *uris: str) -> None:
+        """Look for the main documents of some, which one that was opened or saved changes; then make all
+        diagnostics."""
+        for document in [self.features.documents[uri] for uri in uris]:
             self._background.submit(self.features.read_main, document)
         self.diagnose_soon(list(self.features.documents))
 
@@ -244,7 +245,7 @@ def make_server(settings: LspSettings) -> Server:
         (types.INITIALIZED, lambda _: server.start()),
         (types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS, lambda _: server.read_folders()),
         (types.WORKSPACE_DID_CHANGE_WATCHED_FILES, lambda _: server.diagnose_soon([*features.documents])),
-        (types.TEXT_DOCUMENT_DID_SAVE, lambda params: server.read_main(params.text_document.uri)),
+        (types.TEXT_DOCUMENT_DID_SAVE, lambda _: server.read_main(*features.documents)),
     ):
         server.feature(event)(react)
     for question, method, options in (

@@ -444,6 +444,10 @@ def test_a_chapter_has_the_bibliography_of_its_document(editor: Editor, folder: 
     editor.wait_for_diagnostics(uri, ["missing", "unknown"])
     editor.accept(uri, editor.complete(uri, text.index("{}") + 1)[0])
     assert EXPECTED in (folder / "refs.bib").read_text()
+    (folder / "more.bib").write_text("@misc{ghost, title={Ghosts}}\n")
+    changed = DOCUMENTS["latex"][1] % "\\input{chapters/one}\\addbibresource{more.bib}"
+    editor.save(editor.open(folder / "main.tex", changed, "latex"))
+    editor.wait_for_diagnostics(uri, [])
 
 
 # Bad input.
