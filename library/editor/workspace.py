@@ -353,7 +353,7 @@ class Workspace:
     def _stamp(self, file: Path, opened: Document | None) -> object:
         """Return what changes with the text of a .bib file. opened: see `_opened`. Raises OSError."""
         if opened is not None:
-            return opened.version
+            return opened.text
         status = file.stat()
         return status.st_mtime_ns, status.st_size
 
