@@ -36,6 +36,7 @@ from citerec.formats.drafts.language import (
 from citerec.formats.drafts.latex_source import (
     ADDRESS,
     BIBLIOGRAPHY,
+    CODE,
     DEFINITION,
     INPUT,
     is_document,
@@ -107,11 +108,8 @@ _PARAMETER, _MACRO = re.compile(r"#\d"), re.compile(r"[\\#]")
 _AUTHORS, _YEAR = re.compile(r"citeauthor", re.I), re.compile(r"cite(?:year|yearpar|num)")
 _BETWEEN, _BRACKET = re.compile(r"[\s~]*[(\[]?"), re.compile(r"[)\]]")
 
-_CODE = "verbatim|Verbatim|lstlisting|minted|filecontents|comment"
+_CODE = f"{CODE}|filecontents|comment"
 _BEGIN_CODE, _END_CODE = (re.compile(rf"\\{tag}\s*\{{(?:{_CODE})\*?\}}") for tag in ("begin", "end"))
-_CODE_CAPTION = re.compile(
-    r"\\begin\s*\{lstlisting\}\s*\[[^\[\]]*?caption\s*=\s*(\{(?:[^{}]|\{[^{}]*\})*\})", re.DOTALL
-)
 _FLOAT = re.compile(
     r"\\(?:begin|end)\s*\{(?:abstract|(?:sub|wrap|sideways)?figure|(?:wrap|sideways|long)?table)\*?\}"
 )
@@ -221,6 +219,7 @@ class Latex(Language):
         return filled and (filled[0], min(filled[1], 1))
 
     def definitions(self, text: str) -> Iterator[tuple[int, int]]:
+        text = self.visible(text)
         return ((match.start(), braced_argument(text, match.end())[1]) for match in DEFINITION.finditer(text))
 
     def keys_of(self, citations: Iterable[Citation]) -> Iterator[Key]:
@@ -239,8 +238,7 @@ class Latex(Language):
         source = read_source(path, inputs)
         embedded = {block[2].strip(): bib_entries(block[3]) for block in _EMBEDDED.finditer(source)}
         embedded_entries = {key: entry for entries in embedded.values() for key, entry in entries.items()}
-        text = _CODE_CAPTION.sub(r"\\caption\1\g<0>", _with_acronyms(source))
-        text = remove_blocks(text, _BEGIN_CODE, _END_CODE)
+        text = remove_blocks(_with_acronyms(source), _BEGIN_CODE, _END_CODE)
         text = self._written_out(text)
         citations = [*self.citations(text)]
         keys = dict.fromkeys(key for citation in citations if citation.printed for key in citation.cited)

@@ -25,7 +25,12 @@ _VERBATIM = re.compile(
 _SPECIAL = re.compile(r"[^\w\s.,:;()/-]|_")
 ADDRESS = r"\\(?:url|nolinkurl|path|href)\s*+\{[^{}\n]*\}"
 """An address, in which % begins no comment."""
+CODE = "verbatim|Verbatim|lstlisting|minted"
+_BEGIN_CODE, _END_CODE = (re.compile(rf"\\{tag}\s*\{{(?:{CODE})\*?\}}") for tag in ("begin", "end"))
 _BEGIN_COMMENT, _END_COMMENT = re.compile(r"\\begin\{comment\}"), re.compile(r"\\end\{comment\}")
+_CODE_CAPTION = re.compile(
+    r"\\begin\s*\{lstlisting\}\s*\[[^\[\]]*?caption\s*=\s*(\{(?:[^{}]|\{[^{}]*\})*\})", re.DOTALL
+)
 _FALSE = re.compile(r"\\(?:iffalse(?![A-Za-z@])|if\s*0(?![0\\]))")
 _CONDITION = (
     r"(?<!\\newif)\\(else|fi|if(?:x|num|dim|odd|case|cat|[hvm]mode|inner|void|[hv]box|eof|defined|csname|true"
@@ -105,8 +110,8 @@ def read_source(path: Path, inputs: Inputs | None = None) -> str:
     macros: dict[str, _Macro] = {}
     left = [MAX_MACROS, MAX_CHARACTERS]
     for _ in range(MAX_DEPTH):
-        text = _without_false(remove_blocks(text, _BEGIN_COMMENT, _END_COMMENT))
-        text = _expand_macros(_take_definitions(text, macros), macros, path, left)
+        text = _take_definitions(_without_false(text), macros)
+        text = _expand_macros(text, macros, path, left)
         if not INPUT.search(text):  # else in a macro
             break
         text = source.resolve(text, (source.path,), source.folder, last=True)
@@ -115,9 +120,11 @@ def read_source(path: Path, inputs: Inputs | None = None) -> str:
 
 
 def _without_comments(text: str) -> str:
-    """Return a text without comments, up to its \\endinput."""
+    """Return a text without comments and code, but with captions of code, up to its \\endinput."""
     text = re.sub(ADDRESS, lambda address: re.sub(r"(?<!\\)%", r"\\%", address[0]), text)
-    return _END_OF_FILE.split(_COMMENT.sub(r"\1", text), maxsplit=1)[0]
+    text = remove_blocks(_COMMENT.sub(r"\1", text), _BEGIN_COMMENT, _END_COMMENT)
+    text = remove_blocks(_CODE_CAPTION.sub(r"\\caption\1\g<0>", text), _BEGIN_CODE, _END_CODE)
+    return _END_OF_FILE.split(text, maxsplit=1)[0]
 
 
 def _without_false(text: str) -> str:

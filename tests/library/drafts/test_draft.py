@@ -337,7 +337,9 @@ def test_macros_of_the_draft(tmp_path: Path) -> None:
     "text",
     [r"\url{https://a.org/b%20c} and \cite{?}.", r"\href{b%20c}{Pages} and \cite{?}.",
      r"\iffalse Old \cite{?}. \else Pages and \cite{?}. \fi",
-     r"\def\blind{0}\if0\blind Pages and \cite{?}.\fi"],
+     r"\def\blind{0}\if0\blind Pages and \cite{?}.\fi",
+     r"\begin{lstlisting}[language=TeX] \newcommand{\foo}{ \iffalse \end{lstlisting} Pages and \cite{?}.",
+     r"\begin{verbatim*}\endinput\end{verbatim*}\begin{comment}\endinput\end{comment} Pages and \cite{?}."],
 )  # fmt: skip
 def test_what_hides_nothing(text: str, tmp_path: Path) -> None:
     (place,) = read_draft_of(tmp_path, text).places
