@@ -485,7 +485,7 @@ def _in_sentence(note: str) -> str:
     return _BREAK.sub("; ", note) if len(note) <= SHORT_NOTE else note
 
 
-_IN_LINE = re.compile(r"(`{1,2}|[=~])(?!(?:r|python|julia) )[ ]?(\w[\w.+/()' -]{0,60})\1")
+_IN_LINE = re.compile(r"(`{1,3}|[=~])(?!(?:r|python|julia) )[ ]?(\w[\w.+/()' -]{0,60})\1")
 """Code that may name a package or program; not what R Markdown computes."""
 
 

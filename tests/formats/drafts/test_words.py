@@ -23,9 +23,11 @@ DRAFTS = {
     ),
     ".md": (
         "We use the `lme4` package [@a], ``brms`` and `r nrow(x)` rows of `x <- y[1]`.\n\n"
+        "```glmm``` is one. ```a @x``` [@d]\n\n> ```nlme``` is another.\n\n"
         "H~2~O ~~was~~ 10^th^ &mdash; [[Notes|notes]] {{< pagebreak >}} [@b]\n\n"
         "| x | y |\n|---|:-:|\n| 1 | [@c] |\n",
-        "We use the lme4 package [1], brms and rows of . H2O was 10th — notes [2]. x y 1 [3]",
+        "We use the lme4 package [1], brms and rows of . glmm is one. [2]. nlme is another. "
+        "H2O was 10th — notes [3]. x y 1 [4]",
     ),
     ".org": (
         "We use ~lme4~ [cite:@a] and =brms= at the \\ac{LHC} with $p \\leq 5$ % for $5 and $6\\\\\n"
