@@ -149,13 +149,14 @@ class _Source:
     """A document with its inputs.
 
     inputs: how they are read. names: macros that may be parts of their names. setters: macros that change
-    one of those.
+    one of those. styles: classes and packages that were read.
     """
 
     def __init__(self, path: Path, inputs: Inputs) -> None:
         self.path, self.folder, self.inputs = path, path.parent, inputs
         self.names = {"jobname": path.stem}
         self.setters: dict[str, str] = {}
+        self.styles: set[Path] = set()
 
     def read(self, file: Path, parents: tuple[Path, ...], folder: Path) -> str:
         """Return the text of a file with its inputs. folder: of the inputs (import), besides its own."""
@@ -195,16 +196,16 @@ class _Source:
         name = written.strip().strip('"')
         return _MACRO.sub(lambda macro: self.names.get(macro[1], macro[0]), name)
 
-    def _read_style(self, match: re.Match[str], parents: tuple[Path, ...] = ()) -> str:
+    def _read_style(self, match: re.Match[str]) -> str:
         suffix = ".cls" if "lass" in match["kind"] else ".sty"
         pieces = [match[0]]
         for name in match[2].split(","):
             file = real_path(self.folder / f"{name.strip()}{suffix}")
             inside = file.is_relative_to(real_path(self.inputs.root or self.folder))
-            if file not in parents and inside and os.path.isfile(file):
+            if file not in self.styles and inside and os.path.isfile(file):
+                self.styles.add(file)
                 text = _without_comments(decode_text(file))
-                above = (*parents, file)
-                pieces += (self._read_style(used, above) for used in _STYLE.finditer(text))
+                pieces += map(self._read_style, _STYLE.finditer(text))
                 pieces += (
                     match[0] for match in BIBLIOGRAPHY.finditer(text) if not {"#", "\\"} & set(match[0][1:])
                 )

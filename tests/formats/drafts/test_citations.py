@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
 from citerec.datasets.building.readers import find_files
+from citerec.formats.drafts import latex_source
 from citerec.formats.drafts.bibliographies import References
 from citerec.formats.drafts.inputs import Inputs
 from citerec.formats.drafts.language import Language, Source
@@ -302,6 +303,20 @@ def test_documents_in_several_files(name: str, tmp_path: Path) -> None:
         if name == "instead"
         else []
     )
+
+
+def test_a_style_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {f"s{number}.sty": rf"\RequirePackage{{s{number + 1},s{number + 1}}}" for number in range(9)}
+    names = list[str]()
+
+    def decode(file: Path) -> str:
+        names.append(file.name)
+        return file.read_text()
+
+    monkeypatch.setattr(latex_source, "decode_text", decode)
+    text = r"\usepackage{s0}\usepackage{s0}\pick{a}"
+    source = read(tmp_path, {"a.tex": text, **files, "s9.sty": r"\newcommand{\pick}[1]{(\cite{#1})}"})
+    assert source.keys == ["a"] and len(names) == 10
 
 
 def test_the_last_bibliography_is_of_the_whole_draft() -> None:
