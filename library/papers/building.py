@@ -240,18 +240,19 @@ def _reread(library: Library, named: list[str], force: bool, dropped: Container[
 def _compare(library: Library, records: Deduplicator) -> tuple[np.ndarray, np.ndarray, int]:
     """Return rows of removed and changed papers, a mask of new and changed ones [N], and how many were
     removed."""
-    gone, new, seen = np.ones(len(library), np.bool_), np.zeros(records.count, np.bool_), 0
+    gone, new, seen = np.ones(len(library), np.bool_), np.zeros(records.count, np.bool_), set[int | None]()
     away = records.removed_as(library.manifest)
     for number, paper in enumerate(records.papers()):
         if number in away:
             continue
-        row = library.corpus.paper_row(paper.id) if library.corpus.has_paper(paper.id) else None
-        seen += row is not None
+        has_id = library.corpus.has_paper(paper.id)
+        row = library.corpus.paper_row(paper.id) if has_id else records.former_row(paper)
+        seen.add(row)
         if row is not None and library.paper(row) == paper:
             gone[row] = False
         else:
             new[number] = True
-    return np.flatnonzero(gone), new, len(library) - seen
+    return np.flatnonzero(gone), new, len(library) - len(seen - {None})
 
 
 def _read_sources(files: Sequence[str], named: Sequence[str], records: Deduplicator) -> list[ReadFile]:

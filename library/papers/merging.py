@@ -217,15 +217,21 @@ class Deduplicator:
         firsts = (identities.leaders() - len(former))[len(former) + len(works) :].tolist()
         return away | {place: ids[row] for place, row in enumerate(firsts) if 0 <= row < len(ids)}
 
+    def former_row(self, paper: LibraryPaper) -> int | None:
+        """Return the row that a paper had in the former library, maybe under another id and key."""
+        if (former := self.former) is None:
+            return None
+        for name in filter(None, (paper.id, paper.key)):
+            row = former.row(name)
+            if row is not None and similar_titles(paper.title, former.paper(row).title):
+                return row
+        own, rows = identity(paper), former.titled(paper.title)
+        return next((row for row in rows if own.agrees(identity(former.paper(row)))), None)
+
     def _filled_before(self, paper: LibraryPaper) -> LibraryPaper:
         """Fill the gaps of a paper with what was filled in the former library."""
-        if self.former is None:
-            return paper
-        for name in filter(None, (paper.id, paper.key)):
-            if (row := self.former.row(name)) is not None:
-                before = self.former.paper(row)
-                return fill_again(paper, before) if similar_titles(paper.title, before.title) else paper
-        return paper
+        row = self.former_row(paper)
+        return paper if self.former is None or row is None else fill_again(paper, self.former.paper(row))
 
     def _read(self, row: int) -> LibraryPaper:
         start, end = self._ends[row - self._existing], self._ends[row - self._existing + 1]

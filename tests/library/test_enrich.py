@@ -352,6 +352,20 @@ def test_what_was_filled_stays_until_the_source_has_its_own(
     assert run("update")[1].startswith("mine: nothing has changed")
 
 
+def test_what_was_filled_stays_under_new_keys_and_dois(run: Run) -> None:
+    Path("works.jsonl").write_text("\n".join(map(json.dumps, WORKS)), encoding="utf-8")
+    run("enrich", "from=works.jsonl")
+    before = by_key()
+    renamed = re.sub("{by|{now", r"\g<0>:", BIB)
+    for number, word in enumerate(("Cells", "Trees")):
+        renamed = renamed.replace(f"title = {{{word}", f"doi = {{10.1000/{number}}},\n  title = {{{word}")
+    Path("a.bib").write_text(renamed, encoding="utf-8")
+    assert run("update")[1] == "mine: 0 added, 0 removed, 5 replaced; 9 papers\n"
+    after = by_key()
+    assert after["by:Doi"].abstract == ABSTRACT and after["by:Pmid"].venue == before["byPmid"].venue != ""
+    assert after["by:Title"].filled == before["byTitle"].filled != ()
+
+
 def test_a_doi_that_another_paper_has_is_not_filled(
     services: Services, run: Run, pauses: list[float]
 ) -> None:
