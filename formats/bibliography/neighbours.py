@@ -136,7 +136,8 @@ def new_entry(
     written = bibtex([paper._replace(key=key)]).strip()
     for parsed in BibtexText(written).entries[:1]:
         values = [(name, " ".join(written[start:end].split())) for name, start, end in parsed.fields or ()]
-        kind, fields = parsed.kind, [*_public(values, "keywords" in form.order)]
+        kept = {"keywords"} & form.order.keys()
+        kind, fields = parsed.kind, [pair for pair in values if _is_public(*pair, kept)]
         if abstract and paper.abstract:
             own = dict(values).get("abstract", f"{{{escape_latex(paper.abstract)}}}")
             fields.append(("abstract", own))
@@ -162,11 +163,19 @@ def _place(text: str, entries: Sequence[Entry], key: str) -> tuple[int, str, str
     return len(text), gap, "\n"
 
 
-def _public(fields: Iterable[tuple[str, str]], keywords: bool) -> Iterator[tuple[str, str]]:
-    for name, value in fields:
-        is_wanted = not _PRIVATE.fullmatch(name) or (keywords and name.lower() == "keywords")
-        if is_wanted and not _OWN_FILE.match(value):
-            yield name, value
+def public_paper(paper: LibraryPaper) -> LibraryPaper:
+    """Return a paper without what concerns its owner alone: notes, local addresses, fields of programs."""
+    text = paper.bibtex
+    for entry in BibtexText(text).entries[:1]:
+        for name, start, end in reversed(entry.fields or ()):
+            if not _is_public(name, text[start:end], ("abstract", "keywords")):
+                text = text[: text.rindex(name, 0, start)] + text[end:].lstrip(" \t\r\n,")
+    return paper._replace(bibtex=text, url="" if _OWN_FILE.match(paper.url) else paper.url)
+
+
+def _is_public(name: str, value: str, kept: Container[str]) -> bool:
+    """True unless only the owner needs a field. kept: names that are public in spite of _PRIVATE."""
+    return (name.lower() in kept or not _PRIVATE.fullmatch(name)) and not _OWN_FILE.match(value)
 
 
 def _line_ends(gap: str) -> str:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field, StringConstraints
 
+from citerec.formats.bibliography.neighbours import public_paper
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
 from citerec.formats.bibliography.references import ENTRIES, bibtex
@@ -236,7 +237,7 @@ def answer_question(recommender: Recommender, question: Question, link: Link = f
         recommended = Recommended(**paper.as_json())
         row = library.row(paper.id) if question.details else None
         if row is not None:  # another request may have removed it by now
-            recommended.details = paper_details(paper, library.paper(row), link)
+            recommended.details = paper_details(paper, public_paper(library.paper(row)), link)
         recommendations.append(recommended)
     return Answer(note=note_on(papers), recommendations=recommendations)
 
@@ -299,7 +300,7 @@ def check_references(recommender: Recommender, entries: str) -> list[dict[str, A
 def find_papers(recommender: Recommender, search: Search) -> Found:
     """Search the library. Raises InputError for a query without words."""
     papers = []
-    for paper in recommender.search(search.query, search.k):
+    for paper in map(public_paper, recommender.search(search.query, search.k)):
         details = {"url": paper_link(paper), "bibtex": bibtex([paper])} if search.details else {}
         papers.append(FoundPaper.model_validate({**paper.as_json(), **details}))
     return Found(papers=papers)
@@ -310,7 +311,8 @@ def write_entries(recommender: Recommender, names: list[str], format: str) -> st
     library = recommender.library
     for name in names:
         library.rows([name])  # raises
-    return ENTRIES[format]([library.paper(row) for name in names if (row := library.row(name)) is not None])
+    rows = [row for name in names if (row := library.row(name)) is not None]
+    return ENTRIES[format]([public_paper(library.paper(row)) for row in rows])
 
 
 REQUESTS: dict[str, type[BaseModel]] = {

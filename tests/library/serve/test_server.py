@@ -9,6 +9,7 @@ import socket
 import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,10 @@ from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from citerec.base.errors import InputError
+from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library import limits
+from citerec.library.ask.recommender import Recommender
+from citerec.library.papers.library import Library
 from citerec.library.serve.messages import Question
 from citerec.library.serve.server import WorkQueue, host_names, listen
 from citerec.library.settings import ServeSettings
@@ -90,6 +94,25 @@ def test_entries_in_three_formats(url: str, format: str, start: str) -> None:
     assert answer.text.index("brien2020") < answer.text.index("bare")
     missing = requests.get(f"{url}/papers?id=bare&id=nobody")
     assert missing.status_code == 404 and "nobody: no paper of the library has" in missing.json()["detail"]
+
+
+def test_what_concerns_the_owner_alone_is_not_served(tmp_path: Path) -> None:
+    entry = (
+        "@book{moss, file = {:/home/ann/a.pdf:PDF},\n title = {Moss}, note = {In press}, keywords = {peat},"
+    )
+    paper = LibraryPaper(
+        "moss", "moss", "Moss", url="file:///home/ann/b.pdf", bibtex=f"{entry}\n annote={{s}}}}"
+    )
+    with serving(Recommender(Library.create(tmp_path / "l", [paper], model="bm25"))) as url:
+        answers = [
+            requests.get(f"{url}/papers?id=moss&format={name}").text for name in ("bibtex", "ris", "csl")
+        ]
+        answers += [ask(url, "Moss", details=True).text, search(url, query="moss", details=True).text]
+    assert answers[0].startswith("@book{moss, title = {Moss}, note = {In press}, keywords = {peat},")
+    for answer in answers:
+        assert (
+            "In press" in answer and "/home" not in answer and "annote" not in answer and "RN" not in answer
+        )
 
 
 @pytest.mark.parametrize(
