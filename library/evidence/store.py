@@ -172,7 +172,8 @@ class TextStore:
     def digest(self, papers: Iterable[Any]) -> str:
         """Return a hash of papers, and of the files whose texts they have."""
         hashed = xxhash.xxh3_64()
-        for row in (*self._select("SELECT file, size, changed FROM files ORDER BY file"), READER, *papers):
+        files = "SELECT paper, file, size, changed FROM papers JOIN files USING (file) ORDER BY paper"
+        for row in (*self._select(files), READER, *papers):
             hashed.update(repr(row).encode())
         return hashed.hexdigest()
 

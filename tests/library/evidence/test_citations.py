@@ -210,6 +210,16 @@ def test_changes_keep_and_renew_what_papers_are_cited_for(tmp_path: Path) -> Non
     assert len(Library.open(path).corpus.context_ids) == 0
 
 
+def test_a_text_that_a_paper_gets_later_is_linked(tmp_path: Path) -> None:
+    path, pdfs, (roe, *others) = tmp_path / "library", [str(tmp_path)], write_texts(tmp_path)
+    file = str(Path(roe.files[0]).rename(tmp_path / "download.pdf"))
+    Library.create(path, [*others, roe._replace(files=())], model="bm25", fulltext=True, pdfs=pdfs)
+    assert update_full_texts(path) and [*Citations(path).cited_by("lee2001")] == ["poe2012"]
+    with Library.edit(path) as library:
+        library.change([2], [roe._replace(files=(file,))])
+    assert update_full_texts(path) and [*Citations(path).cited_by("lee2001")] == ["poe2012", "roe2010"]
+
+
 def test_the_server_shows_what_cites_a_paper(library: Library) -> None:
     settings = ServeSettings(library=str(library.path))
     client = TestClient(create_app(Recommender(library), settings), base_url="http://127.0.0.1")
