@@ -341,6 +341,7 @@ class FoundPapers(Storage):
     def __init__(self, storage: LanceStorage, papers_by_row: Mapping[int, LibraryPaper]) -> None:
         """papers_by_row: rows of the library."""
         self.library, self.folder, self._model = storage.library, storage.folder, storage.retriever
+        self._whole = storage
         self.places = np.array(sorted(papers_by_row), np.int64)
         papers = [papers_by_row[row] for row in self.places.tolist()]
         self.corpus = SomePapers([record_of(paper) for paper in papers], storage.words, self.library.name)
@@ -351,6 +352,9 @@ class FoundPapers(Storage):
             identities.add(paper)
         self.identities = identities.numbers()
         self.lock, self.search_lock, self._texts = threading.Lock(), threading.Lock(), storage.full_texts
+
+    def has_id(self, id: str) -> bool:
+        return self._whole.id_of(id) == id
 
     @cached_property
     def retriever(self) -> Retriever:

@@ -179,10 +179,10 @@ class Deduplicator:
         """Yield completed papers of the library, then new papers. If an id is taken, the new one is ID-2."""
         rows = (np.flatnonzero(self._is_leader) + self._existing).tolist()
         taken: Callable[[str], bool] = lambda _: False  # noqa: E731
-        if self._library:
-            corpus, ids = self._library.corpus, {self._read(row).id for row in rows}
+        if library := self._library:
+            corpus, ids = library.corpus, {self._read(row).id for row in rows}
             if len(ids) < len(rows) or any(id in ids for id in corpus.paper_ids):
-                taken = corpus.has_paper
+                taken = lambda id: corpus.has_paper(id) or (id not in ids and library.has_id(id))  # noqa: E731
         seen: set[str] = set()
         for _, paper in self._completed():
             yield paper

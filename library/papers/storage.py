@@ -158,6 +158,10 @@ class Storage(Papers):
         row = rows.get(name, rows.get(nfc(name)))
         return shared.get(name, [] if row is None else [row])
 
+    def has_id(self, id: str) -> bool:
+        """True if a paper of the whole library has this id."""
+        return self.corpus.has_paper(id)
+
     def papers(self) -> Iterator[tuple[int, LibraryPaper]]:
         """Yield all rows and papers, in order."""
         return ((row, self.paper(row)) for row in range(len(self)))

@@ -83,6 +83,13 @@ def test_it_is_changed(run: Command, tmp_path: Path) -> None:
     library = Library.open("mine")
     assert len(library) == before + 1 and library.by_id("key:spade").doi == "10.1000/2"
     assert ids(Recommender.open("mine"), "Spades are for gardening [CITE].")[0] == "key:spade"
+    for year in (1999, 2001, 2003):
+        other = f"@book{{spade, title={{Peat and {year * 7}}}, author={{Roe, Bo}}, year={{{year}}}}}\n"
+        (tmp_path / f"{year}.bib").write_text(other)
+        assert "1 added, 0 completed" in run("add", "mine", f"source={year}.bib")[1]
+    spades = {paper.id: paper.year for paper in Library.open("mine").papers() if paper.key == "spade"}
+    assert spades == {"key:spade": 2020, "key:spade-2": 1999, "key:spade-3": 2001, "key:spade-4": 2003}
+    assert "3 removed" in run("remove", "mine", "id=[key:spade-2,key:spade-3,key:spade-4]")[1]
     assert "1 removed" in run("remove", "mine", "id=[spade]")[1]
     assert len(Library.open("mine")) == before and Library.open("mine").row("spade") is None
     assert "no damage" in run("verify", "mine")[1]
