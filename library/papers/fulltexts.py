@@ -48,6 +48,9 @@ def update_full_texts(path: Path) -> TextReport | None:
     library = Library.open(path)
     if not library.manifest.fulltext:
         shutil.rmtree(path / FOLDER, ignore_errors=True)
+        if not library.manifest.lance and len(library.corpus.context_ids):
+            with Library.edit(path) as library:
+                library.change((), ())  # so that it ranks by none of their sentences
         return None
     report = refresh_texts(
         path,

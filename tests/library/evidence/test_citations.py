@@ -17,7 +17,7 @@ from citerec.library.ask.relations import NO_LIST
 from citerec.library.benchmark.citations import find_pairs
 from citerec.library.evidence.citations import READ_FROM_PDF, Citations, is_sentence, text_contexts
 from citerec.library.evidence.links import Linker
-from citerec.library.papers.fulltexts import update_full_texts
+from citerec.library.papers.fulltexts import set_full_texts, update_full_texts
 from citerec.library.papers.library import Library
 from citerec.library.serve.server import create_app
 from citerec.library.settings import ServeSettings
@@ -202,6 +202,10 @@ def test_changes_keep_and_renew_what_papers_are_cited_for(tmp_path: Path) -> Non
     assert update_full_texts(path)
     assert [*Citations(path).cited_by("lee2001")] == ["poe2012"]
     assert len(Library.open(path).corpus.context_ids) == 1
+    set_full_texts(path, False)
+    assert update_full_texts(path) is None and len(Library.open(path).corpus.context_ids) == 0
+    set_full_texts(path, True)
+    assert update_full_texts(path) and len(Library.open(path).corpus.context_ids) == 1
     (tmp_path / "poe2012.pdf").write_bytes((tmp_path / "lee2001.pdf").read_bytes())
     (tmp_path / "lee2001.pdf").write_bytes(b"%PDF-1.4 damaged")
     report = update_full_texts(path)
