@@ -156,7 +156,8 @@ def make_server(recommender: Recommender) -> MCPServer[Any]:
         """Return the entries of papers of the user's library, for a bibliography, and which keys it lacks."""
 
         def write() -> list[str]:
-            in_library = [key for key in keys if recommender.library.row(key) is not None]
+            library = recommender.refresh()
+            in_library = [key for key in keys if library.row(key) is not None]
             lacking = ", ".join(key for key in keys if key not in in_library)
             said = [f"not in the library: {lacking}"] if lacking and in_library else []
             return [messages.write_entries(recommender, in_library or keys, format), *said]

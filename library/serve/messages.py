@@ -160,7 +160,7 @@ class About(BaseModel):
 
     @classmethod
     def describe(cls, recommender: Recommender, name: str) -> About:
-        library, reranks = recommender.library, recommender.reranker is not None
+        library, reranks = recommender.refresh(), recommender.reranker is not None
         collections = list(library.storage.collections[: limits.MAX_COLLECTIONS_SHOWN])
         return cls(name=name, papers=len(library), collections=collections, reranks=reranks)
 
@@ -294,7 +294,7 @@ def check_references(recommender: Recommender, entries: str) -> list[dict[str, A
     from citerec.library.references.answers import judge_by_library
 
     papers = [*parse_bibtex(entries, "entries", raise_bad)]
-    return [answer.as_json() for answer in judge_by_library(papers, recommender.library)]
+    return [answer.as_json() for answer in judge_by_library(papers, recommender.refresh())]
 
 
 def find_papers(recommender: Recommender, search: Search) -> Found:
@@ -308,7 +308,7 @@ def find_papers(recommender: Recommender, search: Search) -> Found:
 
 def write_entries(recommender: Recommender, names: list[str], format: str) -> str:
     """Return entries for papers, by id or key. Raises InputError for an unknown one."""
-    library = recommender.library
+    library = recommender.refresh()
     for name in names:
         library.rows([name])  # raises
     rows = [row for name in names if (row := library.row(name)) is not None]

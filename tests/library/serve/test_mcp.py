@@ -9,11 +9,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
 
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.papers.library import Library
 from citerec.library.serve.mcp import make_server
 from citerec.tests.library.conftest import RecommenderSpy
 
@@ -68,6 +71,14 @@ def test_null_is_the_default_and_unknown_keys_are_told(recommender: RecommenderS
     assert not (some.is_error or found.is_error or asked.is_error) and none.is_error
     entry, said = (part.text for part in some.content)
     assert paper.title in entry and said == "not in the library: nokey" and "nokey" in none.content[0].text
+
+
+def test_a_paper_that_another_process_adds_counts_at_once(tmp_path: Path) -> None:
+    recommender = RecommenderSpy.create(tmp_path)
+    with Library.edit(recommender.library.path) as library:
+        library.add([LibraryPaper("new", "new", "Peat")])
+    [entries] = call_tools(make_server(recommender), ("entries", {"keys": ["bare", "new"]}))
+    assert len(entries.content) == 1 and "Peat" in entries.content[0].text
 
 
 def test_errors_are_returned(recommender: RecommenderSpy) -> None:

@@ -25,7 +25,7 @@ from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library import limits
 from citerec.library.ask.recommender import Recommender
 from citerec.library.papers.library import Library
-from citerec.library.serve.messages import Question
+from citerec.library.serve.messages import Question, check_references
 from citerec.library.serve.server import WorkQueue, host_names, listen
 from citerec.library.settings import ServeSettings
 from citerec.tests.library.conftest import PAPERS, RecommenderSpy, serving
@@ -94,6 +94,23 @@ def test_entries_in_three_formats(url: str, format: str, start: str) -> None:
     assert answer.text.index("brien2020") < answer.text.index("bare")
     missing = requests.get(f"{url}/papers?id=bare&id=nobody")
     assert missing.status_code == 404 and "nobody: no paper of the library has" in missing.json()["detail"]
+
+
+def test_papers_that_another_process_adds_count_at_once(tmp_path: Path) -> None:
+    recommender = Recommender(Library.create(tmp_path / "l", PAPERS[:1], model="bm25"))
+
+    def add(row: int) -> None:
+        with Library.edit(tmp_path / "l") as library:
+            library.add(PAPERS[row : row + 1])
+
+    with serving(recommender) as url:
+        add(3)
+        assert requests.get(f"{url}/library").json()["papers"] == 2
+        add(2)
+        assert requests.get(f"{url}/papers?id=doi%3A10.1000%2Fmarkup").status_code == 200
+    add(1)
+    attention = "@misc{a, title={Attention Is All You Need}, author={Vaswani, Ashish}, year={2017}}"
+    assert check_references(recommender, attention)[0]["answer"] != "unknown"
 
 
 def test_what_concerns_the_owner_alone_is_not_served(tmp_path: Path) -> None:
