@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from queue import SimpleQueue
 
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import disk_errors, file_lock
@@ -120,13 +121,18 @@ class BackgroundEncoding:
     """Lets the networks read a library's papers in a thread of low priority, whenever some are missing."""
 
     def __init__(self) -> None:
-        self._thread: threading.Thread | None = None
+        self._libraries = SimpleQueue[Library]()
+        threading.Thread(target=self._run, daemon=True).start()
 
     def start(self, library: Library) -> None:
-        """Begin, unless it is under way or there is nothing to do."""
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=_encode_or_say_why_not, args=(library,), daemon=True)
-            self._thread.start()
+        """Begin, or go on with this library when the one under way is done."""
+        self._libraries.put(library)
+
+    def _run(self) -> None:
+        while True:
+            library = self._libraries.get()
+            if self._libraries.empty():  # else it has changed since
+                _encode_or_say_why_not(library)
 
 
 def _encode_or_say_why_not(library: Library) -> None:

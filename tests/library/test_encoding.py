@@ -7,6 +7,8 @@ import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Event
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from citerec.base.files import file_lock
 from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import add, build, remove
 from citerec.library.papers import encoding
-from citerec.library.papers.encoding import encode, state
+from citerec.library.papers.encoding import BackgroundEncoding, encode, state
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN, ENCODED, ENCODED_LANGUAGES, LANGUAGES, NETWORKS
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
@@ -172,3 +174,22 @@ def test_only_one_process_reads_at_a_time(library: Library) -> None:
         with pytest.raises(InputError, match="networks"):
             encode(library, wait=False)
         assert answers(library.path)
+
+
+def test_what_is_added_while_papers_are_read_is_read_afterwards(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, begun, resume = SimpleQueue[Library](), Event(), Event()
+
+    def slow(library: Library, **_: object) -> None:
+        begun.set()
+        assert resume.wait(60)
+        read.put(library)
+
+    monkeypatch.setattr(encoding, "encode", slow)
+    background, changed = BackgroundEncoding(), Library.open(library.path)
+    background.start(library)
+    assert begun.wait(60)
+    background.start(changed)
+    resume.set()
+    assert [read.get(timeout=60), read.get(timeout=60)] == [library, changed]
