@@ -42,7 +42,7 @@ RAGGED = {"subwords": "lengths", "sentences": "counts", "words": "titles"}
 """Arrays with several rows per paper, and the arrays with their numbers."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Encoded:
     """Papers [n], by their keys [n].
 
@@ -94,16 +94,16 @@ class Encoded:
 class VectorStore:
     """The papers in a folder that a network has encoded; those of other networks are not seen.
 
-    Several threads may use one store. Without a folder, papers are kept in memory.
+    Several threads may use one store; those that read wait for none. Without a folder, papers are kept in
+    memory.
     """
 
     def __init__(self, folder: Path | None, network: str, dim: int) -> None:
         """network: names all that vectors depend on besides the papers' texts. dim: D"""
         self.folder, self.network, self.dim = folder, network, dim
-        self._parts: list[Encoded] = []
-        self._places: dict[int, tuple[int, int]] = {}
+        self._places: dict[int, tuple[Encoded, int]] = {}
         self._files, self._own = set[str](), set[str]()
-        self._passing: list[int] = []
+        self._passing: list[Encoded] = []
         self._lock = threading.Lock()
         self.refresh()
 
@@ -129,9 +129,9 @@ class VectorStore:
             if write and self.folder is not None:
                 self._write(self.folder, part)
             else:
-                self._passing.append(len(self._parts))
+                self._passing.append(part)
             self._remember(part)
-            while sum(len(self._parts[number]) for number in self._passing) > MOST:
+            while sum(map(len, self._passing)) > MOST:
                 self._forget(self._passing.pop(0))
 
     def keep(self, keys: Iterable[int]) -> None:
@@ -145,19 +145,18 @@ class VectorStore:
             own = [path for path in files if path.name in self._own]
             if not stale and len(own) == len(files) < MANY:
                 return
-            rows = [list[int]() for _ in self._parts]
-            for key, (number, row) in self._places.items():
+            rows: dict[Encoded, list[int]] = {}
+            for key, (part, row) in self._places.items():
                 if key in wanted:
-                    rows[number].append(row)
-            parts = [
-                part.take(np.array(kept, np.int64))
-                for part, kept in zip(self._parts, rows, strict=True)
-                if kept
-            ]
-            self._parts, self._places, self._passing = [], {}, []
-            if parts:
-                self._remember(Encoded.concat(parts))
-                self._write(self.folder, self._parts[0])
+                    rows.setdefault(part, []).append(row)
+            parts = [part.take(np.array(kept, np.int64)) for part, kept in rows.items()]
+            merged = Encoded.concat(parts) if parts else None
+            self._places = (
+                {key: (merged, row) for row, key in enumerate(merged.keys.tolist())} if merged else {}
+            )
+            self._passing = []
+            if merged:
+                self._write(self.folder, merged)
             for path in files:  # one that was written meanwhile has not been read, and stays
                 with suppress(PermissionError):  # Windows: another process reads it; the next call removes it
                     path.unlink(missing_ok=True)
@@ -167,14 +166,14 @@ class VectorStore:
     def known(self, keys: Keys, written: bool = False) -> Mask:
         """Which keys [n] have been encoded; written: and are in a file, too."""
         places, passing = self._places, set(self._passing) if written else ()
-        mask = (key in places and places[key][0] not in passing for key in keys.tolist())
+        mask = ((place := places.get(key)) is not None and place[0] not in passing for key in keys.tolist())
         return np.fromiter(mask, np.bool_, len(keys))
 
     def vectors(self, keys: Keys) -> Floats:
         """Vectors [n, D] of papers, NaN for those that have not been encoded."""
         vectors = np.full((len(keys), self.dim), np.nan, np.float32)
-        for number, rows, places in self._by_part(keys):
-            vectors[rows] = self._parts[number].vectors[places]
+        for part, rows, places in self._by_part(keys):
+            vectors[rows] = part.vectors[places]
         return vectors
 
     def subwords(self, key: int) -> list[int]:
@@ -188,34 +187,33 @@ class VectorStore:
 
     def papers(self, keys: Keys) -> Iterator[tuple[NDArray[np.int64], Encoded]]:
         """Yield those of papers [n] that have been encoded, file by file: their places, and what is kept."""
-        for number, rows, places in self._by_part(keys):
-            yield rows, self._parts[number].take(places)
+        for part, rows, places in self._by_part(keys):
+            yield rows, part.take(places)
 
     def _of(self, name: str, key: int) -> NDArray[Any]:
-        number, row = self._places[key]
-        return self._parts[number].ragged(name, np.array([row]))
+        part, row = self._places[key]
+        return part.ragged(name, np.array([row]))
 
-    def _by_part(self, keys: Keys) -> Iterable[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield number of a part, rows of `keys` that it has, and their places there."""
-        places = [(*self._places[key], row) for row, key in enumerate(keys.tolist()) if key in self._places]
-        table = np.array(places, np.int64).reshape(-1, 3)
-        for number in np.unique(table[:, 0]).tolist():
-            own = table[table[:, 0] == number]
-            yield number, own[:, 2], own[:, 1]
+    def _by_part(self, keys: Keys) -> Iterator[tuple[Encoded, NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield parts, rows of `keys` that each has, and their places there."""
+        by_part, places = dict[Encoded, list[tuple[int, int]]](), self._places
+        for row, key in enumerate(keys.tolist()):
+            if place := places.get(key):
+                by_part.setdefault(place[0], []).append((row, place[1]))
+        for part, pairs in by_part.items():
+            rows, own = np.array(pairs, np.int64).T
+            yield part, rows, own
 
     def _remember(self, part: Encoded) -> None:
-        number = len(self._parts)
-        self._parts.append(part)
         for row, key in enumerate(part.keys.tolist()):
-            if self._places.get(key, (-1, 0))[0] in (-1, *self._passing):
-                self._places[key] = number, row
+            if self._places.get(key, (None,))[0] in (None, *self._passing):
+                self._places[key] = part, row
 
-    def _forget(self, number: int) -> None:
-        """Remove the papers of a part, which is empty from then on."""
-        for key in self._parts[number].keys.tolist():
-            if self._places.get(key, (-1, 0))[0] == number:
+    def _forget(self, part: Encoded) -> None:
+        """Remove the papers of a part."""
+        for key in part.keys.tolist():
+            if self._places.get(key, (None,))[0] is part:
                 del self._places[key]
-        self._parts[number] = self._parts[number].take(np.empty(0, np.int64))
 
     def _list(self) -> list[Path]:
         return [] if self.folder is None else sorted(self.folder.glob(f"*{SUFFIX}"))

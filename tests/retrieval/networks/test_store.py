@@ -99,6 +99,22 @@ def test_many_files_become_one_and_other_networks_leave(tmp_path: Path) -> None:
     assert len(VectorStore(tmp_path, "b", DIM)) == 0
 
 
+def test_papers_are_found_while_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, concat = VectorStore(tmp_path, "a", DIM), Encoded.concat
+    for key in range(MANY):
+        store.append(encoded([key]))
+
+    def reading(parts: Sequence[Encoded]) -> Encoded:
+        assert_has(store, range(MANY))
+        return concat(parts)
+
+    monkeypatch.setattr(Encoded, "concat", reading)
+    found = store.papers(np.arange(MANY, dtype=np.uint64))
+    first = next(found)
+    store.keep(range(MANY))
+    assert [part.keys.tolist() for _, part in (first, *found)] == [[key] for key in range(MANY)]
+
+
 def test_several_processes_see_each_others_papers(tmp_path: Path) -> None:
     item, other = VectorStore(tmp_path, "a", DIM), VectorStore(tmp_path, "a", DIM)
     item.append(encoded([1, 2]))
