@@ -68,9 +68,8 @@ class DraftResult(msgspec.Struct, kw_only=True):
     def certainty(self, who: str, group: str) -> tuple[Floats, Floats]:
         """Return the probability of the best paper of each citation [C], and whether it is cited there."""
         ranks, starts = self.ranks[who][group], np.flatnonzero(self.starts)
-        score, best = (np.array(values, np.float64) for values in (ranks.score, ranks.best))
-        right = np.maximum.reduceat((score == best).astype(np.float64), starts)
-        return np.nan_to_num(np.exp(best[starts])), right
+        right = np.maximum.reduceat((np.array(ranks.rank) == 1).astype(np.float64), starts)
+        return np.nan_to_num(np.exp(np.array(ranks.best, np.float64)[starts])), right
 
     def filled(self, who: str, group: str) -> str:
         """Return how many of the citations that are filled are right: "9 of 11"; "" if that is unknown."""
@@ -186,12 +185,14 @@ def result_parts(
     rows = {"{}, {}: {}".format(*labels): row for labels, row in _rows(metrics, baseline).items()}
     tested = {name: row for name, row in rows.items() if f"difference/{TESTED[0]}" in row}
     differences = [Table.of(tested, _DIFFERENCES, f"differences from {baseline}", brief=False)]
+    asked = {tuple((draft.name, *draft.ranks[MODEL]) for draft in drafts) for drafts in results.values()}
+    is_same = len(asked) == 1
     return [
-        _count(next(iter(metrics.values()))),
+        *([_count(next(iter(metrics.values())))] if is_same else []),
         Table.of(rows, _COLUMNS, "drafts"),
         *_under("Differences", differences if tested else []),
         *_under("Probabilities", _reliability(results)),
-        *_under("By draft", [_draft_table(results, baseline)]),
+        *_under("By draft", [_draft_table(results, baseline)] if is_same else []),
     ]
 
 

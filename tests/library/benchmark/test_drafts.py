@@ -35,7 +35,7 @@ from citerec.library.ask.question import Filters, Request
 from citerec.library.ask.recommender import Recommender
 from citerec.library.benchmark.collection import find_drafts, questions
 from citerec.library.benchmark.drafts import PARTS, Drafts
-from citerec.library.benchmark.results import DraftResult, Ranks, read_results
+from citerec.library.benchmark.results import DraftResult, Ranks, read_results, result_parts
 from citerec.library.commands.change import build
 from citerec.library.drafts.reader import read_draft
 from citerec.library.drafts.suggest import citing_passages, place_request
@@ -388,6 +388,26 @@ def test_certainty_is_that_of_the_best_paper_of_each_citation() -> None:
     np.testing.assert_allclose(sure, [math.exp(-0.5), 0, math.exp(-1)])
     assert right.tolist() == [1, 0, 0]
     assert of.filled("model", "g") == "1 of 2"
+    ranks.score[3] = -1.0  # that of the best paper
+    assert of.certainty("model", "g")[1].tolist() == [1, 0, 0]
+
+
+def test_models_with_other_drafts_are_not_compared_draft_by_draft() -> None:
+    ranks = {"model": {"as_is/ask": Ranks([1], [-0.5], [-0.5], [1])}}
+    given: dict[str, Any] = {
+        "again": [0],
+        "mentioned": [0],
+        "starts": [1],
+        "ranks": ranks,
+        "calibrated": True,
+    }
+    own, other = result(**given), result(**given)
+    other.name = "e"
+    counts = {"drafts": 1, "candidates": 9, "queries": 1, "first/queries": 1, "again/queries": 0}
+    metrics = {name: {"as_is/ask": counts | own.means("model", "as_is/ask")} for name in ("a", "b")}
+    for drafts, is_shown in (([own], True), ([other], False), ([], False)):
+        parts = result_parts(metrics, {"a": [own], "b": drafts}, None)
+        assert ("### By draft" in parts) == is_shown
 
 
 def test_a_sample(folder: Path, tmp_path: Path) -> None:
