@@ -170,11 +170,14 @@ class Recommender:
             ranking = retriever.search_allowed(queries, _depth(depth, len(queries.known[0])), allowed)
         with papers.search_lock:
             rows, name = named_papers(papers, query.context)
-        named_rows = {row: name for row in rows if allowed is None or allowed[row]}
+
+        def is_citable(row: int) -> bool:
+            return row != queries.citing[0] and (allowed is None or bool(allowed[row]))
+
+        named_rows = dict.fromkeys(filter(is_citable, rows), name)
         first = list(named_rows)
         if not first and papers.full_texts is not None:
-            said = papers.full_texts.literal(query.context)
-            first = [row for row in said if row != queries.citing[0] and (allowed is None or allowed[row])]
+            first = [*filter(is_citable, papers.full_texts.literal(query.context))]
         if reranks:
             ranking = self._rerank(queries, ranking)
         share = None

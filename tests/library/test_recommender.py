@@ -382,6 +382,8 @@ def test_probabilities_sum_to_at_most_one_and_a_named_paper_is_sure(static: str,
             [paper.score for paper in found[:3]]
         )
     assert found[0].key == titled.key and found[0].probability == pytest.approx(NAMED)
+    found = mine.recommend(titled.key, titled.title, k=len(records))  # the paper being written
+    assert found and titled.key not in {paper.key for paper in found}
 
 
 def test_ranked_papers_are_recommended_later(library: Path) -> None:
