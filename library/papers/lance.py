@@ -43,7 +43,7 @@ from citerec.library.evidence.evidence import FullTexts
 from citerec.library.papers.folder import damaged
 from citerec.library.papers.merging import Identities
 from citerec.library.papers.models import ENCODED, PLAIN, install_model, model_files, open_model
-from citerec.library.papers.search import IN_PART, SearchIndex, query_words, spellings
+from citerec.library.papers.search import IN_PART, SearchIndex, plain_words, query_words, spellings
 from citerec.library.papers.storage import MODEL, Papers, Storage, record_of
 from citerec.rerank.ranker.author_names import AUTHOR, hash_authors, longest_part, names_beside
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
@@ -147,6 +147,8 @@ def names_of(paper: LibraryPaper) -> str:
     if paper.authors:
         names.append(_folded("first", longest_part(surname(paper.authors[0]))))
     names += [_folded("initials", letters) for letters in initials(paper.title)]
+    about = plain_words(f"{' '.join(paper.authors)} {paper.year or ''} {paper.venue}")
+    names += [_folded("word", word) for word in about.split()]
     return " ".join(dict.fromkeys(names))
 
 
@@ -522,7 +524,8 @@ class LanceStorage(Papers):
 
     def search_candidates(self, query: str) -> FoundPapers:
         """Return papers to search for words of their title, authors, year, venue and key."""
-        names = [_folded("first", spelling) for word in query_words(query) for spelling in spellings(word)]
+        words = {spelling for word in query_words(query) for spelling in spellings(word)}
+        names = [_folded(kind, word) for kind in ("first", "word") for word in sorted(words)]
         papers = self._by_words(query, IN_PART) | self._named([*names, *called(query.split())], IN_PART)
         return FoundPapers(self, papers)
 

@@ -56,8 +56,11 @@ def test_it_answers_like_a_library_in_memory(run: Command) -> None:
     for question in QUESTIONS:
         assert ids(lance, question)[:3] == ids(memory, question)[:3]
         assert len({*ids(lance, question)} & {*ids(memory, question)}) >= 8
-    for words in ("kingma 2015", "adam optimization", "lucene"):
+    for words in ("kingma 2015", "adam optimization", "lucene", "jimmy ba", "learning representations 2015"):
         assert lance.search(words)[:1] == memory.search(words)[:1]
+    assert {paper.year for paper in lance.search("2017")} == {2017} and not lance.lacking(
+        "ba", lance.search("ba")
+    )
     paper = lance.search("kingma adam")[0]
     first = ids(lance, QUESTIONS[0])[0]
     assert first not in ids(lance, QUESTIONS[0], filters=Filters(exclude=[first]))
