@@ -238,6 +238,6 @@ def _lines(numbers: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(number, dict):
             text = "; ".join(f"{each} {count:,}" for each, count in number.items())
         elif name in _SHARES:
-            text = f"{number:,} ({number / max(numbers['references'], 1):.0%})"
+            text = f"{number:,} ({number / max(sum(numbers['answers'].values()), 1):.0%})"
         if number not in (None, {}):
             yield f"{_NUMBERS.get(name, name.replace('_', ' '))}: {text}"

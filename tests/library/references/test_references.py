@@ -282,6 +282,10 @@ def test_report(draft: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report(ReportSettings(**settings, format="html"))
     page = capsys.readouterr().out
     assert "<h2>never cited" not in page and "<li>never</li>" in page and "<script" not in page
+    draft.write_text(DRAFT.replace("moss}.", "moss,unknown}."))
+    report(ReportSettings(**settings))
+    out = capsys.readouterr().out
+    assert "references: 4\n  citations: 3\n  own works: 2 (67%)" in out  # of the known ones
 
 
 @given(
