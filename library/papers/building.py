@@ -19,7 +19,7 @@ from citerec.base.files import disk_errors, expand_user
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.library.papers.folder import GENERATIONS, Manifest, ReadFile, check_target, read_manifest
 from citerec.library.papers.library import Library
-from citerec.library.papers.models import model_files
+from citerec.library.papers.models import OWN, model_files
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.finding import absolute_names, find_sources, is_zotero
 
@@ -69,7 +69,7 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
     path = expand_user(settings.library)
     check_target(path, settings.overwrite)
     old, model = None, settings.model
-    if model and os.path.exists(folder := expand_user(model)):
+    if model not in OWN and os.path.exists(folder := expand_user(model)):
         model = str(folder.resolve())  # so that it is found again from anywhere
     if settings.source:
         files, named = find_sources(settings.source), absolute_names(settings.source)

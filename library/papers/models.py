@@ -46,6 +46,8 @@ HATTEN = "hatten.json"
 """Settings file of HAtten (hatten.model), which needs torch."""
 PLAIN, DENSE, RANKED = "bm25", "dense", "ranker"
 """Kinds of models. `bm25` is also a valid `model`."""
+OWN = ("", BUILT_IN.name, WITHOUT, PLAIN)
+"""What `model` names before any folder."""
 FORMAT, ABOUT = 1, "model.json"
 INDEX = IndexConfig(device="cpu")
 """Single queries gain nothing from a GPU."""
@@ -71,7 +73,7 @@ def model_files(model: str) -> tuple[dict[str, Path], str]:
     """Return the files to copy, by name in a model's folder, and its kind. Raises like install_model."""
     if model == PLAIN:
         return {}, PLAIN
-    path = BUILT_IN if model in ("", BUILT_IN.name, WITHOUT) else expand_user(model)
+    path = BUILT_IN if model in OWN else expand_user(model)
     if not os.path.exists(path) and is_hub_id(model):
         path = download_model(model, f"{CONFIG} or {HATTEN}", "model")
     dense = _dense_files(path)

@@ -344,6 +344,8 @@ def test_broken_entries_are_skipped_and_reported(
 def test_a_library_is_built_again_from_what_it_knows(bib: Path, run: Run) -> None:
     everything = papers()
     assert len(everything) == 3 and run("build", "overwrite=true")[0] == 0
+    Path("bm25").mkdir()  # which is not meant
+    assert run("build", "source=a.bib", "model=bm25", "overwrite=true")[0] == 0
     library = Library.open("mine")
     assert papers() == everything and library.manifest.model == "bm25"
     run("remove", "id=one")
