@@ -64,6 +64,7 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
             raise SystemExit(1) from None
         except KeyboardInterrupt as interrupt:
             print("; ".join(["interrupted", *map(str, interrupt.args)]), file=sys.stderr)
+            exec("")  # if an interrupt ended the last text that it executed, CPython ends by the signal
             raise SystemExit(130) from None
 
     return wrapped

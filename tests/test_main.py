@@ -145,3 +145,14 @@ def test_plans_of_drafts_run_by_their_command() -> None:
     command = [sys.executable, "-m", "citerec", "results", str(plan), "jobs=[2027/builtin]"]
     result = subprocess.run(command, capture_output=True, encoding="utf-8")
     assert "drafts=drafts-2027: no such folder" in result.stdout
+
+
+def test_an_interrupt_ends_with_130_wherever_it_comes(tmp_path: Path) -> None:
+    lines = [
+        "from citerec.base.errors import one_line_errors",
+        'one_line_errors(lambda: exec("raise KeyboardInterrupt"))()',
+    ]
+    (tmp_path / "stopped.py").write_text("\n".join(lines), encoding="utf-8")
+    command = [sys.executable, "-m", "stopped"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")

@@ -165,7 +165,7 @@ class _Source:
         )
         text = _without_comments(text)
         if parents and _PART.search(text):
-            text = (text.partition(_BEGIN)[2] or text).partition(_END)[0]
+            text = (text.partition(_BEGIN)[2] or text).partition(_END)[0] + "\n"
         self.names.update((match[1] or match[2], match[3]) for match in _FOLDER.finditer(text))
         self.setters.update(_SETTER.findall(text))
         return self.resolve(_STYLE.sub(self._read_style, text), (*parents, file), folder)
