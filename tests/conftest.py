@@ -44,7 +44,7 @@ from citerec.retrieval.networks.session import cores
 signal.signal(signal.SIGINT, signal.default_int_handler)
 pytest.register_assert_rewrite("citerec.tests.runs")  # its assertions say what differs, too
 prepare_hydra()
-for _profile, _examples in (("thorough", 40), ("quick", 25)):  # of make test-all, and of make test
+for _profile, _examples in (("thorough", 50), ("quick", 25)):  # of make test-all, and of make test
     hypothesis.settings.register_profile(_profile, deadline=None, derandomize=True, max_examples=_examples)
 hypothesis.settings.load_profile("quick")
 

@@ -420,7 +420,7 @@ def test_a_stopped_runner_stops_its_command_before(
 @pytest.mark.slow
 def test_a_plan_goes_on_after_its_runner_was_stopped_or_killed(tmp_path: Path) -> None:
     data = ["data=demo", "data.papers=120", "data.contexts=300", f"data.cache_dir={tmp_path / 'cache'}"]
-    options = ["model=static", "model.rounds=3", "model.batch.queries=16", "model.batch.steps_per_round=100"]
+    options = ["model=static", "model.rounds=3", "model.batch.queries=16", "model.batch.steps_per_round=50"]
     training = {"overrides": [*options, "checkpoint_minutes=0"], "checkpoint": "static"}
     path = write_plan(
         tmp_path,
