@@ -55,6 +55,12 @@ def pytest_xdist_auto_num_workers() -> int:
     return cores() + 1
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that have slow tests: at the end, no worker is then left alone with one of these."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_encoding_warnings_in_commands() -> None:
     """Warn of missing encodings in this process, not in the output of commands that tests run."""
