@@ -47,8 +47,9 @@ class Filters:
 
     def __str__(self) -> str:
         """The filters that are set, such as `year: citing, field: NIPS`."""
-        which = digest_json(sorted(self.exclude), 4)  # tells pools apart
-        parts = [f"exclude: {len(self.exclude):,} papers ({which})"] if self.exclude else []
+        parts = []
+        if self.exclude:  # with a digest, which tells pools apart
+            parts.append(f"exclude: {len(self.exclude):,} papers ({digest_json(sorted(self.exclude), 4)})")
         parts += [f"year: {self.year}"] if self.year is not None else []
         parts += [f"field: {' or '.join(self._fields())}"] if self.field is not None else []
         parts += ["unseen: true"] if self.unseen else []

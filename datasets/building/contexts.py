@@ -126,15 +126,16 @@ def select_contexts(
             pairs[cited, named][text] = place
     chosen = list[tuple[int, SelectedContext]]()
     for (cited, named), contexts in pairs.items():
-        kept = list(range(len(contexts)))
+        placed = [*contexts.items()]
+        kept: Sequence[int] = range(len(placed))
         if rules.per_pair is not None and len(contexts) > rules.per_pair:
             outcomes["more than per_pair for one pair"] += len(contexts) - rules.per_pair
             # Seeded by the pair, so that the sample does not depend on other papers.
             draw = random.Random(f"{rules.seed} {catalogue.ids[citing]} {catalogue.ids[cited]}")
-            kept = sorted(draw.sample(kept, rules.per_pair))
-        for number, (text, place) in enumerate(contexts.items()):
-            if number in kept:
-                chosen.append((place, SelectedContext(cited, number, text, named)))
+            kept = draw.sample(kept, rules.per_pair)
+        for number in kept:
+            text, place = placed[number]
+            chosen.append((place, SelectedContext(cited, number, text, named)))
     yield from (context for _, context in sorted(chosen))
 
 
