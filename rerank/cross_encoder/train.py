@@ -243,7 +243,7 @@ class RerankingValidation:
         """queries with a cited paper among the candidates; the order of the others does not matter"""
         measures = recall_and_mrr(papers, self._positives)
         self.base = {f"base/{name}": value for name, value in measures.items()}
-        self.base["ceiling"] = float((hit.sum(1) / (self._positives >= 0).sum(1)).mean())
+        self.base["ceiling"] = float((hit.sum(1).clip(max=10) / (self._positives >= 0).sum(1)).mean())
 
     def measure(
         self,
@@ -253,7 +253,7 @@ class RerankingValidation:
         share: Share = WHOLE,
     ) -> dict[str, float]:
         """Compute MRR and recall of the reranked candidates, also in prefetched order (`base/...`), and the
-        best possible recall (`ceiling`).
+        best possible R@10 (`ceiling`).
 
         tokens: maximum per batch. share: of the queries that this process scores.
         """

@@ -117,7 +117,9 @@ class Stages:
 def ceiling(reranked: Outcome, depth: int) -> float:
     """Return the R@10 of the best order of `depth` candidates; if these are fewer than ten, of ten papers."""
     # Not the base's recall: trec_eval breaks its ties differently, so other papers would be on top.
-    return reranked.mean(f"recall@{max(depth, 10)}")
+    recalls = reranked.values.values[f"recall@{max(depth, 10)}"]
+    relevant = np.array(list(map(len, reranked.qrels.judgements.values())))
+    return float(np.minimum(recalls, 10 / relevant).mean())  # ten places hold ten papers
 
 
 def reranker_weight(

@@ -29,7 +29,7 @@ from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.run import CachedRun, Run
 from citerec.tests.conftest import Done
-from citerec.tests.datasets.files.test_beir import DOCUMENTS, beir
+from citerec.tests.datasets.files.test_beir import DOCUMENTS, QRELS, beir
 from citerec.tests.evaluation.conftest import metrics_of
 
 CUTOFFS = [1, 10]
@@ -279,6 +279,14 @@ def test_the_whole_database_lacks_the_document_with_the_querys_id(
     reranking(tiny_reranker, tmp_path, "all")(BM25(), corpus, "test", tmp_path)
     run = next(Run.read(tmp_path / "run.trec").batches(9))
     assert set(run["q1"]) == {"d1", "d2"} and set(run["q2"]) == {"d1", "d2", "q1"}
+
+
+def test_the_ceiling_counts_no_more_papers_than_ten_places_hold(tiny_reranker: Path, tmp_path: Path) -> None:
+    documents = [{**DOCUMENTS[0], "_id": f"d{number}"} for number in range(14)]
+    qrels = [QRELS[0], *(f"q1\td{number}\t1" for number in range(12)), "q3\td13\t1"]
+    corpus = open_corpus(beir(tmp_path / "beir", qrels, corpus=documents), cache_dir=tmp_path)
+    metrics = pipeline(tiny_reranker, tmp_path, candidates="all")(BM25(), corpus, "test", tmp_path)
+    assert metrics["ceiling"] == pytest.approx((10 / 12 + 1) / 2)
 
 
 def test_filters_apply_to_appended_papers(tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path) -> None:
