@@ -88,7 +88,7 @@ class Citations(Retriever):
     def settings(self) -> dict[str, Any]:
         text = {"retriever": self.text.name, **self.text.settings()}
         similar = {"similar": self.similar} if self._uses_graph else {}
-        return {"text": text, "depth": self.depth, **similar, **self.weights.settings()}
+        return {"text": text, "depth": self.depth, **similar, **self.weights.settings(self)}
 
     def query_settings(self) -> dict[str, Any]:
         return self.text.query_settings()

@@ -243,9 +243,11 @@ class FusionWeights:
         self.parts, self.seed = list(parts), seed
         self.fixed = None if weights == TUNED else normalise_weights(weights, parts)
 
-    def settings(self) -> dict[str, Any]:
-        """Everything the weights depend on, as plain values."""
-        return {"seed": self.seed, "weights": TUNED} if self.fixed is None else {"weights": self.fixed}
+    def settings(self, retriever: Retriever) -> dict[str, Any]:
+        """Everything the weights of a retriever depend on, as plain values."""
+        if self.fixed is not None:
+            return {"weights": self.fixed}
+        return {"seed": self.seed, "weights": TUNED, "query": retriever.query_settings()}
 
     def values(self, retriever: Retriever) -> list[float]:
         """The weights of an indexed retriever, in the order of the parts."""
@@ -320,7 +322,7 @@ class Fusion(Retriever):
 
     def settings(self) -> dict[str, Any]:
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.parts.items()}
-        return {"parts": parts, "method": "convex", "depth": self.depth, **self.weights.settings()}
+        return {"parts": parts, "method": "convex", "depth": self.depth, **self.weights.settings(self)}
 
     def query_settings(self) -> dict[str, Any]:
         return {name: settings for name, part in self.parts.items() if (settings := part.query_settings())}

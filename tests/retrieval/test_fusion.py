@@ -13,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.rerank.cross_encoder.scores import reorder
 from citerec.retrieval.base import Ranking, Retriever, top_k
+from citerec.retrieval.citations import Citations
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.fusion import (
     Fusion,
@@ -224,3 +226,19 @@ def test_weights_come_from_validation_and_never_from_test(
     changed("val", "c7")
     after = joined(changed("val", "c8")).tuned
     assert after["weights"]["fame"] > before["weights"]["fame"]
+
+
+def test_weights_tuned_for_other_query_fields_are_refused(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    def made(weights: Any, query: list[str], kind: str) -> Retriever:
+        text = BM25(query=query)
+        if kind == "fusion":
+            return Fusion({"text": text, "fame": Popularity()}, weights=weights)
+        return Citations(text, weights=weights)
+
+    fixed = {"fusion": "equal", "citations": {"text": 1, "cited": 1, "citing": 1}}
+    for kind, weights in fixed.items():
+        for folder, value in ((f"{kind}-fixed", weights), (f"{kind}-tuned", "tuned")):
+            indexed(made(value, ["title"], kind), tiny_corpus).save(tmp_path / folder)
+        made(weights, ["context"], kind).load(tmp_path / f"{kind}-fixed", tiny_corpus)
+        with pytest.raises(InputError, match="was built with query="):
+            made("tuned", ["context"], kind).load(tmp_path / f"{kind}-tuned", tiny_corpus)
