@@ -128,14 +128,16 @@ class StoreBuilder:
             self._years.append(paper.year)
             self._fields.append(paper.fields)
             self._candidate.append(paper.candidate and 1 + bool(paper.abstract.strip()))
-            untitled += not paper.title.strip()
+            untitled += paper.candidate and not paper.title.strip()
         self._split_of_paper = [None] * len(rows)
         if not rows:
             raise InputError(f"{origin}: no papers")
+        if not any(self._candidate):
+            raise BadRecord(origin, next(iter(rows)), "title and abstract are both empty, as of every paper")
         if field and not self._fields:
             raise InputError(f"{origin}: no paper has the field {field!r} set by data.field")
         if untitled:
-            counts = f"{untitled:,} of {len(rows):,}"
+            counts = f"{untitled:,} of {sum(map(bool, self._candidate)):,}"
             log.warning("%s: %s papers have no title; only their abstract is read, if any", origin, counts)
 
     def add_contexts(self, records: Iterable[ContextRecord], origin: Path) -> None:
@@ -161,17 +163,18 @@ class StoreBuilder:
     def add_split(self, name: str, records: Iterable[QueryRecord], origin: Path) -> None:
         """Call after add_papers and add_contexts."""
         contexts, positives, lengths = self._splits[name] = array("q"), array("i"), array("i")
+        of_context, of_papers = (self._terms.get(field, field) for field in ("context_id", "positive_ids"))
         for number, query in enumerate(records):
-            check_query(query, origin, number)
             record = query.context_id if self._terms else number
+            check_query(query, origin, record, of_papers)
             row = self._context_rows.get(query.context_id)
             if row is None:
-                raise self._unknown("context", query.context_id, origin, record, "context_id")
-            papers = [self._paper_row(paper, origin, record, "positive_ids") for paper in query.positive_ids]
+                raise self._unknown("context", query.context_id, origin, record, of_context)
+            papers = [self._paper_row(paper, origin, record, of_papers) for paper in query.positive_ids]
             if earlier := self._split_of_context[row]:
                 which = "this split" if earlier == name else f"split {earlier!r}"
                 reason = f"context {quoted(query.context_id)} is already in {which}"
-                raise BadRecord(origin, number, reason, "context_id")
+                raise BadRecord(origin, record, reason, of_context)
             citing = self._citing[row]
             other = (self._split_of_paper[citing] if citing >= 0 else None) or name
             if split_group(other) != split_group(name):
@@ -179,7 +182,7 @@ class StoreBuilder:
                     f"the citing paper {quoted(self._paper_ids[citing])} of context "
                     f"{quoted(query.context_id)} is in split {other!r} too; it may cite in one split only"
                 )
-                raise BadRecord(origin, number, reason, "context_id")
+                raise BadRecord(origin, record, reason, of_context)
             self._split_of_context[row] = name
             if citing >= 0:
                 self._split_of_paper[citing] = other

@@ -171,6 +171,7 @@ def join_sources(sources: Mapping[str, Source], name: str) -> Source:
             f"{part}/{kind}": path for part, source in sources.items() for kind, path in source.files.items()
         },
         field=next((source.field for source in sources.values() if source.field), None),
+        terms={"papers": "the papers files", "contexts": "the contexts files"},
     )
 
 
@@ -211,12 +212,14 @@ def check_context(context: ContextRecord, path: Path) -> None:
         raise BadRecord(path, context.id, reason, "masked_text")
 
 
-def check_query(query: QueryRecord, path: Path, number: int) -> None:
-    """Raise BadRecord if a query cannot be used. number: its position in the split."""
-    if not query.positive_ids:
-        raise BadRecord(path, number, "is empty; a query needs at least one cited paper", "positive_ids")
-    if len(set(query.positive_ids)) != len(query.positive_ids):
-        raise BadRecord(path, number, "a paper appears twice", "positive_ids")
+def check_query(query: QueryRecord, path: Path, record: str | int, field: str) -> None:
+    """Raise BadRecord if a query cannot be used. field: what the file calls the cited papers."""
+    papers = query.positive_ids
+    if not papers:
+        raise BadRecord(path, record, "is empty; a query needs at least one cited paper", field)
+    if len(set(papers)) != len(papers):
+        twice = next(paper for place, paper in enumerate(papers) if paper in papers[:place])
+        raise BadRecord(path, record, f"a paper appears twice: {quoted(twice)}", field)
 
 
 def _check_id(key: str, path: Path) -> None:

@@ -144,7 +144,8 @@ def _parse_paper(path: Path, field: str | None, key: str, record: Fields) -> Pap
     paper = validate(record, _Document, record_name(path, key))
     fields = parse_names(path, key, record.get("metadata") or {}, field) if field else ()
     year = paper.metadata.year if paper.metadata else 0
-    return PaperRecord(key, paper.title or "", paper.text or "", year, fields)
+    texts = paper.title or "", paper.text or ""
+    return PaperRecord(key, *texts, year, fields, candidate=any(map(str.strip, texts)))
 
 
 def _parse_citing_paper(path: Path, key: str, record: Fields) -> PaperRecord | None:

@@ -252,5 +252,5 @@ def test_folders_that_cannot_be_joined(tiny_source: Path, tmp_path: Path) -> Non
         open_corpora([tiny_source, shutil.copytree(tiny_source, tmp_path / "copies" / "tiny")])
     other = shutil.copytree(tiny_source, tmp_path / "other")
     (other / "train.json").write_text('[{"context_id": "c1", "positive_ids": ["nobody"]}]')
-    with pytest.raises(InputError, match="no paper 'other/nobody' in the papers file"):
+    with pytest.raises(InputError, match=r"record 'other/c1'.*: no paper 'other/nobody' in the papers file"):
         open_corpora([tiny_source, other], cache_dir=tmp_path)

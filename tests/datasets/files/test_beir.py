@@ -105,6 +105,15 @@ def test_grades_and_queries_without_a_relevant_paper_are_told(
     assert "test.tsv: has grades; papers scored above 0 are all equally relevant here" in caplog.text
 
 
+def test_documents_without_words_are_no_candidates(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    empty = {"_id": "d4", "title": " ", "text": ""}
+    folder = beir(tmp_path / "beir", [*QRELS, "q3\td4\t1"], corpus=[*DOCUMENTS, empty])
+    corpus = open_corpus(folder, cache_dir=tmp_path, candidates="all")
+    assert corpus.is_candidate.tolist() == [True] * 3 + [False] * 4
+    assert "1 of 3 papers have no title" in caplog.text, "d2, of three candidates"
+    assert "1 citations of non-candidates" in caplog.text
+
+
 def test_gzipped_files_are_read(tmp_path: Path) -> None:
     folder = beir(tmp_path / "beir")
     before = open_corpus(folder, cache_dir=tmp_path / "one")
@@ -140,6 +149,10 @@ def test_gzipped_files_are_read(tmp_path: Path) -> None:
             r"test\.tsv, record 'q9', field 'query-id': no query 'q9' in queries\.jsonl",
         ),
         ({"qrels": [QRELS[0], "q1\td1\t0"]}, r"test\.tsv: no queries"),
+        (
+            {"qrels": [*QRELS, "q2\td2\t1"]},
+            r"test\.tsv, record 'q2', field 'corpus-id': a paper appears twice: 'd2'",
+        ),
     ],
 )  # fmt: skip
 def test_invalid_files_are_a_one_line_error(tmp_path: Path, files: dict[str, Any], message: str) -> None:
