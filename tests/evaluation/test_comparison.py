@@ -68,6 +68,8 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Prefetch(cutoffs=[1, 10, 100])(BM25(), corpus, "test", folder / "bm25")
     Prefetch(cutoffs=[1, 10, 100])(Popularity(), corpus, "test", folder / "popularity")
     Prefetch(cutoffs=[1, 10, 100])(BM25(), corpus, "val", folder / "val")
+    for k in (10, 300, 400):  # the last two are the whole pool
+        Prefetch(cutoffs=[1, k])(BM25(), corpus, "test", folder / f"to-{k}")
     Prefetch(cutoffs=[1, 10, 100], queries=50)(BM25(), corpus, "test", folder / "sample")
     Prefetch(cutoffs=[1, 10, 100])(BM25(), corpus, "test", folder / "filtered", filters=Filters(year=2024))
     return folder
@@ -81,6 +83,8 @@ def test_differences_agree_with_the_metrics(outputs: Path) -> None:
         assert item.low < item.difference < item.high and (item.queries, item.papers) == (70, 10)
     inductive = compare_outputs(outputs / "bm25", outputs / "popularity", ["mrr"], "inductive")["mrr"]
     assert inductive.b == 0 and inductive.queries < 60
+    assert compare_outputs(outputs / "to-300", outputs / "to-400", ["mrr"])["mrr"].difference == 0
+    assert compare_outputs(outputs / "bm25", outputs / "to-10", ["R@1"])["recall@1"].difference == 0
 
 
 def test_queries_are_matched_by_their_ids(outputs: Path, tmp_path: Path) -> None:
@@ -97,6 +101,7 @@ def test_queries_are_matched_by_their_ids(outputs: Path, tmp_path: Path) -> None
         ("val", ["mrr"], "not comparable: split is 'test' and 'val'"),
         ("filtered", ["mrr"], "not comparable: filters is '' and 'year: 2024'"),
         ("sample", ["mrr"], "not comparable: they have different queries"),
+        ("to-10", ["MRR"], "rankings of 10 and 100 papers: .* use the same benchmark.cutoffs"),
         ("nowhere", ["mrr"], "nowhere/per_query.csv: No such file"),
         ("popularity", ["R@7"], "no measure 'recall@7'; choose from mrr, recall@1, recall@10,"),
     ],
