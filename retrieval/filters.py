@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,8 +37,8 @@ class Filters:
     def __post_init__(self) -> None:
         """Raises InputError for a year that is neither a number nor `citing`, or an unreadable file."""
         ids = _read_ids(Path(self.exclude)) if isinstance(self.exclude, str) else self.exclude
-        # Ids of digits are parsed as numbers on the command line.
-        object.__setattr__(self, "exclude", tuple(map(str, ids)))
+        object.__setattr__(self, "exclude", _names("exclude", ids))
+        self._fields()
         if self.year is not None and self.year != CITING and type(self.year) is not int:
             raise InputError(f"filters.year: {self.year!r} is neither a year nor {CITING!r}")
 
@@ -88,8 +89,17 @@ class Filters:
             allowed = passed if year == 0 else passed & (queries.corpus.years <= year)
             yield np.flatnonzero(queries.years == year), allowed
 
-    def _fields(self) -> list[str]:
-        return [self.field] if isinstance(self.field, str) else list(self.field or ())
+    def _fields(self) -> tuple[str, ...]:
+        fields: Any = self.field
+        return _names("field", [fields] if isinstance(fields, str | int) else fields or ())
+
+
+def _names(option: str, names: Any) -> tuple[str, ...]:
+    """Names in a list; those of digits are parsed as numbers on the command line."""
+    if isinstance(names, int | float) or not all(isinstance(name, str | int) for name in names):
+        how = """quote numbers, as in '["1901.10430"]'; ids may be in a file"""
+        raise InputError(f"filters.{option}: {names!r} is no list of names; {how}")
+    return tuple(map(str, names))
 
 
 def _read_ids(path: Path) -> list[str]:

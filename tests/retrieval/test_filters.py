@@ -162,6 +162,7 @@ def test_a_citing_paper_of_an_unknown_year_gets_papers_of_any_year(
         (Filters(exclude=[1]), "no paper '1'"),  # type: ignore[list-item]
         (Filters(year=-3), "filters.year=-3: leaves none of the candidates"),
         (Filters(field="history"), "no paper has the field 'history'; choose from 'math', 'art', 'law'"),
+        *((Filters(field=field), "no paper has the field '1'") for field in (1, [1])),  # type: ignore[arg-type]
         (Filters(field=[]), "filters.field=.*: leaves none of the candidates"),
     ],
 )
@@ -170,6 +171,19 @@ def test_unusable_filters_raise_one_line(corpus: Corpus, filters: Filters, messa
     retriever.index(corpus)
     with pytest.raises(InputError, match=message):
         retriever.search(np.arange(3), 5, filters)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"exclude": 12345}, "exclude: 12345 is no list of names; quote numbers, .*; ids may be in a file"),
+        ({"exclude": [1901.10430]}, r"exclude: \[1901.1043\] is no list .*quote numbers"),
+        ({"field": 1.5}, "filters.field: 1.5 is no list of names; quote numbers"),
+    ],
+)
+def test_numbers_that_are_no_names_are_one_line(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Filters(**options)
 
 
 def test_excluded_ids_may_be_in_a_file(corpus: Corpus, tmp_path: Path) -> None:
