@@ -27,6 +27,9 @@ from citerec.evaluation.plots import Curves, draw_curves
 METRICS, REPORT = "metrics.json", "report.md"
 RUN, QRELS, PER_QUERY = "run.trec", "qrels.trec", "per_query.csv"
 """The files of an evaluation; metrics.json is written last."""
+_RESULTS = re.compile(
+    r"metrics\.json|(base-)?(run|qrels|per_query)(-inductive|-draft)?\.(trec|csv)|(recall|reranking|map)\.png"
+)
 
 AVERAGE = "AVG"
 """The group that holds the mean of all others."""
@@ -181,6 +184,13 @@ def print_parts(parts: Iterable[Part], title: str) -> None:
             print_line(part)
         elif isinstance(part, str) and part.startswith("#"):
             title = part.lstrip("# ")
+
+
+def remove_results(folder: Path) -> None:
+    """Remove what an earlier evaluation wrote: other benchmarks and protocols have other files."""
+    for path in list(folder.glob("*.*")):
+        if _RESULTS.fullmatch(path.name):
+            path.unlink()
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,8 @@ class Retriever(ABC):
     comparable = False
     """whether scores mean the same for all queries and corpora"""
 
+    _joined: tuple[Retriever, ...] = ()
+
     def __init__(self) -> None:
         self._corpus: Corpus | None = None
         self.tuned: dict[str, Any] = {}
@@ -143,14 +145,16 @@ class Retriever(ABC):
 
     def covers(self, contexts: Rows) -> Mask:
         """Mask [Q] of the contexts of the indexed corpus that papers can be ranked for."""
-        return np.ones(len(contexts), np.bool_)
+        covered = [part.covers(contexts) for part in self._joined]
+        return np.logical_and.reduce([np.ones(len(contexts), np.bool_), *covered])
 
     def max_results(self, contexts: Rows) -> int | None:
         """Maximum number of papers that any of these contexts can get; None means all candidates."""
         return None
 
-    def join_protocols(self, parts: Collection[Retriever]) -> None:
-        """Join the protocol notes of the parts."""
+    def join_parts(self, parts: Collection[Retriever]) -> None:
+        """Join the protocol notes of the parts, and rank only what all of them can."""
+        self._joined, self.partial = tuple(parts), any(part.partial for part in parts)
         self.protocol = " ".join(dict.fromkeys(part.protocol for part in parts if part.protocol))
 
     def supports(self, corpus: Corpus) -> bool:

@@ -75,6 +75,7 @@ class Citations(Retriever):
         super().__init__()
         check_counts(similar=similar, depth=depth)
         self.text, self.similar, self.depth, self.per_pool = text, similar, depth, text.per_pool
+        self.join_parts([text])
         self.weights = FusionWeights(weights, SIGNALS, seed)
         fixed = self.weights.fixed
         self._uses_graph = fixed is None or fixed["cited"] + fixed["citing"] > 0

@@ -314,7 +314,7 @@ class Fusion(Retriever):
         self.parts = dict(parts)
         if not self.parts:
             raise InputError("retriever.parts: name at least one retriever to fuse")
-        self.join_protocols(self.parts.values())
+        self.join_parts(self.parts.values())
         self.per_pool = any(part.per_pool for part in self.parts.values())
         check_counts(depth=depth)
         self.depth = depth

@@ -24,7 +24,7 @@ from citerec.base.progress import count_progress
 from citerec.datasets.published.drafts import draft_folder
 from citerec.datasets.records import SURROUNDINGS, WINDOW
 from citerec.evaluation.benchmark import Benchmark, Data, Output, RetrieverFactory
-from citerec.evaluation.report import PER_QUERY, Column, Metrics, Part, Provenance, Report
+from citerec.evaluation.report import PER_QUERY, Column, Metrics, Part, Provenance, Report, remove_results
 from citerec.evaluation.significance import DRAWS
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.ask.question import Request
@@ -109,6 +109,7 @@ class Drafts(Benchmark):
             with atomic_write(folder / PARTS / f"{result.name}.json") as part:
                 part.write_bytes(msgspec.json.encode(result))
         metrics = drafts_metrics(settings, results)
+        remove_results(folder)
         per_query(results).write(folder / PER_QUERY)
         outputs = {settings.model: Output(folder, dict(metrics), asdict(settings))}
         parts = [self.about, *self.view(outputs, ""), *(f"Left out: {line}" for line in left_out)]

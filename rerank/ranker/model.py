@@ -219,7 +219,7 @@ class Ranker(Retriever):
         self.all_parts = dict(parts)
         if not self.all_parts:
             raise InputError("retriever.parts: must name at least one retriever")
-        self.join_protocols(self.all_parts.values())
+        self.join_parts(self.all_parts.values())
         check_counts(depth=depth)
         self.depth = depth
         self.model = RankingModel.open(ranker) if isinstance(ranker, str | Path) else ranker

@@ -28,7 +28,6 @@ from citerec.evaluation.protocol import (
     protocol_file,
 )
 from citerec.evaluation.report import (
-    METRICS,
     PER_QUERY,
     QRELS,
     RUN,
@@ -38,6 +37,7 @@ from citerec.evaluation.report import (
     Provenance,
     Report,
     Table,
+    remove_results,
     under,
 )
 from citerec.evaluation.settings import PROTOCOLS, TRANSDUCTIVE, ContextSettings
@@ -89,6 +89,8 @@ class CorpusBenchmark(Benchmark):
         queries = self.sample(corpus, data.split)  # fails before a model is loaded
         ranks, names = retriever(), self.settings.protocols
         if ranks.partial and len(names) > 1:  # a run does not record the protocol it was made with
+            if TRANSDUCTIVE not in names:
+                raise InputError(f"benchmark.protocols={list(names)}: a run is of one protocol; name it")
             names = (TRANSDUCTIVE,)
             log.info("%s: runs are evaluated with one protocol, %s", ranks.name, TRANSDUCTIVE)
         protocols = make_protocols(names, corpus, queries, filters)
@@ -97,9 +99,7 @@ class CorpusBenchmark(Benchmark):
         if (limit := ranks.max_results(queries.contexts)) is not None:
             metrics["limit"] = limit
         folder.mkdir(parents=True, exist_ok=True)
-        old = [METRICS, QRELS, *(prefix + name for prefix in outcomes for name in (RUN, PER_QUERY))]
-        for name in (protocol_file(name, protocol) for name in old for protocol in PROTOCOLS):
-            (folder / name).unlink(missing_ok=True)  # an earlier evaluation may have written more files
+        remove_results(folder)
         for prefix, of_protocols in outcomes.items():
             for outcome in of_protocols:
                 outcome.write(folder, self.settings.run_depth, prefix)

@@ -23,7 +23,7 @@ from citerec.datasets.prepare import open_records, store_folder
 from citerec.datasets.records import TARGET_MARKER, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.evaluation.benchmark import Benchmark, Data, RetrieverFactory
 from citerec.evaluation.measures import PerQuery
-from citerec.evaluation.report import PER_QUERY, Provenance, Report
+from citerec.evaluation.report import PER_QUERY, Provenance, Report, remove_results
 from citerec.evaluation.settings import PoolSettings
 from citerec.formats.json_lines import validate
 from citerec.retrieval.base import Retriever
@@ -72,6 +72,7 @@ class PoolBenchmark(Benchmark):
         report = self.measure(folder, retriever)
         for remark in report.remarks:
             log.warning("%s", remark)
+        remove_results(folder)
         report.per_query.write(folder / PER_QUERY)
         report.report.write(folder, provenance)
         return report.report

@@ -5,13 +5,16 @@ import ir_measures
 import pytest
 from ir_measures import R
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import open_demo
 from citerec.datasets.prepare import open_corpus
 from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.report import Provenance
+from citerec.retrieval.citations import Citations
 from citerec.retrieval.filters import Filters
+from citerec.retrieval.fusion import Fusion
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.run import CachedRun
@@ -151,6 +154,13 @@ def test_a_run_is_measured_up_to_its_depth_with_one_protocol(tiny_corpus: Corpus
         again["recall@2"] == made["recall@2"] and 2 <= int(again["limit"]) < 10 and "recall@10" not in again
     )
     assert "inductive/mrr" in made and "inductive/mrr" not in again
+    graph = Citations(cached, weights={"text": 1, "cited": 1, "citing": 1})
+    for joined in (Fusion({"run": cached, "words": BM25()}, weights="equal"), graph):
+        assert "inductive/mrr" not in Prefetch()(joined, tiny_corpus, "test", tmp_path / joined.name)
+        split = tiny_corpus.split("val").contexts
+        assert not joined.covers(split).any() and joined.covers(tiny_corpus.split("test").contexts).all()
+    with pytest.raises(InputError, match=r"protocols=.*inductive.*: a run is of one protocol"):
+        Prefetch(protocols=["inductive", "draft"])(cached, tiny_corpus, "test", tmp_path / "run")
     assert (
         f"The run has at most {again['limit']} papers per query."
         in (tmp_path / "run" / "report.md").read_text()

@@ -93,6 +93,19 @@ def test_both_stages_are_measured_by_f1(tiny_corpus: Corpus, tiny_reranker: Path
     assert metrics["benchmark"] == "global_rerank"
 
 
+def test_another_benchmark_leaves_none_of_the_files_before(
+    tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
+) -> None:
+    alone = GlobalPrefetch(cutoffs=[10], f1=[20])
+    alone(BM25(), tiny_corpus, "test", tmp_path / "alone")
+    (tmp_path / "both").mkdir()
+    (tmp_path / "both" / "run-mine.trec").touch()
+    global_rerank(tiny_reranker, tmp_path, candidates=4)(BM25(), tiny_corpus, "test", tmp_path / "both")
+    alone(BM25(), tiny_corpus, "test", tmp_path / "both")
+    files = {folder: {path.name for path in (tmp_path / folder).iterdir()} for folder in ("alone", "both")}
+    assert files["both"] == files["alone"] | {"run-mine.trec"}
+
+
 def test_query_papers_are_measured_by_f1(tiny_corpus: Corpus, tmp_path: Path) -> None:
     retriever = BM25(query=["title", "abstract"])
     metrics = GlobalPrefetch(cutoffs=[10], f1=[20])(retriever, tiny_corpus, "test", tmp_path)
