@@ -229,10 +229,10 @@ def read_query_lists(path: str | Path) -> QueryLists:
     for split, value in content.items():
         ids: dict[str, None] = {}
         for part in value.values() if isinstance(value, dict) else [value]:
-            if not isinstance(part, list) or not all(isinstance(paper, str) for paper in part):
+            if not isinstance(part, list) or not all(type(paper) in (str, int) for paper in part):
                 wanted = "a list of ids, or an object of such lists by field"
                 raise InputError(f"{path}, {split!r}: must be {wanted}")
-            ids |= dict.fromkeys(part)
+            ids |= dict.fromkeys(map(str, part))
         splits[split] = list(ids)
         for paper in ids:
             if (other := split_of.setdefault(paper, split)) != split:

@@ -7,7 +7,7 @@ qrels/SPLIT.tsv   query-id, corpus-id and score, with a header; the split val is
 `data=custom data.dir=BEIR_DIR` reads any folder in this layout, plain or gzipped. A query without a citing
 paper gets an implicit one, which is not a candidate and has the title, abstract and year of the query's
 metadata, if any. TARGETCIT is prepended to texts that lack it. A document with the query's id is left out of
-its ranking, as BEIR does. Qrels may lack the header.
+its ranking, as BEIR does. A document without words is no candidate. Qrels may lack the header.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from citerec.datasets.records import (
     default_citing_id,
     record_name,
 )
-from citerec.formats.json_lines import Year, read_objects, validate
+from citerec.formats.json_lines import CitedId, PaperId, Year, read_objects, validate
 
 log = logging.getLogger(__name__)
 
@@ -105,12 +105,13 @@ def _read_papers(path: Path, queries: Path, field: str | None) -> Iterator[Paper
 def _read_lines(path: Path, what: str, parse: Callable[[str, Fields], Record | None]) -> Iterator[Record]:
     with read_progress(path, what) as on_bytes:
         for number, (_, record) in enumerate(read_objects(path, on_bytes)):
-            if (parsed := parse(_parse_id(path, number, record), record)) is not None:
+            key = validate(record, _Identified, record_name(path, number)).id
+            if (parsed := parse(key, record)) is not None:
                 yield parsed
 
 
 class _Identified(msgspec.Struct, rename={"id": "_id"}):
-    id: str
+    id: PaperId
 
 
 class _PaperMetadata(msgspec.Struct):
@@ -124,7 +125,7 @@ class _Document(msgspec.Struct):
 
 
 class _QueryMetadata(_PaperMetadata):
-    citing_id: str | None = None
+    citing_id: CitedId = CitedId()
     title: str | None = None
     abstract: str | None = None
 
@@ -132,12 +133,6 @@ class _QueryMetadata(_PaperMetadata):
 class _Query(msgspec.Struct):
     text: str
     metadata: _QueryMetadata | None = None
-
-
-def _parse_id(path: Path, number: int, record: Fields) -> str:
-    id = record.get("_id")
-    whole = isinstance(id, int) and not isinstance(id, bool)
-    return str(id) if whole else validate(record, _Identified, record_name(path, number)).id
 
 
 def _parse_paper(path: Path, field: str | None, key: str, record: Fields) -> PaperRecord:
@@ -151,7 +146,7 @@ def _parse_paper(path: Path, field: str | None, key: str, record: Fields) -> Pap
 def _parse_citing_paper(path: Path, key: str, record: Fields) -> PaperRecord | None:
     """The implicit citing paper of a query; None if the query names a paper of the corpus."""
     metadata = validate(record, _Query, record_name(path, key)).metadata or _QueryMetadata()
-    if metadata.citing_id is not None:
+    if metadata.citing_id:
         return None
     id = default_citing_id(key)
     return PaperRecord(id, metadata.title or "", metadata.abstract or "", metadata.year, candidate=False)
@@ -159,9 +154,9 @@ def _parse_citing_paper(path: Path, key: str, record: Fields) -> PaperRecord | N
 
 def _parse_context(path: Path, key: str, record: Fields) -> ContextRecord:
     query = validate(record, _Query, record_name(path, key))
-    citing = query.metadata.citing_id if query.metadata else None
+    citing = query.metadata.citing_id if query.metadata else ""
     text = query.text if TARGET_MARKER in query.text else f"{TARGET_MARKER} {query.text}"
-    return ContextRecord(key, text, default_citing_id(key) if citing is None else citing)
+    return ContextRecord(key, text, citing or default_citing_id(key))
 
 
 def _read_qrels(path: Path) -> Iterator[QueryRecord]:

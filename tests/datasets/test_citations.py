@@ -200,6 +200,7 @@ def test_ranges_of_years_and_files_come_from_the_command_line(write: Write, tmp_
         ("{", r"malformed JSON"),
         ('{"test": {"Art": "a"}}', r"'test': must be a list of ids, or an object of such lists"),
         ('{"test": ["a"], "val": {"Art": ["a"]}}', r"'a' is in 'test' and in 'val'"),
+        ('{"test": ["a", 99]}', r"'test': 1 of 2 ids are not in .*: 99"),
         ('{"test": ["a", "zz", "y"]}', r"queries\.json, 'test': 2 of 3 ids are not in .*: zz, y"),
     ],
 )

@@ -73,6 +73,9 @@ def test_a_query_may_name_its_citing_paper_and_a_field_may_be_the_year(tmp_path:
     queries = [{"_id": "q1", "text": "So it is TARGETCIT.", "metadata": {"citing_id": "d1"}}, *QUERIES[1:]]
     corpus = open_corpus(beir(tmp_path / "beir", queries=queries), cache_dir=tmp_path, field="area")
     assert corpus.paper_ids[corpus.citing[0]] == "d1" and len(corpus.paper_ids) == 5
+    queries[0]["metadata"]["citing_id"] = 3  # a whole number, as the document has
+    corpus = open_corpus(beir(tmp_path / "number", queries=queries), cache_dir=tmp_path)
+    assert corpus.paper_ids[corpus.citing[0]] == "3"
     documents = [DOCUMENTS[0], {**DOCUMENTS[1], "metadata": {"year": "2001"}}, DOCUMENTS[2]]
     corpus = open_corpus(beir(tmp_path / "dated", corpus=documents), cache_dir=tmp_path, field="year")
     assert list(corpus.field_names) == ["2001"] and corpus.years[1] == 2001
