@@ -65,6 +65,7 @@ class _Part:
 class Papers(_Part, BaseDocs):
     """The candidates of a data set."""
 
+    @ir_datasets.util.use_docstore  # for slices
     def docs_iter(self) -> Iterator[Paper]:
         corpus, _ = _open(self._id)
         for row, id in enumerate(corpus.paper_ids):

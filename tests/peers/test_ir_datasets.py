@@ -30,6 +30,7 @@ def test_documents_queries_and_qrels_are_those_of_the_corpus(
         assert list(papers) == list(corpus.paper_ids) and data.docs_count() == len(papers)
         first = corpus.paper_ids[0]
         assert papers[first].default_text() == f"{corpus.titles[0]} {corpus.abstracts[0]}"
+        assert list(data.docs_iter()[:2]) == list(papers.values())[:2]
         assert data.docs_store().get(first) == papers[first]
         queries = list(data.queries_iter())
         assert [query.query_id for query in queries] == [corpus.context_ids[row] for row in of.contexts]
