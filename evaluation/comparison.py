@@ -19,7 +19,7 @@ from citerec.base.arguments import command
 from citerec.base.errors import InputError
 from citerec.base.settings import Settings, setting
 from citerec.datasets.corpus import Split
-from citerec.evaluation.measures import PerQuery, Values, means, measure
+from citerec.evaluation.measures import PerQuery, means, measure
 from citerec.evaluation.protocol import Qrels, metric_key, protocol_file
 from citerec.evaluation.report import METRICS, PER_QUERY, QRELS, markdown_table
 from citerec.evaluation.settings import PROTOCOLS, TRANSDUCTIVE
@@ -66,11 +66,12 @@ def compare_outputs(
     Raises InputError if a file or measure is missing, or if queries or pools differ.
     """
     measures = [*map(measure_name, measures)]
-    queries_a, queries_b, pool = _read_both(a, b, protocol, group)
+    queries_a, queries_b = _read_both(a, b, protocol, group)
     for folder, values in ((a, queries_a.values), (b, queries_b.values)):
         if missing := [name for name in measures if name not in values]:
             raise InputError(f"{folder}: no measure {missing[0]!r}; choose from {', '.join(values)}")
-    depths = [_largest_cutoff(queries.values, pool) for queries in (queries_a, queries_b)]
+    recalls = ([name[7:] for name in q.values if name.startswith("recall@")] for q in (queries_a, queries_b))
+    depths = [max(map(int, cutoffs), default=0) for cutoffs in recalls]
     _check_depths(f"{a} and {b}", depths, measures, "use the same benchmark.cutoffs")
     return {
         name: paired_difference(queries_a.values[name], queries_b.values[name], queries_a.papers, seed=seed)
@@ -185,25 +186,15 @@ def compare(
     return Comparison(rows)
 
 
-def _largest_cutoff(values: Values, pool: int | None) -> int:
-    """Return the depth of a ranking in a pool of this size, by its columns of recall; 0 without any."""
-    depth = max((int(name[7:]) for name in values if name.startswith("recall@")), default=0)
-    return min(depth, pool or depth)
-
-
 def _check_depths(what: str, depths: Sequence[int], measures: Sequence[str], mend: str) -> None:
     """Refuse measures without a cutoff, which see the whole ranking, for rankings of different depths."""
     if len(set(depths)) > 1 and any("@" not in name for name in measures):
-        raise InputError(
-            f"{what}: rankings of {min(depths)} and {max(depths)} papers: not comparable in MRR or AP; leave "
-            f"them out of measures, or {mend}"
-        )
+        papers = f"rankings of {min(depths)} and {max(depths)} papers: not comparable in MRR or AP"
+        raise InputError(f"{what}: {papers}; leave them out of measures, or {mend}")
 
 
-def _read_both(
-    a: str | Path, b: str | Path, protocol: str, group: str
-) -> tuple[PerQuery, PerQuery, int | None]:
-    """Return the values of both folders for the same queries in the same order, and the candidates."""
+def _read_both(a: str | Path, b: str | Path, protocol: str, group: str) -> tuple[PerQuery, PerQuery]:
+    """Return the values of both folders for the same queries in the same order."""
     (queries_a, setup_a), (queries_b, setup_b) = (_read(Path(folder), protocol) for folder in (a, b))
     if group:
         of_group = (setup.get("groups", {}).get(group) for setup in (setup_a, setup_b))
@@ -221,8 +212,7 @@ def _read_both(
     files = [Path(folder) / protocol_file(QRELS, protocol) for folder in (a, b)]
     if all(file.is_file() for file in files) and Qrels.read(files[0]) != Qrels.read(files[1]):
         raise InputError(f"{a} and {b}: not comparable: other papers are relevant; use the same data")
-    in_order = queries_b.take([rows[query] for query in queries_a.query_ids])
-    return queries_a, in_order, setup_a.get("candidates")
+    return queries_a, queries_b.take([rows[query] for query in queries_a.query_ids])
 
 
 def _read(folder: Path, protocol: str) -> tuple[PerQuery, dict[str, Any]]:
