@@ -9,7 +9,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
-from citerec.formats.letters import with_pairs
+from citerec.formats.letters import SIGNS, with_pairs
 
 if TYPE_CHECKING:
     from citerec.datasets.columns import Ragged
@@ -20,6 +20,8 @@ Tokenizer = Callable[[str], list[str]]
 # In order: decimal numbers, words, the clitics that GloVe's tokeniser splits off ("model's" -> model 's), any
 # other single character.
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)+(?![^\W_])|[^\W_]+|'(?:s|re|ll|ve|d|m|t)\b|[^\w\s]|_")
+_SIGN = re.compile(f"[{SIGNS}]")
+_WITH_SIGNS = re.compile(_TOKEN.pattern.replace("[^\\W_]+|", f"(?:[^\\W_][{SIGNS}]*)+|"))  # half as fast
 _SENTENCE_END = re.compile(
     r"[.!?][\"')\]”’»“]*\s+(?=[A-Z0-9\[\"'“„«¿¡]|\((?!(?:1[6-9]|20)\d\d)|[^\W\x00-\x7f])"
     r"|[\u3002\uff01\uff1f\uff61][\u300d\u300f\u201d\u2019\uff09)]*\s*(?=\S)"
@@ -59,6 +61,8 @@ def default_tokenize(text: str) -> list[str]:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).replace("\u2019", "'").replace("\u00ad", "")
         text = with_pairs(text)
+        if _SIGN.search(text):
+            return _WITH_SIGNS.findall(_normalise(text))
     return _TOKEN.findall(_normalise(text))
 
 

@@ -16,8 +16,10 @@ _UNSPACED = (
     r"\u1780-\u17d3\u17dd"
 )
 """Letters of Han, Kana, Thai, Lao, Myanmar and Khmer, which are written without spaces between words."""
+SIGNS = "".join(sign for sign in map(chr, range(0x900, 0xE00)) if unicodedata.category(sign)[0] == "M")
+r"""Vowel signs and the like within words of Indian scripts, which \w lacks."""
 _RUN = re.compile(f"[{_UNSPACED}]+")
-_WORD = re.compile(f"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])[^\\W_])+")
+_WORD = re.compile(f"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])[^\\W_][{SIGNS}]*)+")
 _ASCII_WORD = re.compile(r"[^\W_]+")
 _NOT_ALNUM = re.compile(r"[\W_]+")
 _ASCII_LETTERS = {code: chr(code).lower() if chr(code).isalnum() else None for code in range(128)}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged, load_ragged, save_ragged
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
-from citerec.formats.letters import cognate, with_pairs
+from citerec.formats.letters import SIGNS, cognate, with_pairs
 from citerec.retrieval.arrays import Counts
 from citerec.retrieval.queries import Queries
 
@@ -53,7 +53,7 @@ def strip_markers(text: str) -> str:
     return text.replace(TARGET_MARKER, " ").replace(OTHER_MARKER, " ")
 
 
-_TOKEN = re.compile(r"\b\w\w+\b")
+_TOKEN = re.compile(rf"\b\w[\w{SIGNS}]+")
 
 
 class Tokenizer:

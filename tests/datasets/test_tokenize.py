@@ -20,6 +20,7 @@ from citerec.datasets.tokenize import TOKENIZERS, WordTable, default_tokenize, s
         ("ﬁne 𝑥² Zoë", "fine x2 zoë"),
         ("co\u00adoperate", "cooperate"),
         ("v1.2a 1.", "v1 . 2a 1 ."),
+        ("वन अध्ययन, दैत्य। தமிழ் মৌলিক", "वन अध्ययन , दैत्य । தமிழ் মৌলিক"),
         (" \n\t ", ""),
     ],
 )
