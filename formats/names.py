@@ -331,8 +331,8 @@ def inverted(name: Name) -> str:
 
 
 def ambiguous(names: Sequence[Name]) -> tuple[str, ...]:
-    """Return the names as BibTeX writes them if `full` does not determine their parts, else nothing."""
-    if all(parse_name(name.full) == name for name in names):
+    """Return the names as BibTeX writes them if `full` leaves open their parts or `surname`, else nothing."""
+    if all(parse_name(name.full) == name and surname(name.full) == surname(name.bibtex()) for name in names):
         return ()
     return tuple(name.bibtex() for name in names)
 
@@ -350,7 +350,7 @@ def surname(name: str) -> str:
         words = [word for word in words if word.strip(".").lower() not in _GENERATIONS]
         while len(words) > 1 and _is_initials(words[-1], words[-2]):
             words.pop()
-    return words[-1].strip(".") if words else ""
+    return words[-1].strip(".{}") if words else ""
 
 
 def given_initials(name: str) -> str:

@@ -29,7 +29,7 @@ from typing import NamedTuple
 from citerec.formats.bibliography.item import MONTHS
 from citerec.formats.bibliography.paper import LibraryPaper, is_preprint, without_filled
 from citerec.formats.letters import LONG_TITLE, fold, normalise_title, title_key
-from citerec.formats.names import given_initials, surname
+from citerec.formats.names import given_initials
 
 MAX_YEARS_APART = 2
 
@@ -210,7 +210,7 @@ def _identity(paper: LibraryPaper) -> Identity:
         hash_text(paper.doi or (value if kind_of_id == "doi" else "")),
         hash_text(paper.arxiv or (value if kind_of_id == "arxiv" else "")),
         title,
-        hash_text(surname(paper.authors[0]).casefold()) if paper.authors else 0,
+        hash_text(paper.surname().casefold()),
         _title_bits(paper.title),
         printed,
         traits,

@@ -11,6 +11,7 @@ from citerec.base.errors import InputError, quoted
 from citerec.formats.identifiers import clean_doi, find_arxiv_id
 from citerec.formats.json_lines import OnBadRecord, is_valid_id
 from citerec.formats.letters import GREEK, normalise_title, title_key
+from citerec.formats.names import surname
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 _CONTROL_CODES = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]+")
@@ -101,6 +102,11 @@ class LibraryPaper(NamedTuple):
     filled: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+
+    def surname(self, author: int = 0) -> str:
+        """Return the surname of an author, or a name without spaces, such as a Chinese one; "" for none."""
+        full = next(iter(self.authors[author : author + 1]), "")
+        return surname(self.names[author] if self.names and " " in full else full)
 
     @property
     def merged_names(self) -> tuple[str, ...]:

@@ -21,7 +21,6 @@ from citerec.base.files import cache_folder, expand_user
 from citerec.base.progress import count_progress
 from citerec.formats.bibliography.paper import LibraryPaper, is_preprint, terminal_text
 from citerec.formats.drafts.languages import PLAIN, language_of
-from citerec.formats.names import surname
 from citerec.library.ask.recommender import open_library
 from citerec.library.drafts.check import (
     CheckedDraft,
@@ -196,7 +195,7 @@ def describe(
     numbers = {
         "references": len(places),
         "citations": len(set[tuple[str, int]]().union(*places.values())),
-        "own": sum(any(surname(name).casefold() in own for name in paper.authors) for paper in papers),
+        "own": sum(any(p.surname(at).casefold() in own for at in range(len(p.authors))) for p in papers),
         "preprints": sum(map(is_preprint, papers)),
         "recent": sum(year > date.today().year - RECENT for year in years),
         "without_doi": sum(not paper.doi for paper in papers),

@@ -23,7 +23,6 @@ from citerec.formats.bibliography.paper import RETRACTED, SHORTEST_ABSTRACT, Lib
 from citerec.formats.bibliography.reading.retraction_watch import is_retraction_watch, read_retraction_watch
 from citerec.formats.json_lines import OnBadRecord
 from citerec.formats.letters import normalise_title
-from citerec.formats.names import surname
 from citerec.formats.same_work import Identity, similar_titles
 from citerec.library import MANIFEST
 from citerec.library.enrich.services import TITLE, Lookup, Service, identifiers, work_of
@@ -78,7 +77,7 @@ def lookups_of(paper: LibraryPaper, service: Service) -> list[Lookup]:
     A title needs the first author and the year, since it says nothing without them.
     """
     values, lookups = identifiers(paper), list[Lookup]()
-    first = surname(paper.authors[0]) if paper.authors else ""
+    first = paper.surname()
     if any(values.values()):
         lookups = [Lookup(kind, values[kind]) for kind in service.kinds if values[kind]]
     elif paper.title and first and paper.year:
@@ -94,8 +93,8 @@ def contradiction(paper: LibraryPaper, work: LibraryPaper, by_title: bool) -> st
         return ""
     if normalise_title(paper.title) != normalise_title(work.title):
         return f"another title: {work.title}"
-    first = surname(work.authors[0]) if work.authors else ""
-    if not first or not paper.authors or first.casefold() != surname(paper.authors[0]).casefold():
+    first = work.surname()
+    if not first or first.casefold() != paper.surname().casefold():
         return f"another first author: {first or 'unknown'}"
     if not work.year or not paper.year or abs(work.year - paper.year) > 1:
         return f"another year: {work.year or 'unknown'}"

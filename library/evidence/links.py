@@ -15,7 +15,6 @@ from citerec.formats.articles.citing import TWO_WORKS
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.identifiers import clean_doi, find_arxiv_id
 from citerec.formats.letters import normalise_title
-from citerec.formats.names import surname
 
 LEAST_LETTERS, UNSIGNED = 12, 20
 """Least letters of a title that is looked for, and of one without an author."""
@@ -47,7 +46,7 @@ class Linker:
         self._by_start: dict[str, list[_Title]] = {}
         self._by_id: dict[str, _Title] = {}
         for paper in papers:
-            author = normalise_title(surname(paper.authors[0])) if paper.authors else ""
+            author = normalise_title(paper.surname())
             title = _Title(normalise_title(paper.title), author, paper)
             if len(title.letters) >= (LEAST_LETTERS if author else UNSIGNED):
                 self._by_start.setdefault(title.letters[:LEAST_LETTERS], []).append(title)

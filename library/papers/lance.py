@@ -37,7 +37,6 @@ from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import WordStatistics
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.letters import fold, with_pairs
-from citerec.formats.names import surname
 from citerec.formats.same_work import identity
 from citerec.library.evidence.evidence import FullTexts
 from citerec.library.papers.folder import damaged
@@ -145,7 +144,7 @@ def names_of(paper: LibraryPaper) -> str:
     """Return all names of a paper, with spaces between."""
     names = [*called(_own_names(paper)), *shared_names(paper)]
     if paper.authors:
-        names.append(_folded("first", longest_part(surname(paper.authors[0]))))
+        names.append(_folded("first", longest_part(paper.surname())))
     names += [_folded("initials", letters) for letters in initials(paper.title)]
     about = plain_words(f"{' '.join(paper.authors)} {paper.year or ''} {paper.venue}")
     names += [_folded("word", word) for word in about.split()]

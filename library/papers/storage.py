@@ -35,7 +35,6 @@ from citerec.datasets.records import IN_TEXTS, ContextRecord, PaperRecord, Query
 from citerec.datasets.tokenize import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.letters import nfc, normalise_title, title_key
-from citerec.formats.names import surname
 from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.explanation import Explainer
 from citerec.library.papers.folder import damaged, outdated
@@ -313,7 +312,7 @@ MAX_AUTHORS = 10
 
 def record_of(paper: LibraryPaper) -> PaperRecord:
     """Return a paper as a corpus reads it, with surnames as fields."""
-    names = filter(None, map(surname, paper.authors[:MAX_AUTHORS]))
+    names = filter(None, map(paper.surname, range(MAX_AUTHORS)))
     return PaperRecord(paper.id, paper.title, paper.abstract, paper.year, tuple(names))
 
 

@@ -194,7 +194,7 @@ def _compare_pdf(paper: LibraryPaper, file: Path) -> tuple[list[Finding], str]:
         own, other = getattr(paper, name), min(ids, default="")
         if own and len(ids) == 1 and are_apart(own, other):
             findings.append(Finding(name, own, other, where))
-    first = surname(paper.authors[0]).lower() if paper.authors else ""
+    first = paper.surname().lower()
     return findings, where if not findings and first and first in fold(page).lower() else ""
 
 

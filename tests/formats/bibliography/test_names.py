@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from citerec.formats.bibliography.csl import read_csl, read_name, write_csl
 from citerec.formats.bibliography.item import Item
 from citerec.formats.bibliography.latex import escape_latex, latex_to_names
+from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.names import (
     OTHERS,
     Name,
@@ -174,6 +175,13 @@ def test_names_survive_bibtex_csl_and_ris(names: list[Name], more: list[Name]) -
     assert item.authors == names
     kept = ambiguous(names) or [name.full for name in names]
     assert [*map(parse_name, kept)] == names, "a library's columns tell the parts"
+
+
+@pytest.mark.parametrize("family", ["LEE", "Wu", "WU", "E"])
+def test_short_families_in_capitals_are_no_initials(family: str) -> None:
+    author = Name(family, "Sangho")
+    paper = LibraryPaper("a", authors=(author.full,), names=ambiguous([author]))
+    assert paper.surname() == family and paper.surname(1) == ""
 
 
 @given(st.text(st.sampled_from('ab AB{}",=.~\\'), max_size=30))
