@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -27,7 +28,7 @@ _COMMAND = re.compile(r"[\\@]|cite|ref\(", re.IGNORECASE)
 
 
 def mark_context(text: str) -> str:
-    r"""Replace the first mark of a text, or TARGETCIT, by `target_mark` and other marks by OTHER_MARKER.
+    r"""Replace the first mark, or TARGETCIT, by `target_mark`, other marks and citations by OTHER_MARKER.
 
     Marks are the missing citations of drafts in any language, such as [CITE], \cite{?} and [@TODO:blei2003];
     [?], TODO:blei2003 and TARGETCIT. Without a mark, TARGET_MARKER is appended.
@@ -35,9 +36,14 @@ def mark_context(text: str) -> str:
     >>> mark_context("Adam [CITE] is usual."), mark_context(r"Adam \cite{TODO:kingma} is. So is SGD [@?].")
     ('Adam TARGETCIT is usual.', 'Adam Kingma TARGETCIT is. So is SGD OTHERCIT.')
     """
-    if not (spans := _missing(text, _citations(text))):
+    citations = _citations(text)
+    if not (missing := _missing(text, citations)):
         return append_mark(text)
-    target = _target(text, spans)
+    target = _target(text, missing)
+    cited = {(a, b) for a, b, keys, _ in citations if keys and (b <= target[0] or a >= target[1])}
+    spans = sorted({*missing, *cited}, key=lambda span: (span[0], -span[1]))
+    if not re.search(r"\w", replaced(text, ((*span, "") for span in outermost(spans)))):
+        spans = missing  # the keys are the question
     marks = (
         (start, end, target_mark(text[start:end]) if (start, end) == target else OTHER_MARKER)
         for start, end in outermost(spans)
@@ -103,12 +109,11 @@ def mark_query(query: Query) -> Query:
             f"text: has {len(query.context):,} characters; give only the passage around the citation, at "
             f"most {MAX_TEXT:,}"
         )
-    context = mark_context(query.context)
+    text = unicodedata.normalize("NFC", query.context)
+    context = mark_context(text)
     if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
         raise InputError("text: has no words; give the passage around the citation")
-    if context == append_mark(query.context):
-        return replace(query, context=context)
-    near = cut_around_mark(context, WINDOW)
+    near = context if context == append_mark(text) else cut_around_mark(context, WINDOW)
     return replace(query, context=near, surroundings="" if near == context else context)
 
 
@@ -227,12 +232,12 @@ class Request:
     filters: Filters = field(default_factory=Filters)
 
 
-_NAME = r"[^\W\d_][\w'’\-]*"
+_NAME = r"[^\W\d_](?:(?!等)[\w'’\-])*"
 _CITATION = re.compile(
-    rf"(?P<names>{_NAME}(?:\s*,\s*{_NAME})*(?:\s*,?\s*{AND}\s*{_NAME})?)(?P<more>\s*,?\s*{ET_AL})?"
-    rf"\s*,?\s*[(\[]?(?P<year>\d{{4}})[a-z]?[)\]]*[\s.,;]*{TARGET_MARKER}"
+    rf"(?P<names>{_NAME}(?:\s*[,、]\s*{_NAME})*(?:\s*,?\s*{AND}\s*{_NAME})?)(?P<more>\s*,?\s*{ET_AL})?"
+    rf"\s*,?\s*[(\[]?(?P<year>\d{{4}})[a-z]?[)\]]*[\s.,;。]*{TARGET_MARKER}"
 )
-_SEPARATOR = re.compile(rf"\s*(?:,|{AND})\s*")
+_SEPARATORS = [re.compile(rf"\s*(?:[,、{han}]|{AND})\s*") for han in ("", "和与與及と")]
 _KEY = re.compile(r"\s*(?:\[?@|\\\w*cite\w*\{)?([^\s{}\[\]]+)[\]}]?\s*")
 
 
@@ -251,10 +256,10 @@ def named_papers(papers: Storage, context: str) -> tuple[list[int], str]:
     if key and (rows := papers.rows_of(key)):
         return rows, key
     mark = context.find(TARGET_MARKER) + len(TARGET_MARKER)
-    if citation := _CITATION.search(context[max(0, mark - 200) : mark]):
-        names = [name for name in _SEPARATOR.split(citation["names"]) if name]
-        for start in range(len(names)):  # "However, Lee (2020)"
-            if rows := papers.search_index.cited(names[start], names[start + 1 :], citation["year"]):
-                named = citation["names"].partition(names[start])
+    if citation := _CITATION.search(unicodedata.normalize("NFKC", context[max(0, mark - 200) : mark])):
+        splits = ([*filter(None, separator.split(citation["names"]))] for separator in _SEPARATORS)
+        for names in (split[at:] for split in splits for at in range(len(split))):  # "However, Lee (2020)"
+            if rows := papers.search_index.cited(names[0], names[1:], citation["year"]):
+                named = citation["names"].partition(names[0])
                 return rows, f"{named[1]}{named[2]}{citation['more'] or ''} {citation['year']}"
     return [], ""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from citerec.base.errors import DamagedFile
 from citerec.base.files import database_disk_error
-from citerec.formats.letters import fold, latin_names, with_pairs, words
+from citerec.formats.letters import fold, latin_names, nfc, with_pairs, words
 from citerec.formats.names import surname
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ COLUMNS = {"key": 4.0, "first": 2.0, "authors": 2.0, "year": 2.0, "title": 1.0, 
 """Columns and their weights in BM25. first: the surname of the first author."""
 MAX_WORDS = 50
 """Words of a query that count."""
-MOST_NAMED = 20
+MOST_NAMED = 1000
 """Papers that authors and a year may mean."""
 IN_PART = 100
 """Papers with some words of a query, each from the index and from texts, to rank by how many they have."""
@@ -168,9 +168,9 @@ def _insert(connection: sqlite3.Connection, papers: Iterable[LibraryPaper]) -> N
 
     def rows() -> Iterator[tuple[int | str, ...]]:
         for row, paper in enumerate(papers):
-            first = surname(paper.authors[0]) if paper.authors else ""
+            firsts = dict.fromkeys((paper.surname(), *map(surname, paper.names[:1])))  # 王小明, 王
             names, title, venue = map(_indexed, ("; ".join(paper.authors), paper.title, paper.venue))
-            yield row, paper.key, first, names, paper.year or "", title, venue
+            yield row, paper.key, with_pairs(nfc(" ".join(firsts))), names, paper.year or "", title, venue
 
     marks = ", ".join("?" * (len(COLUMNS) + 1))
     connection.executemany(f"INSERT INTO papers(rowid, {columns}) VALUES ({marks})", rows())

@@ -1,7 +1,10 @@
 """Search by key, authors, year and title, and questions that name a paper."""
 
+# ruff: noqa: RUF001
+
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -30,6 +33,12 @@ PAPERS = [
     LibraryPaper("goedel", "", "Undecidable propositions", "", ("K. Goedel",), 1931),
     LibraryPaper("lin", "lin", "Networks", "", ("Ann Lin",), 2018),
     LibraryPaper("li", "li", "Graphs", "Topics of networks, with a sarcasm detector.", ("Bo Li",), 2018),
+    LibraryPaper(
+        "tides", "", "Tides", "", ("Sangho LEE", "Minjung KIM"), 2015, names=("LEE, Sangho", "KIM, Minjung")
+    ),
+    LibraryPaper("woods", "", "Woods", "", ("王小明", "李华"), 2019, names=("王, 小明", "李, 华")),
+    LibraryPaper("sea", "", "The sea", "", ("鈴木和夫",), 2014),
+    LibraryPaper("rain", "", "Rain", "", ("김민수",), 2016, names=("김, 민수",)),
     LibraryPaper("plates", "blei2003plates", "Plates", "", ("Ann Lee", "David M. Blei"), 2003),
 ]  # fmt: skip
 
@@ -97,6 +106,15 @@ def test_odd_queries(recommender: Recommender) -> None:
         ("Topics of networks (Scheel, 2018) [CITE]", "", ""),  # not the first author
         ("Documents of Blei (2003) are old. Topics [CITE]", "", ""),  # not at the mark
         ("Blei 2004", "", ""),
+        (unicodedata.normalize("NFD", "Müller (2018) [CITE]"), "muller", "Müller 2018"),
+        ("Lee and Kim (2015) [CITE]", "tides", "Lee and Kim 2015"),
+        ("Sangho (2015) [CITE]", "", ""),
+        ("王小明（2019）[CITE]", "woods", "王小明 2019"),
+        ("王小明等，2019 [CITE]", "woods", "王小明等 2019"),
+        ("王和李华［2019］[CITE]", "woods", "王和李华 2019"),
+        ("王小明、李华 2019 [CITE]", "woods", "王小明、李华 2019"),
+        ("鈴木和夫（2014）[CITE]", "sea", "鈴木和夫 2014"),
+        ("김 (2016) [CITE]", "rain", "김 2016"),
     ],
 )
 def test_a_question_that_names_a_paper_gets_it_first(
