@@ -14,8 +14,8 @@ from citerec.library.evidence.explanation import Explanation
 
 TOGETHER = 10
 """Number of top papers considered to say that several or none fit."""
-SURE = 0.5
-"""A paper with at least this probability fits."""
+SURE, FEWEST = 0.5, 3
+"""A paper with at least this probability fits, if it is the best of FEWEST or more."""
 LEAST_COSINE, PER_PAPERS, MOST_PAPERS = 0.2, 0.03, 10_000
 """If any of n papers fits, the best one's cosine with a passage is at least LEAST_COSINE + PER_PAPERS * ln n,
 as the best of many is higher by chance; n is at most MOST_PAPERS, for which this was seen to hold."""
@@ -59,9 +59,10 @@ class Recommendation:
         return self.evidence.why
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields that every interface shows."""
+        """Return the fields that every interface shows, and the features if there are any."""
         names = ("rank", "score", "probability", "cited", "retracted", "id", "key", "title", "year", "why")
-        return {name: getattr(self, name) for name in names}
+        features = {name: None if math.isnan(value) else value for name, value in self.features.items()}
+        return {name: getattr(self, name) for name in names} | ({"features": features} if features else {})
 
 
 def note_on(papers: Sequence[Recommendation]) -> str:
@@ -83,7 +84,8 @@ def what_fits(probabilities: NDArray[np.floating], papers: int, cosine: float | 
     if cosine is None:
         nothing = papers <= FEW_PAPERS and best < NO_PAPER and together < TOO_FEW
     else:
-        nothing = best < SURE and cosine < LEAST_COSINE + PER_PAPERS * math.log(min(papers, MOST_PAPERS))
+        least = LEAST_COSINE + PER_PAPERS * math.log(min(papers, MOST_PAPERS))
+        nothing = (best < SURE or papers < FEWEST) and cosine < least
     if nothing:
         return NOTHING_FITS
     return SEVERAL_FIT if best < SEVERAL and together >= TOGETHER_SURE else ""

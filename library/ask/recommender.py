@@ -59,9 +59,10 @@ CITED, CITED_SHARE = 3, 0.3
 """Most papers cited elsewhere in the draft to recommend beside k others: a number, or a share of k."""
 CITED_DEPTH = 100
 """Number of top papers among which they are looked for."""
-NAMED, SAID = 0.9, 0.5
-"""Probability that a named paper is the one meant, and that one saying the sentence nearly word for word is:
-5 of 10 such papers were, among 10,680 contexts of 40 drafts over the abstracts of their bibliographies."""
+NAMED, MOST_FIRST, SAID = 0.9, 20, 0.5
+"""Probability that one of the named papers is meant, of which at most so many come first; and one that says
+the sentence nearly word for word: 5 of 10 such papers were, among 10,680 contexts of 40 drafts over the
+abstracts of their bibliographies."""
 RERANKER_WEIGHT = 0.3
 """The cross-encoder's weight relative to the retriever's, on z-scores."""
 
@@ -145,10 +146,11 @@ class Recommender:
         if rerank and self.reranker is None:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
         reranks = self.reranker is not None and rerank is not False
-        depth = max(depth, RERANK_DEPTH) if reranks else depth
+        storage = self.refresh().storage
+        depth = max(min(depth, len(storage)), RERANK_DEPTH if reranks else 0)
         query, filters = mark_query(request.query), request.filters
         named = [*query.known, *filters.only, named_key(query.context)]
-        papers = self.refresh().storage.candidates(query, depth, filters.condition(), named)
+        papers = storage.candidates(query, depth, filters.condition(), named)
         if query.passages is None:
             passages, place = cited_near(request.query.context, papers.id_of)
             query = replace(query, passages=passages, place=place)
@@ -363,10 +365,10 @@ class Ranked:
     def _note(self) -> str:
         """What to say above the papers."""
         retriever, rows = self.retriever, self._rows[:TOGETHER]
-        if not retriever.log_probabilities or not len(rows) or self.quick:
+        if not retriever.log_probabilities or not len(rows) or self.quick or rows[0] in self.named:
             return ""
         cosine = None
-        if (encoder := encoder_of(retriever)) is not None:
+        if (encoder := encoder_of(retriever)) is not None and encoder.reads(self.query)[0]:
             encoder.read(rows)
             cosine = float(encoder.cosines(self.query, rows[None].astype(np.int32)).max())
         return what_fits(np.exp(self.ranking.scores[0, : len(rows)]), self.count, cosine)
@@ -442,20 +444,23 @@ def _both_groups(ranking: Ranking, known: NDArray[np.integer], k: int) -> Rankin
 
 
 def _named_first(ranking: Ranking, named: list[int], share: float | None) -> Ranking:
-    """Put the papers that a question names, or repeats, first; scores stay in descending order.
+    """Put the papers that a question names, or repeats, first, best first; scores stay in descending order.
 
-    share: of probability that these papers get together, leaving the rest to the others; None if scores are
-    not logarithms of probabilities.
+    share: of probability that these papers get together, by those that they had, leaving the rest to the
+    others; None if scores are not logarithms of probabilities.
     """
     if not named:
         return ranking
+    score = dict(zip(ranking.papers[0].tolist(), ranking.scores[0].tolist(), strict=True))
+    named = sorted(named, key=lambda row: -score.get(row, -math.inf))[:MOST_FIRST]
     others = ranking.papers[0][(ranking.papers[0] >= 0) & ~np.isin(ranking.papers[0], named)]
     papers = np.array([[*named, *others]], np.int32)
     scores = ranking.scores[0][ranking.papers[0] >= 0]
     if share is not None:
-        first = np.full(len(named), math.log(share / len(named)), np.float32)
+        first = np.array([score.get(row, scores.min(initial=0)) for row in named], np.float32)
+        first = first - np.logaddexp.reduce(first) + math.log(share)
         rest = ranking.scores[0][np.isin(ranking.papers[0], others)] + math.log(1 - share)
-        return Ranking(papers, np.concatenate([first, np.minimum(rest, first[0])])[None])
+        return Ranking(papers, np.concatenate([first, np.minimum(rest, first[-1])])[None])
     best = scores[0] if len(scores) else np.float32(0)
     added = np.full(papers.shape[1] - len(scores), best, np.float32)  # they have no score of their own
     return Ranking(papers, np.concatenate([added, scores])[None])

@@ -137,6 +137,8 @@ def test_why_is_one_readable_line() -> None:
         ([0.05] * 50, 1000, None, NOTHING_FITS),
         ([0.05] * 50, 1001, None, ""),
         ([], 0, None, ""),
+        ([0.85, 0.1], 2, 0.05, NOTHING_FITS),  # among so few, something always seems probable
+        ([0.85, 0.1], 3, 0.05, ""),
     ],
 )
 def test_whether_anything_fits(

@@ -139,6 +139,9 @@ def ids(found: Any) -> list[str]:
             "SGD OTHERCIT is as OTHERCIT, Adam TARGETCIT is not",
         ),
         ("write to a@todo.org", "write to a@todo.org TARGETCIT"),
+        (r"Adam \citep{lee}, [@roe; @fern] and [CITE] are", "Adam OTHERCIT, OTHERCIT and TARGETCIT are"),
+        ("a@site.org, as in [@lee, [CITE]]", "a@site.org, as in [OTHERCIT, TARGETCIT]"),
+        ("[@lee; @roe] [CITE]", "[@lee; @roe] TARGETCIT"),  # keys alone
     ],
 )
 def test_the_first_mark_becomes_the_target(text: str, expected: str) -> None:
@@ -344,6 +347,9 @@ def test_ask_prints_the_requested_format(library: Path, command: Run) -> None:
     assert re.findall(r"@\w+\{(\S+),", entries) == keys
     assert found[0]["title"] in said(QUESTION, "k=1")
     assert command("ask", f"library={library}", QUESTION, "format=xml")[0] == 2
+    explained = json.loads(said(QUESTION, "k=1000000000000", "format=json", "explain=true"))
+    assert [paper["id"] for paper in explained] == ids(Recommender.open(library).recommend(QUESTION, k=99))
+    assert ("features" in explained[0]) == (Library.open(library).retriever.name == "ranker")
 
 
 def test_a_library_ranks_like_its_retriever(library: Path, tiny_corpus: Corpus, tmp_path: Path) -> None:
