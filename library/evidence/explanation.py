@@ -120,17 +120,20 @@ class Explainer:
         words = default_tokenize(context)
         weights, least = self.stem_weights(words), LEAST_IDF * self.idf("")
         rows = np.asarray(papers, np.int64)
-        if self._networks is not None:
-            self._networks.read(rows)
-            vector = self._networks.query_vectors(query)[0]
+        networks = self._networks
+        if networks is not None and not networks.reads(query)[0]:
+            networks = None
+        if networks is not None:
+            networks.read(rows)
+            vector = networks.query_vectors(query)[0]
         citing = self._citing_contexts.most_similar(query, rows[None])[0]
         explanations, surnames = [], self._surnames(query)
         passages = self._full_texts.passages(context, papers, PASSAGES) if self._full_texts else {}
         for paper, cited_in in zip(papers, citing.tolist(), strict=True):
             title, abstract = self._corpus.titles[paper], self._corpus.abstracts[paper]
             texts, place, nearest = passages.get(paper, ()), None, ""
-            if self._networks is not None and abstract:
-                cosines = self._networks.sentence_cosines(vector, paper)  # of those that the encoder has read
+            if networks is not None and abstract:
+                cosines = networks.sentence_cosines(vector, paper)  # of those that the encoder has read
                 nearest = _sentences(abstract)[int(np.argmax(cosines))] if len(cosines) else ""
             # Words in common decide only without the encoder, and between the abstract and a full text.
             words_of = "" if nearest and not texts else abstract
@@ -225,7 +228,7 @@ class Explainer:
         (rerank.ranker.paper_names).
         """
         distances, best, heaviest = np.abs(_distances(words)), LEAST_NAME, ""
-        acronyms = [acronym for letters in initials(title) if (acronym := letters.upper()) in context]
+        acronyms = [word for word in map(str.upper, initials(title)) if re.search(rf"\b{word}\b", context)]
         for name in [*title_names(title), *acronyms]:
             parts = default_tokenize(name)
             rarity = max((self._rarity(part) for part in parts if _is_term(part)), default=0.0)
@@ -238,9 +241,8 @@ class Explainer:
         return heaviest
 
     def _rarity(self, word: str) -> float:
-        """Return how rare a word is in the corpus, from 0 to 1; 0 for an unknown one, as for the ranker."""
-        count = self._count(word)
-        return 1 - float(np.log(count) / np.log(self._tokens)) if count else 0.0
+        """Return how rare a word is in the corpus, from 0 to 1 for an unknown one, as for the ranker."""
+        return 1 - float(np.log(max(self._count(word), 1)) / np.log(self._tokens))
 
 
 _IGNORED = frozenset([*FUNCTION_WORDS, TARGET_MARKER.lower(), OTHER_MARKER.lower()])

@@ -11,8 +11,10 @@ import pytest
 
 from citerec.base.errors import InputError
 from citerec.evaluation.publish import open_trained
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.ask.question import Filters
 from citerec.library.ask.recommendation import NOTHING_FITS, note_on
-from citerec.library.ask.recommender import Recommender
+from citerec.library.ask.recommender import MOST_FIRST, NAMED, Recommender
 from citerec.library.builtin.make import (
     CHECK,
     DRAFTS,
@@ -98,6 +100,48 @@ def test_it_says_how_sure_it_is(recommender: Recommender, question: str, sure: b
     found = recommender.recommend(question)
     assert found[0].probability is not None
     assert (found[0].probability > 0.5) == sure and note_on(found) == ("" if sure else NOTHING_FITS)
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Recommender:
+    """Papers of one author and year, among others."""
+    things = (
+        "iron,copper,deltas,bears,quanta,banks,meals,vines,ice,taxes,bees,ash,jets,poems,insulin,song,water"
+    )
+    names = [*things.split(","), "trees", "nets", "cells", "reefs", "beams", "music", "unions"]
+    papers = [
+        LibraryPaper(name, title=f"A study of {name} and their uses", authors=("Lu Wang",), year=2019)
+        for name in names
+    ]
+    abstract = "本研究得到国家自然科学基金资助。作者感谢两位匿名审稿人。湿地碳储量的估算方法是本文的主题。"
+    papers.append(LibraryPaper("carbon", title="湿地研究", abstract=f"{abstract}数据可向作者索取。"))
+    titles = "Latent Dirichlet Allocation", "Assessing Insurance Demand"
+    papers += [LibraryPaper(title.split()[0], title=title) for title in titles]
+    return Recommender(Library.create(tmp_path_factory.mktemp("shelf") / "shelf", papers))
+
+
+def test_of_papers_by_the_same_authors_in_a_year_the_one_that_fits_comes_first(shelf: Recommender) -> None:
+    papers = shelf.recommend("Wang (2019) [CITE] reported that labour unions raise wages.", k=30)
+    assert papers[0].id == "unions" and (papers[0].probability or 0) > 0.3
+    assert sum(paper.probability or 0 for paper in papers[:MOST_FIRST]) == pytest.approx(NAMED)
+    two = Filters(only=["iron", "copper"])
+    assert note_on(shelf.recommend("Wang (2019) [CITE] sang of gods.", filters=two)) == ""
+    assert note_on(shelf.recommend("Whales [CITE] sing of gods.", filters=two)) == NOTHING_FITS
+
+
+@pytest.mark.parametrize(
+    ("question", "paper", "name", "sentence"),
+    [
+        ("LDA [CITE] finds themes.", "Latent", "LDA", ""),
+        ("AIDS patients need aid [CITE].", "Assessing", "", ""),
+        ("碳储量的估算 [CITE]。", "carbon", "", "湿地碳储量的估算方法是本文的主题。"),
+    ],
+)
+def test_reasons_are_names_in_full_and_sentences_with_words(
+    shelf: Recommender, question: str, paper: str, name: str, sentence: str
+) -> None:
+    evidence = {other.id: other.evidence for other in shelf.recommend(question, k=30)}[paper]
+    assert (evidence.name, evidence.sentence) == (name, sentence)
 
 
 DRAFT = """---
