@@ -107,8 +107,10 @@ def is_utf8(name: str | Path) -> bool:
 
 
 def not_utf8(name: str | Path) -> str:
-    """Return a printable line for a name that is not UTF-8."""
+    """Return a printable line for a name that is not UTF-8, or for a text of several words."""
     shown = str(name).encode("utf-8", "replace").decode()
+    if " " in shown and not os.path.lexists(name):
+        return f"{shown}: the text is not UTF-8; give it in UTF-8"
     return f"{shown}: the name is not UTF-8; rename the file or folder"
 
 

@@ -325,6 +325,7 @@ def test_a_question_on_stdin_is_read_like_a_draft(
     content = io.BytesIO("Bäume sind trees that are parsed [CITE].".encode("cp1252"))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(content, "utf-8"))
     assert run("ask", "-", "k=1", "format=cite")[1] == "\\cite{one}\n"
+    assert "?ume [CITE]: the text is not UTF-8; give it in UTF-8\n" in run("ask", "B\udce4ume [CITE]")[2]
     with pytest.raises(InputError, match="has half of a pair of surrogates"):
         Recommender.open("mine").recommend("B\udce4ume [CITE]")
 
