@@ -130,7 +130,10 @@ class References:
     def other_keys(self) -> KeysView[str]:
         """Return the keys of entries that are in no .bib file, in order."""
         others = (key for file in self.other_files() for key in read_other(file))
-        return dict.fromkeys([*self._printed, *self.own, *others]).keys()
+        read = {isinstance(place, Path) for name, place in self._places.items() if name not in _OF_TEX}
+        # Where all .bib files are read, what only a .bbl has is old.
+        printed = read_printed(self.source or "") if self.chosen or read == {True} else self._printed
+        return dict.fromkeys([*printed, *self.own, *others]).keys()
 
     def all_keys(self) -> set[str]:
         """Return the keys of all entries."""

@@ -208,6 +208,19 @@ def test_a_printed_bibliography(run: Run) -> None:
     assert run("draft.tex")[1].startswith("draft.tex:1: b is unknown in its bibliography\n")
 
 
+@pytest.mark.parametrize(
+    ("named", "options", "unknown"),
+    [("refs", [], "d"), ("IEEEabrv,refs", [], "d"), ("x,refs", [], ""), ("x", ["bib=refs.bib"], "d")],
+)
+def test_what_only_an_old_bbl_has_is_unknown(named: str, options: list[str], unknown: str, run: Run) -> None:
+    """It tells nothing new of a .bib file that is read, but all of one that is not."""
+    items = "\\bibitem{twice} A. Lee. Peat. \\bibitem{d} B. Ek. Moss."
+    Path("draft.bbl").write_text(f"\\begin{{thebibliography}}{{1}}{items}\\end{{thebibliography}}")
+    Path("draft.tex").write_text(f"\\cite{{twice}}\\cite{{d}}\\bibliography{{{named}}}")
+    lines = run("draft.tex", *options)[1].splitlines()
+    assert [line.split()[1] for line in lines if "unknown" in line] == unknown.split()
+
+
 FILES = {
     "import": (
         {
