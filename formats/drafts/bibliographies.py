@@ -8,7 +8,8 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Container, Iterable, KeysView, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, KeysView, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -34,6 +35,8 @@ OTHER_FILES = (".json", ".yaml", ".yml")
 """Suffixes of bibliographies other than .bib files."""
 _OF_TEX = ("IEEEabrv", "IEEEfull")
 """Files of TeX that have no entries."""
+_BIBLATEX = re.compile(r"\\(?:addbibresource|printbibliography)\b|\bbiblatex\b")
+"""What names biblatex, whose biber minds the case of keys."""
 _NEARBY = ("", "*/", "*/*/")
 """Where a .bib file is looked for by its name."""
 
@@ -140,22 +143,39 @@ class References:
         bibs = (BibtexText(decode_text(file)).all_keys() for file in self.bibs().values())
         return {*self.other_keys()}.union(*bibs)
 
+    @cached_property
+    def form(self) -> Callable[[str], str]:
+        """Returns what the same keys share: accents in any encoding, and for BibTeX letters in any case."""
+        if self.source is None or _BIBLATEX.search(self.source):
+            return nfc
+        return lambda key: nfc(key).lower()
+
     def entries(self, keys: Iterable[str]) -> dict[str, Reference]:
-        """Return the existing entries with these keys, also if the entries encode accents in another way."""
-        wanted = {key: key for key in keys}
-        if odd := {nfc(key): key for key in wanted if not key.isascii()}:
-            there = (key for key in self.all_keys() if nfc(key) in odd)
-            wanted |= {key: odd[nfc(key)] for key in there if key not in wanted}
-        entries = {key: parse_printed(*self._printed[key]) for key in wanted if key in self._printed}
-        entries |= {key: self.own[key] for key in wanted if key in self.own}
+        """Return the existing entries with these keys, or with the only one of the same form."""
+        wanted, form = dict.fromkeys(keys), self.form
+        forms = {*map(form, wanted)}
+
+        def same(there: Mapping[str, object]) -> list[str]:
+            return [key for key in dict.fromkeys((*wanted, *there)) if key in there and form(key) in forms]
+
+        entries = {key: parse_printed(*self._printed[key]) for key in same(self._printed)}
+        entries |= {key: self.own[key] for key in same(self.own)}
         # .bib files have separate titles and authors: they override printed entries; the first file wins.
         for file in reversed(dict.fromkeys(self.bibs().values())):
-            entries |= bib_entries(decode_text(file), wanted)
+            entries |= bib_entries(decode_text(file), forms, form)
         for file in self.other_files():
             others = read_other(file)
-            entries |= {key: others[key] for key in wanted if key in others}
-        exact_last = sorted(entries.items(), key=lambda found: wanted[found[0]] == found[0])
-        return {wanted[key]: entry for key, entry in exact_last}
+            entries |= {key: others[key] for key in same(others)}
+        alike, cited = keys_by_form(entries, form), dict[str, list[str]]()
+        for key in wanted:
+            cited.setdefault(key if key in entries else alike.get(form(key), ""), []).append(key)
+        return {key: entry for there, entry in entries.items() for key in cited.get(there, ())}
+
+
+def keys_by_form(keys: Iterable[str], form: Callable[[str], str]) -> dict[str, str]:
+    """Return keys by their forms (`References.form`), without those that share one."""
+    counts = Counter(map(form, keys := [*keys]))
+    return {form(key): key for key in keys if counts[form(key)] == 1}
 
 
 # Entries.
@@ -186,12 +206,14 @@ _WITH_INITIALS = re.compile(rf"{_INITIALS}([^\W\d_][\w'’-]+)|([^\W\d_][\w'’-
 _AUTHORS_END = 400
 
 
-def bib_entries(text: str, wanted: Container[str] | None = None) -> dict[str, Reference]:
-    """Return the entries of a BibTeX text by key and alias, only the `wanted` ones; None means all."""
+def bib_entries(
+    text: str, wanted: Container[str] | None = None, form: Callable[[str], str] = str
+) -> dict[str, Reference]:
+    """Return the entries of a BibTeX text by key and alias; only those with a form that is `wanted`, if any."""
     bibliography = BibtexText(text)
     entries, aliases = dict[str, Reference](), dict[str, Reference]()
     for entry in bibliography.entries:
-        keys = [key for key in bibliography.keys(entry) if wanted is None or key in wanted]
+        keys = [key for key in bibliography.keys(entry) if wanted is None or form(key) in wanted]
         if keys and (contents := bibliography.read(entry)):
             fields = {name: value for name, value in contents.fields.items() if name in _READ}
             reference = _reference(read_item(entry.kind, fields))

@@ -26,6 +26,7 @@ from citerec.formats.bibliography.paper import (
 )
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
 from citerec.formats.bibliography.reading.recognise import recognise
+from citerec.formats.drafts.bibliographies import keys_by_form
 from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.drafts.language import MISSING, Source
 from citerec.formats.drafts.languages import draft_language
@@ -92,7 +93,7 @@ class CheckedDraft:
 
     citations: in order. listed: those of \\nocite and the like. uncited: keys used otherwise, or * for all.
     printed: keys that are defined elsewhere than in the .bib files `bibs`. others: other files with entries.
-    notes: what was skipped, and why.
+    notes: what was skipped, and why. form: see `References`.
     """
 
     path: Path
@@ -104,6 +105,7 @@ class CheckedDraft:
     bibs: Sequence[Path]
     others: Sequence[Path]
     notes: Sequence[str]
+    form: Callable[[str], str] = nfc
 
     @cached_property
     def by_key(self) -> dict[str, Entry]:
@@ -115,13 +117,13 @@ class CheckedDraft:
 
     @cached_property
     def _aliases(self) -> dict[str, str]:
-        written = {nfc(key): key for key in self.by_key}
+        written = keys_by_form(self.by_key, self.form)
         return written | {alias: entry.key for entry in self.entries for alias in entry.aliases}
 
     def key(self, cited: str) -> str:
-        """Return the key of the entry that is cited, perhaps by an alias or with other forms of accents."""
+        """Return the key of the entry that is cited, perhaps by an alias or in another form."""
         named = self._aliases
-        return cited if cited in self.by_key else named.get(cited) or named.get(nfc(cited), cited)
+        return cited if cited in self.by_key else named.get(cited) or named.get(self.form(cited), cited)
 
     @cached_property
     def cited(self) -> dict[str, Citation]:
@@ -192,7 +194,8 @@ def read_checked(path: Path, root: Path | None = None, bibs: Sequence[Path] = ()
         entries += _held_entries(path, citations)
     empty = [file for file in read if file not in {entry.file for entry in entries}]
     notes = [*source.notes, *(f"{file.name} has no entries" for file in empty)]
-    return CheckedDraft(path, citations, listed, source.uncited, entries, printed, read, others, notes)
+    uncited, form = source.uncited, references.form
+    return CheckedDraft(path, citations, listed, uncited, entries, printed, read, others, notes, form)
 
 
 def _citations(source: Source, reader: PlaceholderReader, path: Path) -> Iterator[Citation]:

@@ -20,6 +20,7 @@ from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.neighbours import new_entry
 from citerec.formats.bibliography.paper import LibraryPaper, retraction_note, terminal_text
 from citerec.formats.drafts.language import PLACEHOLDER
+from citerec.formats.letters import nfc
 from citerec.library.ask.display import ALREADY_CITED, percentage, short_authors
 from citerec.library.ask.question import Filters, Request
 from citerec.library.ask.recommendation import Recommendation
@@ -353,7 +354,8 @@ class Features(Workspace):
         entries = bibliography.distinct
         if bibliography.files or entries:
             bibs = bibliography.files
-            draft = check.CheckedDraft(path, cited, (), ("*",), entries, (), bibs, (), ())
+            form = main.source.references.form if main else nfc
+            draft = check.CheckedDraft(path, cited, (), ("*",), entries, (), bibs, (), (), form)
             problems = check.find_problems(draft, self.library)
             if self.settings.references:
                 problems += check.find_contradictions(draft, self.library)

@@ -398,3 +398,26 @@ def test_a_key_whose_accents_are_of_another_form_is_told(run: Run, name: str, ci
     assert f"{name}:1: {key} looks like the key in refs.bib" in out and "1 finding" in out
     [entry] = read_draft(Path(name)).cited.values()
     assert entry is not None and entry.title == "Peat"
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        (r"\bibliography{refs}", True),
+        (r"\usepackage{biblatex}\bibliography{refs}", False),
+        (r"\addbibresource{refs.bib}", False),
+    ],
+)
+def test_bibtex_takes_keys_in_any_case_but_biber_does_not(text: str, known: bool, run: Run) -> None:
+    """A key that two entries share but for the case is told."""
+    entries = [f"@book{{{key}, title={{On {key}}}}}" for key in ("peat2020Bog", "Moss", "mosS")]
+    Path("refs.bib").write_text("\n".join(entries))
+    Path("a.tex").write_text(rf"Bogs \cite{{peat2020bog}} of \cite{{moss}}, \cite{{Moss}} \cite{{?}}.{text}")
+    lines = run("a.tex")[1].splitlines()
+    told = [("moss", "unknown"), ("mosS", "never")]
+    told += [] if known else [("peat2020bog", "unknown"), ("peat2020Bog", "never")]
+    assert {(word, kind) for word, kind in told} == {
+        (line.split()[1], kind) for line in lines for kind in ("unknown", "never") if f" {kind}" in line
+    }
+    cited = read_draft(Path("a.tex")).cited
+    assert {key for key, entry in cited.items() if entry} == {"Moss", *["peat2020bog"][:known]}
