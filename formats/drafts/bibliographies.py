@@ -61,7 +61,7 @@ class References:
     @cached_property
     def _places(self) -> dict[str, Path | str]:
         """The files by name; instead of one that is not read, the reason."""
-        return {name: self._find(name) for name in dict.fromkeys(self.names)}
+        return {name: self._find(name) for name in dict.fromkeys(self.names) if name not in _OF_TEX}
 
     def _find(self, name: str) -> Path | str:
         """Return a file by its name in the document, or why it is not read.
@@ -83,9 +83,8 @@ class References:
     @cached_property
     def _printed(self) -> dict[str, tuple[str, str]]:
         """The printed entries: in the document, else in its .bbl or the only one beside it."""
-        if self.source is None:
-            return {}
-        if printed := read_printed(self.source):
+        printed = read_printed(self.source or "")
+        if printed or self.source is None:
             return printed
         files = self._inside("*.bbl")
         own = [file for file in files if file.stem == self.path.stem]
@@ -112,8 +111,6 @@ class References:
         if self.chosen:
             return {}
         missing = {name: why for name, why in self._places.items() if isinstance(why, str)}
-        for name in _OF_TEX:
-            missing.pop(name, None)
         instead = f"; {', '.join(self._beside)} beside it instead" if self._beside else ""
         return {name: f"the bibliography {name} is not read: {why}{instead}" for name, why in missing.items()}
 
@@ -122,8 +119,8 @@ class References:
         if self.chosen:
             first = {bib.name: bib for bib in reversed(self.chosen)}
             return {bib.name if bib == first[bib.name] else str(bib): real_path(bib) for bib in self.chosen}
-        named = {name: file for name, file in self._places.items() if isinstance(file, Path)}
-        return {name: file for name, file in named.items() if file.suffix == ".bib"} | self._beside
+        named = ((name, file) for name, file in self._places.items() if isinstance(file, Path))
+        return {name: file for name, file in named if file.suffix == ".bib"} | self._beside
 
     def other_files(self) -> list[Path]:
         """Return the files that are no .bib files."""
@@ -133,9 +130,9 @@ class References:
     def other_keys(self) -> KeysView[str]:
         """Return the keys of entries that are in no .bib file, in order."""
         others = (key for file in self.other_files() for key in read_other(file))
-        read = {isinstance(place, Path) for name, place in self._places.items() if name not in _OF_TEX}
+        read = self._places and all(isinstance(place, Path) for place in self._places.values())
         # Where all .bib files are read, what only a .bbl has is old.
-        printed = read_printed(self.source or "") if self.chosen or read == {True} else self._printed
+        printed = read_printed(self.source or "") if self.chosen or read else self._printed
         return dict.fromkeys([*printed, *self.own, *others]).keys()
 
     def all_keys(self) -> set[str]:
@@ -151,31 +148,22 @@ class References:
         return lambda key: nfc(key).lower()
 
     def entries(self, keys: Iterable[str]) -> dict[str, Reference]:
-        """Return the existing entries with these keys, or with the only one of the same form."""
-        wanted, form = dict.fromkeys(keys), self.form
-        forms = {*map(form, wanted)}
-
-        def same(there: Mapping[str, object]) -> list[str]:
-            return [key for key in dict.fromkeys((*wanted, *there)) if key in there and form(key) in forms]
-
-        entries = {key: parse_printed(*self._printed[key]) for key in same(self._printed)}
-        entries |= {key: self.own[key] for key in same(self.own)}
+        """Return the existing entries with these keys, or else with the only key of the same form."""
+        wanted, form = {key: key for key in keys}, self.form
+        if odd := {form(key): key for key in wanted if form is not nfc or not key.isascii()}:
+            alike = [key for key in self.all_keys() if form(key) in odd]
+            counts = Counter(map(form, alike))
+            wanted |= {key: odd[form(key)] for key in alike if key not in wanted and counts[form(key)] == 1}
+        entries = {key: parse_printed(*self._printed[key]) for key in wanted if key in self._printed}
+        entries |= {key: self.own[key] for key in wanted if key in self.own}
         # .bib files have separate titles and authors: they override printed entries; the first file wins.
         for file in reversed(dict.fromkeys(self.bibs().values())):
-            entries |= bib_entries(decode_text(file), forms, form)
+            entries |= bib_entries(decode_text(file), wanted)
         for file in self.other_files():
             others = read_other(file)
-            entries |= {key: others[key] for key in same(others)}
-        alike, cited = keys_by_form(entries, form), dict[str, list[str]]()
-        for key in wanted:
-            cited.setdefault(key if key in entries else alike.get(form(key), ""), []).append(key)
-        return {key: entry for there, entry in entries.items() for key in cited.get(there, ())}
-
-
-def keys_by_form(keys: Iterable[str], form: Callable[[str], str]) -> dict[str, str]:
-    """Return keys by their forms (`References.form`), without those that share one."""
-    counts = Counter(map(form, keys := [*keys]))
-    return {form(key): key for key in keys if counts[form(key)] == 1}
+            entries |= {key: others[key] for key in wanted if key in others}
+        exact_last = sorted(entries.items(), key=lambda found: wanted[found[0]] == found[0])
+        return {wanted[key]: entry for key, entry in exact_last}
 
 
 # Entries.
@@ -206,14 +194,12 @@ _WITH_INITIALS = re.compile(rf"{_INITIALS}([^\W\d_][\w'’-]+)|([^\W\d_][\w'’-
 _AUTHORS_END = 400
 
 
-def bib_entries(
-    text: str, wanted: Container[str] | None = None, form: Callable[[str], str] = str
-) -> dict[str, Reference]:
-    """Return the entries of a BibTeX text by key and alias; only those with a form that is `wanted`, if any."""
+def bib_entries(text: str, wanted: Container[str] | None = None) -> dict[str, Reference]:
+    """Return the entries of a BibTeX text by key and alias, only the `wanted` ones; None means all."""
     bibliography = BibtexText(text)
     entries, aliases = dict[str, Reference](), dict[str, Reference]()
     for entry in bibliography.entries:
-        keys = [key for key in bibliography.keys(entry) if wanted is None or form(key) in wanted]
+        keys = [key for key in bibliography.keys(entry) if wanted is None or key in wanted]
         if keys and (contents := bibliography.read(entry)):
             fields = {name: value for name, value in contents.fields.items() if name in _READ}
             reference = _reference(read_item(entry.kind, fields))

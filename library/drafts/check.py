@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -26,7 +27,6 @@ from citerec.formats.bibliography.paper import (
 )
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
 from citerec.formats.bibliography.reading.recognise import recognise
-from citerec.formats.drafts.bibliographies import keys_by_form
 from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.drafts.language import MISSING, Source
 from citerec.formats.drafts.languages import draft_language
@@ -117,7 +117,8 @@ class CheckedDraft:
 
     @cached_property
     def _aliases(self) -> dict[str, str]:
-        written = keys_by_form(self.by_key, self.form)
+        counts = Counter(map(self.form, self.by_key))
+        written = {self.form(key): key for key in self.by_key if counts[self.form(key)] == 1}
         return written | {alias: entry.key for entry in self.entries for alias in entry.aliases}
 
     def key(self, cited: str) -> str:
