@@ -43,6 +43,8 @@ _STOP = re.compile(r"(?<=[\w)\]}\"'”’])[.!?,;:…]+[\"'”’)\]}*_]*[ \t]*\
 _NEXT = re.compile(r"(?:[\"'”’)\]}*_]*\s+(?!\d)[^\W_a-z]|[\"'”’)\]}]*\s*\Z|[ \t]*\n[ \t]*\n)")
 """What follows a citation that stands after its sentence's full stop."""
 _BREAK = re.compile(r"(?:(?<=[^\W\d_]{4})|(?<=[\])}]))\.\s+(?=[^\W\d_a-z]|[\[(\\])")
+_COMMON = re.compile(r"(?i)[\d.\s]*(?:contents|acknowledge?ments?|declaration|preface|introduction)\W*")
+"""Headings that many documents have."""
 SHORT_NOTE = 300
 """Characters up to which a note is a part of the sentence that calls it, instead of having its own."""
 
@@ -140,7 +142,7 @@ class Source:
 
     def is_label(self, key: str) -> bool:
         """True if a key refers to a part of the document."""
-        return key in self.labels or key.startswith(self.kinds)
+        return refers(key, self.labels, self.kinds)
 
     @property
     def notes(self) -> list[str]:
@@ -308,11 +310,12 @@ class Language(ABC):
         """Return a text without references to labels, which look like citations. kinds: see `Source`."""
         cited = ((citation, citation.cited) for citation in self.citations(text) if citation.printed)
         removed = (
-            citation
-            for citation, keys in cited
-            if keys and all(key in labels or key.startswith(kinds) for key in keys)
+            citation for citation, keys in cited if keys and all(refers(key, labels, kinds) for key in keys)
         )
         return replaced(text, ((citation.start, citation.end, "") for citation in removed))
+
+    def without_citations(self, text: str) -> str:
+        return replaced(text, ((citation.start, citation.end, "") for citation in self.citations(text)))
 
     def included(self, text: str) -> Iterator[str]:
         """Yield the names of the files that a text includes."""
@@ -327,7 +330,7 @@ class Language(ABC):
         def read(match: re.Match[str]) -> str:
             name = match[match.lastindex or 0]
             places = path.parent / name, inputs.folder(parents) / name.lstrip("/")
-            file = inputs.find(match[0].strip(), places, parents, self.suffixes)
+            file = inputs.find(match[0].strip(), places, parents)
             return self.inserted(match[0], self.with_inputs(file, inputs, parents)) if file else match[0]
 
         return self._include.sub(read, text)
@@ -466,6 +469,17 @@ class Language(ABC):
 def _full_stop(end: re.Match[str]) -> str:
     """Return the end of a line, as a sentence."""
     return f"{end[1]}\n" if end[1][:1] and end[1][0] in ".!?:;,…" else f"{end[1]}.\n"
+
+
+def refers(key: str, labels: Collection[str], kinds: tuple[str, ...]) -> bool:
+    """True if a key refers to a part of a document, perhaps to a line of code in it. kinds: see `Source`."""
+    return key in labels or re.sub(r":\d+\Z", "", key) in labels or key.startswith(kinds)
+
+
+def first_title(sections: Iterable[Section]) -> str:
+    """Return the first heading of level 1, unless many documents have one with its name."""
+    names = (name for level, name, _ in sections if level == 1 and name.lower() != "abstract")
+    return "" if _COMMON.fullmatch(title := next(names, "")) else title
 
 
 def called_notes(pattern: re.Pattern[str], text: str) -> Iterator[Note]:

@@ -57,8 +57,7 @@ from citerec.formats.latex_text import (
 _IN_ARCHIVES = (".tex", ".bbl", ".bib")
 _OPTION = r"\s*(?:\[[^\]]{0,1000}\]\s*)?(?=\{)"
 _TITLE = re.compile(rf"\\(?:icml|twocolumn)?[tT]itle\*?{_OPTION}")
-_ABSTRACT = re.compile(r"\\begin\s*\{abstract\}")
-_ABSTRACT_ENDS = re.compile(r"\\end\s*\{abstract\}")
+_ABSTRACT = re.compile(r"\\begin\s*\{abstract\}(.*?)\\end\s*\{abstract\}", re.DOTALL)
 _ABSTRACT_MACRO = re.compile(r"\\abstract\s*(?=\{)")
 _AUTHOR = re.compile(rf"\\(?:icml)?[aA]uthor\*?{_OPTION}")
 _AUTHOR_BLOCKS = re.compile(r"\\and\b|\\And\b|\\AND\b")
@@ -281,17 +280,10 @@ class Latex(Language):
         return self._about(text, "")
 
     def _about(self, text: str, paper: str) -> Metadata:
-        begins = _ABSTRACT.search(text)
-        ends = _ABSTRACT_ENDS.search(text, begins.end()) if begins else None
-        if begins and ends:
-            abstract = text[begins.end() : ends.start()]
-        else:
-            abstract = _first_argument(_ABSTRACT_MACRO, text)
+        written = _ABSTRACT.search(text)
+        abstract = written[1] if written else _first_argument(_ABSTRACT_MACRO, text)
         title, summary = (
-            plain_text(
-                replaced(part, ((citation.start, citation.end, "") for citation in self.citations(part)))
-            )
-            for part in (_first_argument(_TITLE, text), abstract)
+            plain_text(self.without_citations(part)) for part in (_first_argument(_TITLE, text), abstract)
         )
         dates = (find_year(date) for _, date, _ in macro_arguments(_DATE, text))
         year = next(filter(None, dates), 0)
@@ -335,7 +327,7 @@ class Latex(Language):
         }
         if unread := marks - {span.ref for part in paragraphs for span in part.citations}:
             # In captions, footnotes, tables or the abstract, which training contexts exclude.
-            separated = _ENVIRONMENT.sub(" ", _FLOAT.sub(r"\\section{}", body))
+            separated = _ENVIRONMENT.sub(" ", _FLOAT.sub(r"\\section{}\g<0>", body))
             more = self.convert(*self.sections(_ASIDE.sub(" ", separated)), unread)
             paragraphs += [
                 part._replace(section=f"again {part.section}", reread=True)

@@ -39,6 +39,7 @@ from citerec.formats.drafts.language import (
     Section,
     Source,
     called_notes,
+    first_title,
     identified,
     number_keys,
     replaced,
@@ -85,8 +86,10 @@ _NOTE = re.compile(
     re.MULTILINE,
 )
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$|^(\S.*)\n(=+|-{2,})[ \t]*$", re.MULTILINE)
-_LINK = re.compile(r"!?\[([^\[\]]*)\](?:\([^)]*\)|\[[^\[\]]*\]|\{[^{}]*\})|\[\^[^\]]*\]:?|<(https?://[^>]*)>")
-_TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>|^[ \t]*:::.*$|\{(?:[.#][^{}\n]{0,300}|-)\}", re.MULTILINE)
+_LINK = re.compile(
+    r"!?\[([^\[\]]*)\](?:(?:\([^)]*\)|\[[^\[\]]*\])(?:\{[^{}]*\})?|\{[^{}]*\})|\[\^[^\]]*\]:?|<(https?://[^>]*)>"
+)
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>|^[ \t]*:::.*$|\{(?:[.#=][^{}\n]{0,300}|-)\}", re.MULTILINE)
 _COMMAND = re.compile(r"\\(?:(?:text\w{2}|emph)\{([^{}]*)\}|[A-Za-z]+\*?(?:\[[^\[\]]*\])?(?:\{[^{}]*\})*)")
 _RULE = re.compile(
     r"^[ \t]*[|+](?:[ \t]*:?[-=]+:?[ \t]*[|+])+[ \t]*$|(?<!\S)\|(?!\S)|\{\{<[^<>\n]*>\}\}", re.MULTILINE
@@ -198,7 +201,8 @@ class Markdown(Language):
         named = _metadata(files, path.parent, inputs.root)
         names = [*dict.fromkeys([*_bibliographies(front), *named, *_bibliographies(project)])]
         front = {**front, **project}  # a project's fields include those of its main file
-        captions = " ".join(match[match.lastindex or 0] for match in _CAPTION.finditer(text))
+        aside = [match[match.lastindex or 0] for match in _CAPTION.finditer(text)]
+        aside += _names([front.get("title"), front.get("abstract")])
         text = self.without_code(text)
         labels = self.labels(text)
         text = self.without_references(text, labels, kinds)
@@ -207,7 +211,7 @@ class Markdown(Language):
         items = front.get("references")
         entries = csl_entries(items) if isinstance(items, list) else {}
         references = References(path, names, inputs.root, own=entries)
-        cites += [citation.cited for citation in self.citations(captions) if citation.cited]
+        cites += [[key.key] for key in self.keys(" ".join(aside))]
         keys, uncited = [*number_keys(cites)], [*_uncited(front)]
         return Source(text, metadata, keys, references, uncited, inputs.notes, labels, kinds)
 
@@ -231,8 +235,7 @@ class Markdown(Language):
         return Metadata("")
 
     def _about(self, front: dict[str, Any], sections: Sequence[Section]) -> Metadata:
-        names = (name for level, name, _ in sections if level == 1 and not _PART.match(name))
-        title = next(names, "")
+        title = first_title(part for part in sections if not _PART.match(part.name))
         return Metadata(
             "",
             _front_matter_text(front, "title") or title,
@@ -262,9 +265,10 @@ class Markdown(Language):
         'H2O — old 1st note a b'
         """
         text = _WIKI_LINK.sub(r"\1", _RULE.sub(" ", text))
-        text = _LINE_START.sub("", _LINK.sub(lambda match: match[1] or match[2] or " ", text))
-        text = unescape(_RAISED.sub(lambda match: match[1] or match[2] or match[3], text))
-        text = _COMMAND.sub(lambda match: match[1] or "", _TAG.sub("", text))
+        for _ in range(2):  # a link may be around an image
+            text = _LINK.sub(lambda match: match[1] or match[2] or " ", text)
+        text = _RAISED.sub(lambda match: match[1] or match[2] or match[3], _LINE_START.sub("", text))
+        text = _COMMAND.sub(lambda match: match[1] or "", _TAG.sub("", unescape(text)))
         text = _EMPHASIS.sub(lambda match: match[2] or "", text)
         return " ".join(_BACKSLASH.sub(r"\1", text).split())
 
@@ -604,7 +608,8 @@ def _names(value: object) -> Iterator[str]:
 
 def _front_matter_text(front: dict[str, Any], name: str) -> str:
     value = front.get(name)
-    return MARKDOWN.plain(str(value)) if isinstance(value, str | int | date) else ""
+    text = str(value) if isinstance(value, str | int | date) else ""
+    return MARKDOWN.plain(MARKDOWN.without_citations(text))
 
 
 def _authors(value: object) -> Iterator[str]:

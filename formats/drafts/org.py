@@ -182,10 +182,10 @@ class Org(Language):
 
     def metadata(self, head: str) -> Metadata:
         title, date, abstract = (pattern.search(head) for pattern in (_TITLE, _DATE, _ABSTRACT))
-        summary = self.plain(abstract[1]) if abstract else ""
+        summary = self.plain(self.without_citations(abstract[1])) if abstract else ""
         summary = summary or self.named_section(self.sections(head)[0], "abstract")
         year = find_year(date[1]) if date else 0
-        return Metadata("", self.plain(title[1]) if title else "", summary, year)
+        return Metadata("", self.plain(self.without_citations(title[1])) if title else "", summary, year)
 
     def bibliographies(self, text: str) -> list[Key]:
         named = _BIBLIOGRAPHY.finditer(text)

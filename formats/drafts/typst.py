@@ -25,6 +25,7 @@ from citerec.formats.drafts.language import (
     Language,
     Note,
     Source,
+    first_title,
     identified,
     replaced,
 )
@@ -36,9 +37,11 @@ _NOT_TEXT = (
     r"|(?P<formula>(?<!\\)\$(?:[^$\\]|\\.){0,2000}\$)"
 )
 _STRING = r"\"(?:[^\"\\]|\\.)*+\""
+_CONTEXT = r"(?:context\s+)?"
 _MARKUP = re.compile(
-    rf"{_NOT_TEXT}|(?P<string>\#{_STRING})|(?P<statement>\#(?:let|set|show|import|include|if|for|while)\b)"
-    r"|(?P<open>\#(?:[A-Za-z_][\w.-]*)?[(\[]|\#\{|\[)|(?P<close>\])|(?P<escape>\\.)",
+    rf"{_NOT_TEXT}|(?P<string>\#{_STRING})"
+    rf"|(?P<statement>\#{_CONTEXT}(?:let|set|show|import|include|if|for|while)\b)"
+    rf"|(?P<open>\#{_CONTEXT}(?:(?:[A-Za-z_][\w.-]*)?[(\[]|\{{)|\[|(?<=\))\.[A-Za-z_][\w.-]*\()|(?P<close>\])|(?P<escape>\\.)",
     re.DOTALL,
 )
 """What ends or begins in markup."""
@@ -57,8 +60,13 @@ _LABEL_HERE = re.compile(r"<[\w:.-]+>")
 _IN_CALL = re.compile(_LABEL)
 _BIBLIOGRAPHY = re.compile(rf"\bbibliography\w*\s*(?::\s*)?({_ARGUMENTS})")
 _VARIABLE = re.compile(r"#?let\s+([\w-]+)\s*=\s*([^\n]+)")
+_WORDS = re.compile(r"#let\s+([\w-]+)\s*=\s*(?:\w*\[([^\[\]\n@#<]+)\]|\"([^\"\n@]+)\")[ \t;]*$", re.MULTILINE)
+"""A name for words."""
+_NAME = re.compile(r"#([A-Za-z_][\w-]*+)(?![(\[]);?")
 _IMPORT = re.compile(r"#?\bimport\s+\"([^@\"\n]+\.typ)\"")
 _FILE = re.compile(rf"(?<=\")[^\"\n]+(?:\.bib|{'|'.join(map(re.escape, OTHER_FILES))})(?=\")")
+_HEADING = re.compile(rf"#heading(?:{_ARGUMENTS})?(?:{_SUPPLEMENT})?")
+_BODY = re.compile(rf"(?:({_SUPPLEMENT})|\"([^\"\n]*)\")[\s,]*\)?\Z")
 _LIST = re.compile(rf"#{_BIBLIOGRAPHY.pattern}")
 _FUNCTION = re.compile(r"#let\s+([\w-]+)\s*(?:\([^()]*\))?\s*=")
 _CALLED = re.compile(r"#[A-Za-z_][\w.-]*(?:\([^()]*\))?\Z")
@@ -85,7 +93,7 @@ _DOCUMENT = 1000
 _DATE = re.compile(r"\bdate\s*:([^\n]*)|\bdatetime\(\s*year\s*:([^,)\n]*)")
 _RULES = ("#let", "#set", "#show", "#import", "#include")
 """Statements that print nothing themselves."""
-_CALL = re.compile(r"#[A-Za-z][\w.-]*(?:\([^()\n]{0,1000}\))?|(?<=\s)<[\w:.-]+>")
+_CALL = re.compile(rf"#{_CONTEXT}[A-Za-z][\w.-]*(?:[\w.-]*\([^()\n]{{0,1000}}\))*|(?<=[\s\])])<[\w:.-]+>")
 _CONTENT = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")
 _FLOAT = re.compile(r"#(?:figure|table)\([^()\n]{0,1000}\)")
 _NOTE = re.compile(r"#footnote(?:\([^()]*\))?(?=\[)")
@@ -173,14 +181,19 @@ class Typst(Language):
     def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
         path = real_path(path)
         text = self.with_inputs(path, inputs)
-        imported = (
-            inputs.find(
-                match[0].strip(), (path.parent / match[1], inputs.folder((path,)) / match[1][1:]), (path,)
-            )
-            for match in _IMPORT.finditer(text)
-        )
-        code = "\n".join(self.with_inputs(file, inputs, (path,)) for file in imported if file)
+        code, part = "", text
+        while names := dict.fromkeys(_IMPORT.findall(part)):
+            folders = dict.fromkeys([*(file.parent for file in inputs.files), inputs.folder((path,))])
+            part = ""
+            for name in names:
+                places = [folder / name.lstrip("/") for folder in folders]
+                file = inputs.find(f'#import "{name}"', places, (path,))
+                if file and file not in inputs.files:
+                    part += f"{self.with_inputs(file, inputs, (path,))}\n"
+            code += part
         text = _with_functions(text, code)
+        words = {match[1]: match[2] or match[3] for match in _WORDS.finditer(f"{text}\n{code}")}
+        text = _NAME.sub(lambda name: words.get(name[1], name[0]), text)
         labels = self.labels(f"{text}\n{code}")
         labels |= {f"{term[1]}{end}" for term in _TERM.finditer(f"{text}\n{code}") for end in ("", ":pl")}
         for alias in _ALIAS.finditer(f"{text}\n{code}"):
@@ -190,6 +203,8 @@ class Typst(Language):
             key for part in (text, code) for citation in self.citations(part) for key in citation.cited
         )
         names = [name.key for name in self.bibliographies(f"{text}\n{code}")]
+        lists = "".join(_BIBLIOGRAPHY.findall(f"{text}\n{code}"))
+        uncited = ["*"] if re.search(r"\bfull\s*:\s*true\b", lists) else []
         own = {
             key: entry
             for file in inputs.files
@@ -198,7 +213,7 @@ class Typst(Language):
         }
         references = References(path, names, inputs.root, own=own)
         metadata = identified(self.metadata(text), paper)
-        return Source(text, metadata, [*keys], references, skipped=inputs.notes, labels=labels)
+        return Source(text, metadata, [*keys], references, uncited, inputs.notes, labels)
 
     def metadata(self, head: str) -> Metadata:
         own = _NOT_OF_DOCUMENT.sub(r"\1", head)
@@ -206,12 +221,10 @@ class Typst(Language):
         title, abstract = ((match[1] or match[2] or "") if match else "" for match in matches)
         date = _DATE.search(head)
         sections, _ = self.sections(self.body(head))
-        title = title or next(
-            (name for level, name, _ in sections if level == 1 and name.lower() != "abstract"), ""
-        )
-        summary = self.plain(abstract) or self.named_section(sections, "abstract")
+        title = title or first_title(sections)
         year = find_year(date[1] or date[2] or "") if date else 0
-        return Metadata("", self.plain(title), summary, year)
+        title, summary = (self.plain(self.without_citations(part)) for part in (title, abstract))
+        return Metadata("", title, summary or self.named_section(sections, "abstract"), year)
 
     def bibliographies(self, text: str) -> list[Key]:
         """Return the files in the arguments of `bibliography`, or in variables there, and any .bib file."""
@@ -239,6 +252,7 @@ class Typst(Language):
         return " ".join(_ESCAPED.sub(r"\1", _SIGNS.sub("", _BREAK.sub(" ", text))).split())
 
     def body(self, text: str, running: bool = False) -> str:
+        text = _HEADING.sub(_as_heading, text)
         edits = list[tuple[int, int, str]]()
         for kind, (start, end) in _scan(text):
             if kind == "statement" and text.startswith(_RULES, start):
@@ -284,6 +298,12 @@ class Typst(Language):
 
 
 TYPST = Typst()
+
+
+def _as_heading(call: re.Match[str]) -> str:
+    named, level = _BODY.search(call[0]), re.search(r"\blevel\s*:\s*([1-9])", call[0])
+    name = (named[1][1:-1] if named[1] else named[2]) if named else ""
+    return f"\n{'=' * int(level[1] if level else 1)} {' '.join(name.split())}" if name else call[0]
 
 
 def _between(code: str) -> str:

@@ -12,6 +12,7 @@ from citerec.base.errors import InputError
 from citerec.formats.drafts.inputs import Inputs, decode_text, encoded_like, exact_text
 from citerec.formats.drafts.languages import language_of
 from citerec.formats.drafts.latex import LATEX
+from citerec.formats.drafts.typst import TYPST
 
 DRAFTS = {
     ".tex": (
@@ -121,6 +122,51 @@ def test_text_within_rules_and_functions_of_typst_is_read(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("name", "draft", "text"),
+    [
+        ("a.typ", "#context { if x.get() == 1 [\nSo] }\nIs #context y(page).display().\n@a", "So Is . [1]"),
+        ("a.typ", '#counter(page).update(1)\nIn #f.today().at(b: "[c]", [d]) @a', "In d [1]"),
+        ("a.typ", "#figure(x)[Trees]<a:b> as @a:b:12 grow @a.", "Trees as grow [1]."),
+        ("a.typ", '#import "b/b.typ": *\n#let b-x = [B]\n@a #b-x.at #gp(1) #ape #gpt;s', "[1] B.at Ape GPTs"),
+        ("a.md", '[A](x){b="c"} ![D](d){width=5} `e`{=latex} [![F](f){g="h"}](i "j"){k=3} @a', "A D e F [1]"),
+    ],
+)  # fmt: skip
+def test_code_and_attributes_are_no_words(name: str, draft: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/b.typ").write_text('#import "../c.typ": *\n#let gpt = "GPT"\n')
+    (tmp_path / "c.typ").write_text("#let ape = smallcaps[Ape]\n#let gp(x) = [Not]\n")
+    (path := tmp_path / name).write_text(draft)
+    assert text_of(path) == text
+
+
+def test_calls_of_typst_are_headings(tmp_path: Path) -> None:
+    calls = ('#heading(numbering: "1.")[Trees] <a>', '#heading(level: 2, "Abstract")', "#heading[\nMoss]")
+    (path := tmp_path / "a.typ").write_text("\nWe do @a.\n".join(calls))
+    source = TYPST.read(path, Inputs())
+    assert (source.metadata.title, source.metadata.abstract) == ("Trees", "We do .")
+    names = [part.section for part in TYPST.paragraphs(source.text)[0]]
+    assert names == ["0 ", "1 Trees", "2 Abstract", "3 Moss"]
+
+
+@pytest.mark.parametrize(
+    ("name", "draft"),
+    [
+        ("a.md", "---\ntitle: Trees [@a]\nabstract: They grow. @b\n---\n"),
+        ("a.typ", "#show: f.with(title: [Trees @a], abstract: [They grow. #cite(<b>)])"),
+        ("a.org", "#+title: Trees [cite:@a]\n#+begin_abstract\nThey grow. [cite:@b]\n#+end_abstract\n"),
+        ("a.tex", r"\title{Trees \cite{a}}\begin{abstract}They grow. \cite{b}\end{abstract}"),
+    ],
+)
+def test_titles_and_abstracts_have_no_citations(name: str, draft: str, tmp_path: Path) -> None:
+    (path := tmp_path / name).write_text(draft)
+    language = language_of(path.suffix)
+    assert language is not None
+    source = language.read(path, Inputs())
+    assert (source.metadata.title, source.metadata.abstract) == ("Trees", "They grow.")
+    assert {*source.keys} == {"a", "b"}
+
+
+@pytest.mark.parametrize(
     ("name", "draft", "title"),
     [
         ("a.typ", '#outline(title: "Contents")\n#let title = [A \\ title]\n= Intro\n@a', "A title"),
@@ -132,6 +178,8 @@ def test_text_within_rules_and_functions_of_typst_is_read(tmp_path: Path) -> Non
         ("a.typ", '#show: f.with(title: "Own title", abstract: "")\n@a', "Own title"),
         ("a.typ", "= Abstract\nText.\n= Start\n@a", "Start"),
         ("a.md", "# (PART\\*) One {-}\n\n# Start {-}\n\n@a", "Start"),
+        ("a.md", "# Abstract\n\n# 1. Introduction\n\n@a\n\n# Method", ""),
+        ("a.typ", "= Acknowledgments\n= Start\n@a", ""),
     ],
 )
 def test_titles(tmp_path: Path, name: str, draft: str, title: str) -> None:
