@@ -144,7 +144,7 @@ def new_entry(
         kind, fields = _typesettable(kind, fields, text, form.order, language)
         written = form.write(kind, key, fields)
     place, before, after = _place(text, entries, beside or key)
-    return place, f"{before}{written}{after}"
+    return place, f"{before}{written}{after}".replace("\n", "\r\n" if "\r\n" in text else "\n")
 
 
 def _place(text: str, entries: Sequence[Entry], key: str) -> tuple[int, str, str]:

@@ -33,7 +33,7 @@ from citerec.library.evidence.store import TextStore
 from citerec.library.papers.library import Library
 
 _NAMED = re.compile(
-    r"\\[a-zA-Z]+\*?(?:\[[^\[\]]*\])*\{([^{}\n]{1,1000})\}"  # LaTeX: \includegraphics[...]{name}
+    r"\\[a-zA-Z]+\*?(?:\[[^\[\]]*\])*\{([^{}]{1,1000})\}"  # LaTeX: \includegraphics[...]{name}
     r"|\]\(<?([^()<>\s]{1,1000})>?[^()\n]*\)"  # Markdown: ![...](name)
     r"|\"([^\"\n]{1,1000})\""  # Typst: image("name")
     r"|^[ \t]*(?:#\+)?(?:bibliography|csl|reference-doc|template|css|-)[ \t]*:?[ \t]+\[?([^\[\]\n]{1,1000})",
@@ -49,6 +49,7 @@ _SHOWN = re.compile(
     r"|\b(?:image|read|csv|json|yaml|toml|xml)\(\s*\"([^\"\n]{1,1000})\""
 )
 """What names files that a document shows."""
+_LINE_END = re.compile(r"%[^\n]*\n")
 _BRACED = re.compile(r"\{([^{}]*)\}")
 _FIGURES = (".pdf", ".png", ".jpg", ".jpeg", ".eps", ".svg")
 _SUFFIXES = ("", ".tex", ".bib", ".sty", ".cls", ".bst", *_FIGURES, *map(str.upper, _FIGURES))
@@ -171,9 +172,8 @@ def named_files(draft: Draft, base: Path) -> tuple[list[Path], list[str]]:
             fonts = (draft.path.parent / name.strip().strip("{}")).glob("*.[ot]t[fc]")
             files |= {real_path(file): None for file in fonts if real_path(file).is_relative_to(base)}
         shown = {name.strip().strip('"') for match in _SHOWN.findall(text) for name in match if name}
-        named = [
-            name.strip().strip('"') for match in _NAMED.findall(text) for name in "".join(match).split(",")
-        ]
+        lists = (_LINE_END.sub("", "".join(match)) for match in _NAMED.findall(text))
+        named = [name.strip().strip('"') for names in lists for name in names.split(",")]
         for name in filter(None, dict.fromkeys([*named, *shown])):
             there = [file for file in _candidates(name, folders) if file.is_relative_to(base)]
             if not there and name in shown and not re.search(r"[\\#]|://", name):
@@ -382,13 +382,13 @@ def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Ed
     """Return the insertion of a comment with the papers' keys: right after the citation, or in a line of its
     own before it if comments end with the line."""
     keys = ", ".join(terminal_text(paper.key or paper.id) for paper in papers)
-    form = draft_language(draft.path).comment
+    text, form = draft.files[place.file], draft_language(draft.path).comment
     if draft_language(draft.path).holds_items:
         return place.start, place.end, f"{place.command}{form.format(f'citerec: not sure: {keys}')}"
     if not form.endswith("\n"):
         keys = _DASHES.sub("-", keys).replace("*/", "")
         return place.end, place.end, form.format(f"citerec: not sure: {keys}")
-    text = draft.files[place.file]
+    form = form.replace("\n", "\r\n" if "\r\n" in text else "\n")
     start = text.rfind("\n", 0, place.start) + 1
     while around := [
         other.start for other in draft.places if other.file == place.file and other.start < start < other.end

@@ -294,7 +294,10 @@ def find_sentences(paragraph: Paragraph) -> Iterator[tuple[str, tuple[str, tuple
         if not str(mark.ref).startswith(PLACEHOLDER):
             continue
         number = bisect_right(bounds, mark.start)
-        first = max(bounds[number - 1], mark.start - LONGEST)
+        begin = bounds[number - 1]
+        if text[begin - 1 : begin] == " " and not re.search(r"[^\W\d_]", text[begin : bounds[number]]):
+            begin = bounds[number - 2]  # of the sentence that it stands behind
+        first = max(begin, mark.start - LONGEST)
         last = min(bounds[number], mark.end + LONGEST)
         pieces, done, others = list[str](), first, list[str]()
         for span in spans[bisect_left(starts, first) : bisect_left(starts, last)]:

@@ -245,8 +245,7 @@ class Features(Workspace):
         keys = BibtexText(text).all_keys()
         beside = next((added for added in self.added(file) if added not in keys), "")
         place, entry = new_entry(text, paper, key, self.settings.abstracts, document.language, beside)
-        written = entry.replace("\n", "\r\n" if "\r\n" in text else "\n")
-        edit = types.TextEdit(target.range(place, place), written)
+        edit = types.TextEdit(target.range(place, place), entry)
         return file, types.WorkspaceEdit(changes={target.uri: [edit]})
 
     # Code actions.

@@ -58,6 +58,7 @@ SORTED = "\n\n".join(f"@misc{{{key},\n  title={{T}}\n}}" for key in ("ada", "bo"
     [
         ("", PLAIN),
         ("% mine\n", f"% mine\n\n{PLAIN}"),
+        ("% mine\r\n", f"% mine\n\n{PLAIN}".replace("\n", "\r\n")),
         (
             TABS,
             TABS

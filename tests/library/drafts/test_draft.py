@@ -159,6 +159,22 @@ def test_list_items_and_paragraphs_are_sentences(suffix: str, tmp_path: Path) ->
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "sentences"),
+    [
+        ("a.md", "Peat is deep. Moss @a grows. @?\n\nTrees do not.", ["Moss [a] grows. [CITE]."]),
+        ("a.tex", "Peat is deep. Is it? \\cite{?}\n\nSo \\cite{?}.", ["Is it? [CITE].", "So [CITE]."]),
+        ("a.md", "He asked: “Is it so?” [@?]. It is.", ["He asked: “Is it so?” [CITE]."]),
+        ("a.md", "Peat is deep.\n\n- [@?]\n- moss", ["[CITE]."]),
+    ],
+)
+def test_a_citation_after_its_sentence_is_shown_with_it(
+    name: str, text: str, sentences: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert [place.sentence for place in read_draft(tmp_path / name).places] == sentences
+
+
 @pytest.fixture(scope="module")
 def recommender(tmp_path_factory: pytest.TempPathFactory) -> Recommender:
     path = tmp_path_factory.mktemp("library") / "mine"
@@ -282,6 +298,7 @@ def test_commands_without_a_key(command: str, tmp_path: Path) -> None:
     "caption",
     [
         r"\begin{figure}\caption[short]{%s}\end{figure}", r"\captionof{table}{%s}",
+        r"\begin{table*} [htbp!]\caption{%s}\end{table*}",
         r"\begin{algorithm}\subcaption{%s}\end{algorithm}",
         "\\begin{lstlisting}[float, caption={%s}]\nx\n\\end{lstlisting}",
     ],
@@ -687,7 +704,8 @@ def project(tmp_path: Path) -> Path:
     """A draft that pdflatex needs five other files for."""
     texts = {
         "paper.tex": r"""\documentclass{article}
-            \usepackage{graphicx}\usepackage{mine}\graphicspath{{figs/}}
+            \usepackage{graphicx,% figures, too
+              mine}\graphicspath{{figs/}}
             % \setmainfont{Body}[Path = fonts/, BoldFont=*-Bold]
             \begin{document}
             Models such as BERT~\cite{?} \ours{} are old \cite{vaswani2017}.
@@ -992,18 +1010,22 @@ def certain(found: Draft, recommender: Recommender, *probabilities: float) -> Su
         ((0.1, 0.1, 0.1, 0.1), 0.5, [f"while\n{NOTE}{NOTE}BERT", "nivre2003,\n  ?, TODO}"]),
     ],
 )
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
 def test_what_is_not_sure_is_left_with_a_comment(
     tmp_path: Path,
     recommender: Recommender,
+    ends: str,
     probabilities: tuple[float, ...],
     sure: float,
     expected: list[str],
 ) -> None:
-    (tmp_path / "a.tex").write_text(UNSURE)
+    (tmp_path / "a.tex").write_bytes(UNSURE.replace("\n", ends).encode())
     found = read_draft(tmp_path / "a.tex")
     copies = plan_copies(found, tmp_path / "b.tex", None)
     lines = write_copies(certain(found, recommender, *probabilities), recommender.library, copies, sure)
-    text = (tmp_path / "b.tex").read_text()
+    text = (tmp_path / "b.tex").read_bytes().decode()
+    assert text.count(ends) == text.count("\n")
+    text = text.replace(ends, "\n")
     assert all(part in text for part in expected), text
     left = sum(one * (2 if place == 2 else 1) < sure for place, one in enumerate(probabilities))
     filled = 4 - left if sure else 3  # the fourth has no other paper left
