@@ -8,7 +8,7 @@ from __future__ import annotations
 THREADS = 4
 """Requests answered at a time; `citerec serve` has an option for it."""
 LONGEST_WAIT = 10.0
-"""Seconds that a request waits for its answer; one that would wait longer is refused (503)."""
+"""Seconds that a request waits for a thread before it is refused (503)."""
 MAX_BODY = 4_000_000
 """Bytes of a request's body (413)."""
 TIMEOUT = 10.0

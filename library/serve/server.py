@@ -11,12 +11,9 @@ import asyncio
 import base64
 import hashlib
 import logging
-import math
 import os
 import re
 import socket
-import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -166,65 +163,27 @@ def url_host(host: str) -> str:
 
 
 class WorkQueue:
-    """Runs blocking work in threads, with a queue in which nobody waits longer than limits.LONGEST_WAIT."""
+    """Runs blocking work in threads, for one of which nobody waits longer than limits.LONGEST_WAIT."""
 
     def __init__(self, threads: int) -> None:
-        self._threads, self._free = CapacityLimiter(threads), threads
-        self._waiting = deque[asyncio.Future[None]]()
-        self._seconds = 0.0
-        """Average time that work takes; later work counts more."""
-
-    def wait(self, before: int) -> float:
-        """Return the seconds until a request has its answer if `before` others wait ahead of it."""
-        return self._seconds * ((before + 1) / self._threads.total_tokens + 1)
-
-    def _refusal(self) -> HTTPException:
-        headers = {"Retry-After": str(max(1, math.ceil(self.wait(len(self._waiting)))))}
-        return HTTPException(503, "too many queued requests; try again later", headers)
-
-    async def _take_turn(self) -> None:
-        """Wait for a turn. Raises HTTPException if that takes too long."""
-        if self._free:
-            self._free -= 1
-            return
-        if self.wait(len(self._waiting)) > limits.LONGEST_WAIT:
-            raise self._refusal()
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            await asyncio.wait([turn], timeout=max(limits.LONGEST_WAIT - self._seconds, 0))
-        finally:
-            if is_late := not turn.done():
-                self._waiting.remove(turn)
-        if is_late:
-            raise self._refusal()
-        turn.result()  # raises if it was refused
-
-    def _next(self) -> None:
-        """Give free turns to those who have waited longest, and refuse those who would wait too long."""
-        while self._waiting and self.wait(len(self._waiting) - 1) > limits.LONGEST_WAIT:
-            self._waiting.pop().set_exception(self._refusal())
-        while self._waiting and self._free:
-            self._free -= 1
-            self._waiting.popleft().set_result(None)
+        self._turns, self._threads = asyncio.Semaphore(threads), CapacityLimiter(threads)
 
     async def run(
         self, work: Callable[[], T], is_disconnected: Callable[[], Awaitable[bool]] | None = None
     ) -> T:
         """Return the result of `work`. Raises HTTPException if it waits too long, or the client has gone."""
-        await self._take_turn()
+        try:
+            async with asyncio.timeout(limits.LONGEST_WAIT):
+                await self._turns.acquire()
+        except TimeoutError:
+            headers = {"Retry-After": f"{max(1, limits.LONGEST_WAIT):.0f}"}
+            raise HTTPException(503, "too many queued requests; try again later", headers) from None
         try:
             if is_disconnected is not None and await is_disconnected():
                 raise HTTPException(499, "the client disconnected")
-            started = time.monotonic()
-            try:
-                return await to_thread.run_sync(work, limiter=self._threads)
-            finally:
-                took = time.monotonic() - started
-                self._seconds += (took - self._seconds) / (5 if self._seconds else 1)
+            return await to_thread.run_sync(work, limiter=self._threads)
         finally:
-            self._free += 1
-            self._next()
+            self._turns.release()
 
 
 # The application.

@@ -259,28 +259,24 @@ def test_requests_of_other_sites_without_an_origin(url: str, headers: dict[str, 
     assert raw(url, request.encode()).startswith(f"HTTP/1.1 {status}".encode())
 
 
-def test_who_would_wait_too_long_is_refused_when_that_is_seen(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_who_waits_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LONGEST_WAIT", 2.0)
-    queue, begun = WorkQueue(1), time.monotonic()
+    queue = WorkQueue(1)
 
-    async def ask() -> tuple[bool, float]:
+    async def ask() -> bool:
         try:
             await queue.run(lambda: time.sleep(0.5))
         except HTTPException as error:
             assert error.status_code == 503 and error.headers and int(error.headers["Retry-After"]) >= 1
-            return False, time.monotonic() - begun
-        return True, time.monotonic() - begun
+            return False
+        return True
 
-    async def ask_all() -> list[tuple[bool, float]]:
+    async def ask_all() -> list[bool]:
         answers = await asyncio.gather(*(ask() for _ in range(30)))
-        assert (await ask())[0], "afterwards it is open again"
+        assert await ask(), "afterwards it is open again"
         return answers
 
-    done = asyncio.run(ask_all())
-    assert 0 < sum(answered for answered, _ in done) <= 5
-    assert all(after < 1.5 for answered, after in done if not answered)
+    assert 0 < sum(asyncio.run(ask_all())) <= 5
 
 
 def test_long_bodies_and_given_host_names(
