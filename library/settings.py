@@ -329,9 +329,7 @@ class ReportSettings(DraftReferences, TexSettings):
 
     author: tuple[str, ...] = ()
     """family names of the draft's authors, to count their own works (e.g. [Lind,Moss])"""
-    most: int = 0
-    """maximum number of references that the journal allows; 0: any number"""
-    format: str = setting("text", choices=("text", "html", "json"))
+    format: str = setting("text", choices=("text", "json"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import date
-from html import escape
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -158,7 +157,6 @@ _LISTS = {
     "preprint": "preprints that have been published",
     "missing_doi": "entries whose record has a DOI",
     "uncited": "entries that are never cited",
-    "could_go": "could go: cited once, beside others",
     "notes": "notes",
 }
 
@@ -172,10 +170,6 @@ def report(settings: ReportSettings) -> None:
     page |= {f"{title} ({len(lists[name])})": lists[name] for name, title in _LISTS.items() if lists[name]}
     if settings.format == "json":
         print(json.dumps({"draft": str(draft.path), **numbers, **lists}, ensure_ascii=False, indent=1))
-    elif settings.format == "html":
-        print("<!DOCTYPE html><html lang=en><meta charset=utf-8><title>References</title>")
-        for head, lines in page.items():
-            print(f"<h2>{escape(head)}</h2><ul>", *(f"<li>{escape(line)}</li>" for line in lines), "</ul>")
     else:
         for head, lines in page.items():
             print(f"{head}:", *(f"  {terminal_text(line)}" for line in lines), sep="\n")
@@ -212,23 +206,7 @@ def describe(
     for kind, key, text in told:
         if kind in lists:
             lists[kind].setdefault(key, key if kind == "uncited" else f"{key} {text}")
-    going = could_go(places, len(places) - settings.most) if settings.most else []
-    listed = {kind: [*keys.values()] for kind, keys in lists.items()}
-    return numbers, listed | {"could_go": going, "notes": notes}
-
-
-def could_go(places: Mapping[str, set[tuple[str, int]]], count: int) -> list[str]:
-    """Return up to `count` keys whose only citation stands beside others, which stay; largest groups first.
-
-    places: where each key is cited.
-    """
-    sizes = Counter(place for each in places.values() for place in each)
-    once = {key: next(iter(each)) for key, each in places.items() if len(each) == 1}
-    gone: list[str] = []
-    while len(gone) < count and (open_keys := [key for key in once if sizes[once[key]] > 1]):
-        gone.append(key := max(open_keys, key=lambda key: (sizes[once[key]], key)))
-        sizes[once.pop(key)] -= 1
-    return gone
+    return numbers, {kind: [*keys.values()] for kind, keys in lists.items()} | {"notes": notes}
 
 
 def _lines(numbers: Mapping[str, Any]) -> Iterator[str]:

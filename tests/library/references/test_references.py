@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper, retraction
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
-from citerec.library.commands.references import could_go, references, report
+from citerec.library.commands.references import references, report
 from citerec.library.drafts.check import check
 from citerec.library.enrich.client import Client
 from citerec.library.enrich.services import SERVICES
@@ -269,34 +269,19 @@ def test_check_and_references_of_a_draft(draft: Path, capsys: pytest.CaptureFixt
 
 
 def test_report(draft: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings: dict[str, Any] = {"tex": str(draft), "author": ("Fern",), "most": 2}
+    settings: dict[str, Any] = {"tex": str(draft), "author": ("Fern",)}
     report(ReportSettings(**settings, format="json"))
     content = json.loads(capsys.readouterr().out)
     numbers = {name: content[name] for name in ("references", "citations", "own", "preprints", "oldest")}
     assert numbers == {"references": 3, "citations": 3, "own": 2, "preprints": 1, "oldest": 2001}
-    assert content["could_go"] == ["late"] and content["uncited"] == ["never"]
-    assert len(content["contradicted"]) == 1
+    assert content["uncited"] == ["never"] and len(content["contradicted"]) == 1
     report(ReportSettings(**settings))
     out = capsys.readouterr().out
     assert "references: 3\n  citations: 3\n  own works: 2 (67%)" in out
-    report(ReportSettings(**settings, format="html"))
-    page = capsys.readouterr().out
-    assert "<h2>never cited" not in page and "<li>never</li>" in page and "<script" not in page
     draft.write_text(DRAFT.replace("moss}.", "moss,unknown}."))
     report(ReportSettings(**settings))
     out = capsys.readouterr().out
     assert "references: 4\n  citations: 3\n  own works: 2 (67%)" in out  # of the known ones
-
-
-@given(
-    st.dictionaries(st.sampled_from("abcdefgh"), st.sets(st.integers(0, 4), min_size=1)), st.integers(0, 9)
-)
-def test_what_could_go_leaves_every_citation_a_reference(numbers: dict[str, set[int]], count: int) -> None:
-    places = {key: {("f", number) for number in each} for key, each in numbers.items()}
-    gone = could_go(places, count)
-    assert len(gone) <= count and len({*gone}) == len(gone)
-    left = {place for key, each in places.items() if key not in gone for place in each}
-    assert left == {place for each in places.values() for place in each}
 
 
 class _Answers(BaseHTTPRequestHandler):
