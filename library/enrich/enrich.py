@@ -315,79 +315,63 @@ def _complete_library(
 
     unavailable: services that could not be asked, and why. Returns how many papers were completed.
     """
-    report, changed = Report(settings, unavailable), list[int]()
-    for row, outcome in _findings(library, rows, find):
-        report.count(outcome)
-        if outcome.filled:
-            changed.append(row)
+    outcomes, changed = list[Outcome](), dict[int, LibraryPaper]()
+    with count_progress("papers", len(rows)) as advance:
+        for row in rows.tolist():
+            outcomes.append(outcome := find(row, library.paper(row)))
+            if outcome.filled:
+                changed[row] = outcome.paper
+            advance(1)
     if changed:
-        found = _findings(library, np.array(changed), find)
-        library.change(changed, (outcome.paper for _, outcome in found))
-    report.print(len(library))
+        library.change([*changed], changed.values())
+    _report(settings, outcomes, unavailable, len(library))
     return len(changed)
 
 
-def _findings(library: Library, rows: Rows, find: Find) -> Iterator[tuple[int, Outcome]]:
-    with count_progress("papers", len(rows)) as advance:
-        for row in rows.tolist():
-            yield row, find(row, library.paper(row))
-            advance(1)
+def _report(
+    settings: EnrichSettings, outcomes: Sequence[Outcome], unavailable: Mapping[str, str], papers: int
+) -> None:
+    """Print what was found. papers: number in the library."""
+    statuses, groups = Counter(outcome.status for outcome in outcomes), dict[str, list[Outcome]]()
+    fields = Counter(name for outcome in outcomes for name in outcome.filled)
+    sources = Counter(source for outcome in outcomes for source in {*outcome.filled.values()})
+    for outcome in outcomes:
+        groups.setdefault("retracted" if RETRACTED in outcome.filled else outcome.status, []).append(outcome)
+    if settings.format == "json":
+        head = {"library": settings.library, "sent": not settings.from_, "papers": len(outcomes)}
+        counts = {"statuses": statuses, "fields": fields, "sources": sources, "unavailable": {**unavailable}}
+        entries = [_entry(outcome) for group in groups.values() for outcome in group]
+        print(json.dumps(head | counts | {"entries": entries}, ensure_ascii=False, indent=1))
+        return
+    lacked = sum(bool(outcome.missing or outcome.filled.keys() - {RETRACTED}) for outcome in outcomes)
+    completed = f"completed {statuses['completed']:,}"
+    print(f"{settings.library}: {count_noun(papers)}, {lacked:,} lacked something")
+    filled = ", ".join(f"{fields[name]:,} {name}" for name in (*FIELDS, RETRACTED) if fields[name])
+    by = ", ".join(f"{name} {count:,}" for name, count in sources.most_common())
+    print(f"{completed}: {filled}\nby source: {by}" if filled else completed)
+    for outcome in groups.get("retracted", ()):
+        print(f"retracted: {_line(outcome.paper)} ({terminal_text(outcome.paper.retracted)})")
+    for status, meaning in _STATUSES.items():
+        if group := groups.get(status):
+            print(f"{status} {len(group):,}{meaning}")
+            for outcome in group[:SHOWN] if status != "known" else ():
+                why = f" ({terminal_text(outcome.conflicts[-1])})" if outcome.conflicts else ""
+                print(f"  {_line(outcome.paper)}{why}")
+            if len(group) > SHOWN and status != "known":
+                print("  ... (format=json lists all)")
+    for name, reason in unavailable.items():
+        print(f"{name}: {reason}; the same command asks again what it has not answered", file=sys.stderr)
 
 
-class Report:
-    """What was found, counted and shown."""
-
-    def __init__(self, settings: EnrichSettings, unavailable: Mapping[str, str]) -> None:
-        self._settings, self._unavailable = settings, unavailable
-        self._statuses, self._fields, self._sources = Counter[str](), Counter[str](), Counter[str]()
-        self._lacked = 0
-        self._shown: dict[str, list[dict[str, Any]]] = {}
-        """Entries by status: all for JSON, else some; and those found to be retracted."""
-
-    def count(self, outcome: Outcome) -> None:
-        """Take over what was found for a paper."""
-        self._statuses[outcome.status] += 1
-        self._lacked += bool(outcome.missing or outcome.filled.keys() - {RETRACTED})
-        self._fields.update(outcome.filled.keys())
-        self._sources.update(set(outcome.filled.values()))
-        paper, is_retracted = outcome.paper, RETRACTED in outcome.filled
-        listed = self._shown.setdefault("retracted" if is_retracted else outcome.status, [])
-        if is_retracted or len(listed) < SHOWN or self._settings.format == "json":
-            listed.append({"id": paper.id, "key": paper.key, "title": paper.title, "status": outcome.status})
-            listed[-1] |= {"filled": outcome.filled, "conflicts": outcome.conflicts}
-            listed[-1] |= {"missing": outcome.missing, "retracted": paper.retracted}
-
-    def print(self, papers: int) -> None:
-        """Print the report. papers: number in the library."""
-        if self._settings.format == "json":
-            head = {"library": self._settings.library, "sent": not self._settings.from_}
-            counts = {"papers": self._statuses.total(), "statuses": self._statuses, "fields": self._fields}
-            counts |= {"sources": self._sources, "unavailable": dict(self._unavailable)}
-            entries = [entry for listed in self._shown.values() for entry in listed]
-            print(json.dumps(head | counts | {"entries": entries}, ensure_ascii=False, indent=1))
-            return
-        completed = f"completed {self._statuses['completed']:,}"
-        print(f"{self._settings.library}: {count_noun(papers)}, {self._lacked:,} lacked something")
-        names = [name for name in (*FIELDS, RETRACTED) if self._fields[name]]
-        filled = ", ".join(f"{self._fields[name]:,} {name}" for name in names)
-        by = ", ".join(f"{name} {count:,}" for name, count in self._sources.most_common())
-        print(f"{completed}: {filled}\nby source: {by}" if filled else completed)
-        for entry in self._shown.get("retracted", ()):
-            print(f"retracted: {_line(entry)} ({terminal_text(entry['retracted'])})")
-        for status, meaning in _STATUSES.items():
-            if count := self._statuses[status]:
-                print(f"{status} {count:,}{meaning}")
-                for entry in self._shown.get(status, ()) if status != "known" else ():
-                    why = f" ({terminal_text(entry['conflicts'][-1])})" if entry["conflicts"] else ""
-                    print(f"  {_line(entry)}{why}")
-                if count > SHOWN and status != "known":
-                    print("  ... (format=json lists all)")
-        for name, reason in self._unavailable.items():
-            print(f"{name}: {reason}; the same command asks again what it has not answered", file=sys.stderr)
+def _entry(outcome: Outcome) -> dict[str, Any]:
+    paper = outcome.paper
+    entry = {"id": paper.id, "key": paper.key, "title": paper.title, "status": outcome.status}
+    told = {"filled": outcome.filled, "conflicts": outcome.conflicts, "missing": outcome.missing}
+    return entry | told | {"retracted": paper.retracted}
 
 
-def _line(entry: Mapping[str, Any]) -> str:
-    return terminal_text(f"{entry['key'] or entry['id']}: {entry['title']}")
+def _line(paper: LibraryPaper) -> str:
+    return terminal_text(f"{paper.key or paper.id}: {paper.title}")
 
 
 _STATUSES = {
