@@ -35,8 +35,7 @@ def ask(settings: AskSettings) -> None:
     elif settings.format == "json":
         print(as_json(recommended))
     else:
-        rows = [row for paper in recommended if (row := library.row(paper.id)) is not None]
-        _print_papers([*map(library.paper, rows)], settings.format)
+        _print_papers([library.by_id(paper.id) for paper in recommended], settings.format)
         for paper in recommended:
             if told := retraction_note(paper.retracted):
                 print(terminal_text(f"{paper.key or paper.id}: {told}"), file=sys.stderr)

@@ -162,23 +162,9 @@ _LISTS = {
 
 
 def report(settings: ReportSettings) -> None:
-    """Print the report."""
+    """Print numbers, and lists of keys with what is said of them."""
     draft = read_checked(expand_user(settings.tex), *settings.draft_files)
     library = open_library(settings.library) if settings.library else None
-    numbers, lists = describe(settings, draft, library)
-    page = {f"References of {draft.path.name}": [*_lines(numbers)]}
-    page |= {f"{title} ({len(lists[name])})": lists[name] for name, title in _LISTS.items() if lists[name]}
-    if settings.format == "json":
-        print(json.dumps({"draft": str(draft.path), **numbers, **lists}, ensure_ascii=False, indent=1))
-    else:
-        for head, lines in page.items():
-            print(f"{head}:", *(f"  {terminal_text(line)}" for line in lines), sep="\n")
-
-
-def describe(
-    settings: ReportSettings, draft: CheckedDraft, library: Library | None = None
-) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """Return the numbers of a report, and its lists of keys with what is said of them."""
     places: dict[str, set[tuple[str, int]]] = {}
     for citation in draft.citations:
         places.setdefault(draft.key(citation.key), set()).add((str(citation.file), citation.start))
@@ -202,11 +188,18 @@ def describe(
     for _, answer in judged:
         told += [(status.kind, answer.key, status.said) for status in answer.status]
         told += [("contradicted", answer.key, answer.said)] * bool(answer.findings)
-    lists: dict[str, dict[str, str]] = {name: {} for name in _LISTS}
+    listed: dict[str, dict[str, str]] = {name: {} for name in _LISTS}
     for kind, key, text in told:
-        if kind in lists:
-            lists[kind].setdefault(key, key if kind == "uncited" else f"{key} {text}")
-    return numbers, {kind: [*keys.values()] for kind, keys in lists.items()} | {"notes": notes}
+        if kind in listed:
+            listed[kind].setdefault(key, key if kind == "uncited" else f"{key} {text}")
+    lists = {kind: [*keys.values()] for kind, keys in listed.items()} | {"notes": notes}
+    if settings.format == "json":
+        print(json.dumps({"draft": str(draft.path), **numbers, **lists}, ensure_ascii=False, indent=1))
+        return
+    page = {f"References of {draft.path.name}": [*_lines(numbers)]}
+    page |= {f"{title} ({len(lists[name])})": lists[name] for name, title in _LISTS.items() if lists[name]}
+    for head, lines in page.items():
+        print(f"{head}:", *(f"  {terminal_text(line)}" for line in lines), sep="\n")
 
 
 def _lines(numbers: Mapping[str, Any]) -> Iterator[str]:

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import quote, urlsplit
 
 import numpy as np
@@ -69,18 +68,18 @@ def enrich(settings: EnrichSettings) -> None:
 def _use_files(settings: EnrichSettings) -> None:
     bad: list[InputError] = []
     with Library.edit(settings.library) as library:
-        finder = DumpFinder(library, lacking_rows(library))
+        finder = DumpFinder(library, rows_to_ask(library))
         count = finder.read(read_works(settings.from_, library.path, bad.append))
         if bad:
             skipped = f"{count_noun(len(bad), 'record')} skipped"
             print(f"{settings.from_}: {skipped}: {bad[0]}", file=sys.stderr)
         if not count:
             raise InputError(f"from={settings.from_}: has no usable paper")
-        _complete_library(settings, library, finder.rows, finder.find)
+        _complete_library(settings, library, finder.rows, finder.find, {})
 
 
 def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache) -> None:
-    services, rows = make_services(settings), _rows(library, settings)
+    services, rows = make_services(settings), rows_to_ask(library, settings.retractions)
     finder = ServiceFinder(library, services, cache, settings.retractions)
     try:
         unavailable = ask_services(settings, finder, library.paper, rows, settings.library)
@@ -91,7 +90,8 @@ def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache
         return
     with Library.edit(settings.library) as library:
         finder = ServiceFinder(library, services, cache, settings.retractions)
-        completed = _complete_library(settings, library, _rows(library, settings), finder.find, unavailable)
+        rows = rows_to_ask(library, settings.retractions)
+        completed = _complete_library(settings, library, rows, finder.find, unavailable)
     if unavailable and not completed:
         name, reason = next(iter(unavailable.items()))
         raise InputError(f"{name}: {reason}; the same command asks again what was not answered")
@@ -102,32 +102,27 @@ def make_services(settings: ServiceSettings) -> list[Service]:
     mailto = settings.mailto or os.environ.get(MAILTO, "")
     if mailto and not re.fullmatch(r"[!-?A-~]+@[!-?A-~]+", mailto):
         raise InputError(f"{'mailto' if settings.mailto else MAILTO}={mailto}: is not an e-mail address")
-    keys = {"openalex": settings.openalex_key, "semanticscholar": settings.semanticscholar_key}
     services = []
     for name, (kind, address) in SERVICES.items():
         if name in settings.services:
-            variable = KEYS.get(name, "")
-            key = keys.get(name, "") or os.environ.get(variable, "")
+            variable, own = KEYS.get(name, ""), getattr(settings, f"{name}_key", "")
+            key = own or os.environ.get(variable, "")
             if not re.fullmatch("[!-~]*", key):  # it is sent in a header
-                option = f"{name}_key" if keys.get(name) else variable
+                option = f"{name}_key" if own else variable
                 raise InputError(f"{option}: is not a key: it has a space or a character that is not ASCII")
             services.append(kind(address, mailto, key))
     return services
 
 
-def lacking_rows(library: Library) -> Rows:
-    """Return the rows of the papers that lack one of FIELDS, ascending."""
+def rows_to_ask(library: Library, retractions: bool = False) -> Rows:
+    """Return the rows of the papers that lack one of FIELDS, ascending; all to ask for retractions by DOI."""
+    if retractions:
+        return np.arange(len(library))
     corpus, papers = library.corpus, library.mapped
     lacks = (corpus.abstract_tokens.lengths == 0) | (corpus.years <= 0) | (papers.identities[:, 1] == 0)
     records = papers.records
     lacks |= np.fromiter((not (paper.venue and paper.authors) for paper in records), np.bool_, len(records))
     return np.flatnonzero(lacks)
-
-
-def _rows(library: Library, settings: EnrichSettings) -> Rows:
-    """Return the rows of the papers to ask about."""
-    rows = lacking_rows(library)
-    return np.union1d(rows, np.flatnonzero(library.mapped.identities[:, 1])) if settings.retractions else rows
 
 
 class ServiceFinder:
@@ -309,7 +304,7 @@ def _complete_library(
     library: Library,
     rows: Rows,
     find: Find,
-    unavailable: Mapping[str, str] = MappingProxyType({}),
+    unavailable: Mapping[str, str],
 ) -> int:
     """Write a generation with what was found, and print a report. Call it inside `Library.edit`.
 
@@ -340,7 +335,13 @@ def _report(
     if settings.format == "json":
         head = {"library": settings.library, "sent": not settings.from_, "papers": len(outcomes)}
         counts = {"statuses": statuses, "fields": fields, "sources": sources, "unavailable": {**unavailable}}
-        entries = [_entry(outcome) for group in groups.values() for outcome in group]
+        entries = [
+            {name: getattr(outcome.paper, name) for name in ("id", "key", "title")}
+            | {name: getattr(outcome, name) for name in ("status", "filled", "conflicts", "missing")}
+            | {"retracted": outcome.paper.retracted}
+            for group in groups.values()
+            for outcome in group
+        ]
         print(json.dumps(head | counts | {"entries": entries}, ensure_ascii=False, indent=1))
         return
     lacked = sum(bool(outcome.missing or outcome.filled.keys() - {RETRACTED}) for outcome in outcomes)
@@ -361,13 +362,6 @@ def _report(
                 print("  ... (format=json lists all)")
     for name, reason in unavailable.items():
         print(f"{name}: {reason}; the same command asks again what it has not answered", file=sys.stderr)
-
-
-def _entry(outcome: Outcome) -> dict[str, Any]:
-    paper = outcome.paper
-    entry = {"id": paper.id, "key": paper.key, "title": paper.title, "status": outcome.status}
-    told = {"filled": outcome.filled, "conflicts": outcome.conflicts, "missing": outcome.missing}
-    return entry | told | {"retracted": paper.retracted}
 
 
 def _line(paper: LibraryPaper) -> str:

@@ -113,14 +113,10 @@ def complete(
     is_taken: whether another paper of the library has a DOI. Of several works, those of the nearest year
     count; a DOI, year or venue on which they differ stays empty. Any retraction is believed.
     """
-    same, conflicts = [], []
-    for work in works:
-        if reason := contradiction(outcome.paper, work, by_title):
-            conflicts.append(f"{source}: {reason}")
-        else:
-            same.append(work)
+    reasons = [contradiction(outcome.paper, work, by_title) for work in works]
+    same = [work for work, reason in zip(works, reasons, strict=True) if not reason]
     if not same:
-        return outcome.contradicted(*conflicts)
+        return outcome.contradicted(*(f"{source}: {reason}" for reason in reasons))
     apart = [abs(work.year - outcome.paper.year) if outcome.paper.year else 0 for work in same]
     same = [work for work, years in zip(same, apart, strict=True) if years == min(apart)]
     values: dict[str, Any] = {name: value for name in outcome.missing if (value := _agreed(name, same))}

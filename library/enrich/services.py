@@ -7,7 +7,6 @@ Crossref one by one, and not to arXiv, whose papers the others have.
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -307,17 +306,13 @@ class Arxiv(Service):
             raise ValueError("not a feed")
         works = []
         for entry in feed.iter(f"{atom}entry"):
-
-            def text(name: str, entry: ET.Element = entry) -> str:
-                return entry.findtext(name) or ""
-
             paper = make_paper(
-                title=text(f"{atom}title"),
-                abstract=text(f"{atom}summary"),
-                authors=[author.findtext(f"{atom}name") or "" for author in entry.iter(f"{atom}author")],
-                year=find_year(text(f"{atom}published")),
-                doi=text(f"{own}doi"),
-                arxiv=text(f"{atom}id"),
+                title=entry.findtext(f"{atom}title", ""),
+                abstract=entry.findtext(f"{atom}summary", ""),
+                authors=[author.findtext(f"{atom}name", "") for author in entry.iter(f"{atom}author")],
+                year=find_year(entry.findtext(f"{atom}published", "")),
+                doi=entry.findtext(f"{own}doi", ""),
+                arxiv=entry.findtext(f"{atom}id", ""),
             )
             works.append(work_of(paper))
         return _assign(lookups, works)

@@ -76,9 +76,8 @@ def make_server(recommender: Recommender) -> MCPServer[Any]:
                 await self._lowlevel_server.run(lines, answers, options)
 
         async def call_tool(self, name: str, arguments: dict[str, Any], *rest: Any) -> Any:
-            [options] = [
-                tool.input_schema["properties"] for tool in await self.list_tools() if tool.name == name
-            ] or [arguments]
+            tools = {tool.name: tool.input_schema["properties"] for tool in await self.list_tools()}
+            options = tools.get(name, arguments)
             if unknown := ", ".join(arguments.keys() - options):
                 raise ToolError(f"{unknown}: there is no such option; choose from {', '.join(options)}")
             try:

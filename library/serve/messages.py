@@ -309,10 +309,7 @@ def find_papers(recommender: Recommender, search: Search) -> Found:
 def write_entries(recommender: Recommender, names: list[str], format: str) -> str:
     """Return entries for papers, by id or key. Raises InputError for an unknown one."""
     library = recommender.refresh()
-    for name in names:
-        library.rows([name])  # raises
-    rows = [row for name in names if (row := library.row(name)) is not None]
-    return ENTRIES[format]([public_paper(library.paper(row)) for row in rows])
+    return ENTRIES[format]([public_paper(library.by_id(name)) for name in names])
 
 
 REQUESTS: dict[str, type[BaseModel]] = {
