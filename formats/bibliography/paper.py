@@ -19,7 +19,9 @@ _CONTROL_CODES = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]+")
 PREPRINT_VENUE = re.compile(
     r"arxiv|\bcorr\b|bio-?rxiv|med-?rxiv|chem-?rxiv|psyarxiv|preprint|\bssrn\b|research square|\bosf\b", re.I
 )
-PREPRINT_DOI = re.compile(r"10\.(?:48550|1101|2139|20944|21203|31234|31219|26434|36227)/")
+PREPRINT_DOI = re.compile(
+    r"10\.(?:48550|1101|64898|2139|20944|21203|31234|31235|31223|31219|26434|36227)/"
+)
 _TAG_END = r"\b(?:\s+[\w:-]+\s*=(?:\s*[\"'\\][^<>]*|[^\s<>]+\s*)|\s*/?)>"
 """Words without = before a sign > are no attributes, but text between two comparisons."""
 _TAG = re.compile(

@@ -367,6 +367,8 @@ def test_bad_input(run: Run, text: str, line: str) -> None:
         (LibraryPaper("x", arxiv="2001.00001", venue="ICLR"), False, True),
         (LibraryPaper("x", venue="CoRR"), True, False),
         (LibraryPaper("x", venue="bioRxiv", doi="10.1101/2020.01.01"), True, False),
+        (LibraryPaper("x", venue="bioRxiv", doi="10.64898/2025.12.08.693042"), True, False),
+        (LibraryPaper("x", doi="10.31223/x5abcd"), True, False),
         (LibraryPaper("x", venue="arXiv preprint", doi="10.1000/a"), False, True),
         (LibraryPaper("x"), False, False),
     ],
