@@ -38,6 +38,8 @@ MANY_REJECTED = 3
 AGENT = "citerec (local citation recommendation)"
 _REJECTED = (400, 404, 413, 414, 422)
 _REFUSED = (401, 402)
+_NONE_KNOWN = b"No valid paper ids given"
+"""Semantic Scholar's answer, with status 400, to identifiers none of which it knows."""
 _UNREADABLE = (InputError, ValueError, TypeError, AttributeError, LookupError)
 """What is raised for answers of another shape."""
 
@@ -120,7 +122,8 @@ class Client:
                     reason = "answers with a web page" if is_page else "answers in an unknown form"
                     continue
             reason = f"HTTP {status}"
-            if status == HTTPStatus.NOT_FOUND and lookups[0].kind == TITLE and self.service.lacks_by_404:
+            lacks_title = status == HTTPStatus.NOT_FOUND and lookups[0].kind == TITLE
+            if (lacks_title and self.service.lacks_by_404) or _NONE_KNOWN in content:
                 return {lookup: [] for lookup in lookups}
             if status in _REJECTED:
                 raise _Rejected(reason)

@@ -575,6 +575,13 @@ def test_a_service_that_rejects_everything_is_not_believed(services: Services, p
         client.ask([Lookup("doi", f"10.1000/{n}") for n in range(50)])
 
 
+def test_identifiers_none_of_which_is_known_are_no_fault(services: Services, pauses: list[float]) -> None:
+    services.faults["semanticscholar"] = [(400, {}, b'{"error":"No valid paper ids given"}', None)]
+    lookups = [Lookup("doi", f"10.1000/{number}") for number in range(50)]
+    with Client(SemanticScholar(f"{services.url}/semanticscholar")) as client:
+        assert client.ask(lookups) == {lookup: [] for lookup in lookups} and client.requests == 1
+
+
 @pytest.mark.parametrize("kind", [OpenAlex, Crossref])
 def test_404_says_of_no_title_that_it_is_unknown(
     services: Services, pauses: list[float], kind: type[Service]
