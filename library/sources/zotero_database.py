@@ -57,6 +57,9 @@ _TABLES = (
     f"""SELECT itemID, key FROM collectionItems JOIN collections USING (collectionID)
     WHERE {_CHOSEN} ORDER BY itemID, collectionName""",
 )
+_TRASHED = """WITH RECURSIVE trashed AS (SELECT collectionID AS id FROM deletedCollections
+UNION SELECT collectionID FROM collections JOIN trashed ON parentCollectionID = id)
+SELECT key FROM collections JOIN trashed ON collectionID = id"""
 _PDF = "application/pdf"
 _STORAGE, _BASE = "storage:", "attachments:"
 """Beginnings of paths: in the folder of the attachment, and in one that the user has set for links."""
@@ -117,7 +120,9 @@ def read_database(path: Path, group: str = "") -> ZoteroLibrary:
             items[id]["collections"].append(key)
     except KeyError as error:
         raise InputError(f"{path}: damaged: its tables differ about item {error}") from None
-    return ZoteroLibrary([*items.values()], {key: Collection(name, parent) for key, name, parent in names})
+    trashed = [key for (key,) in _rows(path, _TRASHED)]
+    collections = {key: Collection(name, parent) for key, name, parent in names if key not in trashed}
+    return ZoteroLibrary([*items.values()], collections)
 
 
 def citation_keys(path: Path) -> dict[str, str]:

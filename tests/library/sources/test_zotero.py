@@ -133,6 +133,16 @@ def test_collections_and_groups(user: Path, source: str, titles: list[str]) -> N
     assert [paper.title for paper in read(source)[0]] == titles
 
 
+@pytest.mark.parametrize("trash", [True, False])
+def test_collections_in_the_trash_are_none(database: Path, trash: bool) -> None:
+    replace(ZOTERO, trashed={"THESIS11"}).write(database)
+    if not trash:  # of an older Zotero
+        with closing(sqlite3.connect(database)) as older:
+            older.execute("DROP TABLE deletedCollections")
+    expected = {"Others & more"} | (set() if trash else {"Thesis", "Thesis/Methods"})
+    assert {name for paper in read(database)[0] for name in paper.collections} == expected
+
+
 @pytest.mark.parametrize(
     ("source", "line"),
     [

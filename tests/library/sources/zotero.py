@@ -29,6 +29,7 @@ CREATE TABLE collections (collectionID INTEGER PRIMARY KEY, collectionName TEXT,
     libraryID INT, key TEXT);
 CREATE TABLE collectionItems (collectionID INT, itemID INT, orderIndex INT);
 CREATE TABLE deletedItems (itemID INTEGER PRIMARY KEY, dateDeleted);
+CREATE TABLE deletedCollections (collectionID INTEGER PRIMARY KEY, dateDeleted);
 INSERT INTO version VALUES ('userdata', 123);
 INSERT INTO libraries VALUES (1, 'user', 1, 1);
 """
@@ -83,6 +84,8 @@ class Zotero:
         for key, (_, parent) in self.collections.items():
             change = "UPDATE collections SET parentCollectionID = ? WHERE collectionID = ?"
             database.execute(change, [ids.get(parent), ids[key]])
+            if key in self.trashed:
+                database.execute("INSERT INTO deletedCollections VALUES (?, 0)", [ids[key]])
         for item in self.items:
             kind = number("itemTypes", typeName=item["itemType"])
             id = number("items", itemTypeID=kind, libraryID=library, key=item["key"])
