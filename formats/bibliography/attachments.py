@@ -19,7 +19,7 @@ _LATEX = re.compile(r"\{\\[^{}:;]*(?:\{[^{}:;]*\})?\}")
 """A letter as Mendeley writes it."""
 _WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 _ENDNOTE = "internal-pdf://"
-_JABREF = re.compile(r"@comment\s*\{\s*jabref-meta:\s*fileDirectory[\w.-]*:(.*?);\s*\}", re.I | re.S)
+_JABREF = re.compile(r"@comment\s*\{\s*jabref-meta:\s*fileDirectory[^:;{}]*:(.*?);\s*\}", re.I | re.S)
 
 
 def parse_file_field(value: str) -> list[str]:

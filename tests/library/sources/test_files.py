@@ -60,12 +60,13 @@ def test_any_field_is_read(value: str) -> None:
     assert all(path.lower().endswith(".pdf") for path in parse_file_field(value))
 
 
-def test_paths_begin_in_jabrefs_folder_or_that_of_the_bibliography(tmp_path: Path) -> None:
+@pytest.mark.parametrize("user", ["", "-ann-PC", "-Anna Müller-PC 01"])
+def test_paths_begin_in_jabrefs_folder_or_that_of_the_bibliography(tmp_path: Path, user: str) -> None:
     for name in ("pdfs/a.pdf", "b.pdf", "home/c d.pdf", "[2019] Lee.pdf"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
     entries = [
-        "@comment{jabref-meta: fileDirectory:pdfs;}",
+        f"@comment{{jabref-meta: fileDirectory{user}:pdfs;}}",
         "@book{a, title={A}, file={:a.pdf:PDF}}",
         "@book{b, title={B}, file={:b.pdf:PDF;:lost.pdf:PDF}}",
         f"@book{{c, title={{C}}, file={{file://{tmp_path}/home/c%20d.pdf}}}}",
