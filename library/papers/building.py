@@ -111,6 +111,7 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
             model=model,
             lance=lance,
             overwrite=settings.overwrite,
+            old=old,
             sources=sources,
             named=named,
             removed=[*old.removed] if old else [],

@@ -134,8 +134,16 @@ def rebuild_command(path: Path, source: str = "") -> str:
     return f"citerec build library={quote(str(path))} {source}overwrite=true"
 
 
-def damaged(path: Path, error: Exception) -> InputError:
-    """Return the one error for every damage to a library; another one if a file may not be read."""
+def changed_meanwhile(path: Path) -> InputError:
+    """Return the error for a library that another process has changed."""
+    return InputError(f"{path}: has changed meanwhile; run the same command again")
+
+
+def damaged(path: Path, error: Exception, generation: str = "") -> InputError:
+    """Return the one error for every damage to a library; another one if a file may not be read, or if the
+    generation that was read is no longer the current one."""
+    if generation and generation != str(read_manifest(path).generation):
+        return changed_meanwhile(path)
     if isinstance(error, PermissionError):
         return unreadable(path, error)
     reason = error_text(error).replace(f"{path}/", "")

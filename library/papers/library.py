@@ -24,6 +24,7 @@ from citerec.library.papers.folder import (
     GENERATIONS,
     Manifest,
     ReadFile,
+    changed_meanwhile,
     damaged,
     lock_folder,
     lock_target,
@@ -108,16 +109,19 @@ class Library:
         model: str = "",
         lance: bool = False,
         overwrite: bool = False,
+        old: Manifest | None = None,
         **fields: Any,
     ) -> Library:
         """Create a library. Ids must be unique, and each paper needs a title or an abstract.
 
         model: as for `install_model`. lance: keep it in LanceDB. overwrite: replace an existing library.
-        fields: of the manifest.
+        old: what it replaces, if that must be unchanged. fields: of the manifest.
         Raises InputError if the folder contains other files, or a library that must not be overwritten.
         """
         path = expand_user(path)
         with lock_target(path, overwrite):
+            if old is not None and old != read_manifest(path):
+                raise changed_meanwhile(path)
             told: dict[str, Any] = {"model": model, "created": now(), "changed": now()}
             manifest, none = Manifest(**told, **fields), np.empty(0, np.int64)
             if not lance:
@@ -223,10 +227,10 @@ class Library:
 
         sources = {source.path: source for source in self.manifest.sources}
         apart = list(dict.fromkeys([*self.manifest.separate, *separate]))
+        read = [*map(ReadFile.of, files)]  # before the records are, so that `update` sees later changes
         records = [*records]
         related = self.related(records)
         with Deduplicator(self.path, related, separate=apart) as merged:
-            read = map(ReadFile.of, files)
             changed = [file.path for file in read if sources.setdefault(file.path, file) != file]
             for paper in records:
                 merged.add(paper)

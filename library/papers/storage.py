@@ -241,7 +241,7 @@ class Storage(Papers):
         except OtherIndex:
             raise outdated(self.library) from None
         except (InputError, OSError) as error:
-            raise damaged(self.library, error) from None
+            raise damaged(self.library, error, self.folder.name) from None
         self._full_texts = None
         if (self.library / FOLDER / DATABASE).is_file():
             from citerec.library.evidence.evidence import FullTexts
@@ -290,7 +290,7 @@ class Storage(Papers):
         try:
             return SearchIndex.open(self.folder)
         except (OSError, ValueError) as error:
-            raise damaged(self.library, error) from None
+            raise damaged(self.library, error, self.folder.name) from None
 
     @cached_property
     def text_search(self) -> BM25:

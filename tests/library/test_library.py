@@ -8,6 +8,8 @@ import re
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import build, verify
+from citerec.library.papers import building
+from citerec.library.papers.folder import ReadFile
 from citerec.library.papers.library import Library
 from citerec.library.settings import BuildSettings, VerifySettings
 from citerec.rerank.ranker.author_names import has_authors
@@ -120,6 +124,42 @@ def test_a_change_is_a_new_generation(path: Path) -> None:
     assert new.mapped.identities[:8].tolist() == old.mapped.identities[[0, 1, 2, 3, 5, 6, 7, 8]].tolist()
     assert [folder.name for folder in (path / "generations").iterdir()] == ["2"]
     assert old.paper(4) == SHELF[4]  # open libraries keep the old generation
+    for name in ("retriever", "search_index"):  # and cannot read what they had not opened
+        with pytest.raises(InputError, match="mine: has changed meanwhile; run the same command again"):
+            getattr(old.storage, name)
+
+
+def test_a_rebuild_does_not_undo_what_came_between(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.bib").write_text("@misc{a, title={One}}@misc{b, title={Two}}", encoding="utf-8")
+    settings = BuildSettings(library=str(path), source=(str(tmp_path / "a.bib"),), model="bm25")
+    building.create(replace(settings, overwrite=True))
+    read = building.read_papers
+
+    def read_meanwhile(file: str, needed: bool) -> Iterator[LibraryPaper]:
+        yield from read(file, needed)
+        with Library.edit(path) as library:
+            library.remove(["b"])
+
+    monkeypatch.setattr(building, "read_papers", read_meanwhile)
+    with pytest.raises(InputError, match="mine: has changed meanwhile"):
+        building.create(replace(settings, source=(), overwrite=True))
+    assert [paper.key for paper in Library.open(path).papers()] == ["a"]
+
+
+def test_a_file_that_changes_while_it_is_added_is_known_as_it_was(path: Path, tmp_path: Path) -> None:
+    bib = tmp_path / "a.bib"
+    bib.write_text("before", encoding="utf-8")
+    before = ReadFile.of(bib)
+
+    def records() -> Iterator[LibraryPaper]:
+        yield NEW
+        bib.write_text("while it is read", encoding="utf-8")
+
+    with Library.edit(path) as library:
+        library.add(records(), [str(bib)])
+    assert Library.open(path).manifest.sources == [before]
 
 
 @pytest.mark.parametrize("error", [InputError("the index"), KeyboardInterrupt()])
