@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from contextlib import closing
@@ -9,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from citerec.base.files import expand_user
 from citerec.formats.bibliography.paper import SHORTEST_ABSTRACT, LibraryPaper
 from citerec.library.evidence import FOLDER
 from citerec.library.evidence.citations import LINKED, link_texts
@@ -23,7 +23,7 @@ from citerec.library.papers.folder import (
     write_manifest,
 )
 from citerec.library.papers.library import CITED, Library
-from citerec.library.sources.finding import is_zotero
+from citerec.library.sources.finding import absolute_names, is_zotero
 from citerec.library.sources.zotero_database import read_annotations, zotero_database
 
 FILLED = "abstract:pdf"
@@ -34,7 +34,7 @@ def set_full_texts(path: Path, fulltext: bool, pdfs: Sequence[str] = ()) -> None
     """Set whether a library reads the PDFs of its papers. pdfs: folders with more of them."""
     with lock_folder(path):
         manifest = read_manifest(path)
-        folders = list(dict.fromkeys([*manifest.pdfs, *(str(expand_user(name).resolve()) for name in pdfs)]))
+        folders = list(dict.fromkeys([*manifest.pdfs, *absolute_names(pdfs)]))
         wanted = msgspec.structs.replace(manifest, fulltext=fulltext, pdfs=folders if fulltext else [])
         if wanted != manifest:
             write_manifest(path, wanted)
@@ -43,14 +43,14 @@ def set_full_texts(path: Path, fulltext: bool, pdfs: Sequence[str] = ()) -> None
 def update_full_texts(path: Path) -> TextReport | None:
     """Read new PDFs of a library's papers, forget the texts of papers that are gone, and fill in abstracts.
 
-    Returns None for a library without full texts, whose former ones are removed.
+    Returns None for a library without full texts, whose former ones are removed, and what they filled in.
     """
     library = Library.open(path)
     if not library.manifest.fulltext:
+        was_there = os.path.exists(path / FOLDER)
         shutil.rmtree(path / FOLDER, ignore_errors=True)
-        if not library.manifest.lance and len(library.corpus.context_ids):
-            with Library.edit(path) as library:
-                library.change((), ())  # so that it ranks by none of their sentences
+        if was_there or (not library.manifest.lance and len(library.corpus.context_ids)):
+            _change(path, None, 0)
         return None
     report = refresh_texts(
         path,
@@ -61,7 +61,7 @@ def update_full_texts(path: Path) -> TextReport | None:
     with closing(TextStore(path / FOLDER, create=True)) as store:
         report.changed |= link_texts(store, library.papers)
         linked = int(store.get(LINKED)[:15], 16) if store.links() else 0
-    report.abstracts, is_new = _change(path, linked)
+        report.abstracts, is_new = _change(path, store, linked)
     if report.changed and not is_new:
         with lock_folder(path):  # so that open libraries read the texts
             write_manifest(path, msgspec.structs.replace(read_manifest(path), changed=now()))
@@ -78,19 +78,23 @@ def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
     return notes
 
 
-def _change(path: Path, linked: int) -> tuple[int, bool]:
-    """Give papers without an abstract that of their PDF, marked as filled in, and let a library in memory
-    rank by the sentences in which its full texts cite its papers. Returns how many abstracts were filled in,
-    and whether anything changed. linked: a hash of the links that there are; 0 if there are none."""
-    filled: dict[int, LibraryPaper] = {}
-    with Library.edit(path) as library, closing(TextStore(path / FOLDER)) as store:
-        for id, file in {stored.paper: stored.file for stored in store.papers()}.items():
-            if (row := library.row(id)) is None or (paper := library.paper(row)).abstract:
+def _change(path: Path, store: TextStore | None, linked: int) -> tuple[int, bool]:
+    """Give papers without an abstract of their own that of their PDF, marked as filled in, and let a library
+    in memory rank by the sentences in which its full texts cite its papers. Returns how many abstracts were
+    filled in, and whether anything changed. linked: a hash of the links that there are; 0 if there are none.
+    """
+    changed: dict[int, LibraryPaper] = {}
+    files = {stored.paper: stored.file for stored in store.papers()} if store else {}
+    with Library.edit(path) as library:
+        for row, paper in library.storage.papers():
+            if paper.abstract and FILLED not in paper.filled:
                 continue
-            read = store.about(file)
-            if read is not None and len(read.abstract) >= SHORTEST_ABSTRACT:
-                filled[row] = paper._replace(abstract=read.abstract, filled=(*paper.filled, FILLED))
-        is_ranked = bool(library.manifest.lance) or library.manifest.counts.get(CITED, 0) == linked
-        if filled or not is_ranked:
-            library.change([*filled], [filled[row] for row in sorted(filled)], linked)
-    return len(filled), bool(filled) or not is_ranked
+            read = store.about(files[paper.id]) if store and paper.id in files else None
+            abstract = read.abstract if read and len(read.abstract) >= SHORTEST_ABSTRACT else ""
+            if abstract != paper.abstract:
+                marks = [mark for mark in paper.filled if mark != FILLED] + [FILLED] * bool(abstract)
+                changed[row] = paper._replace(abstract=abstract, filled=tuple(marks))
+        is_ranked = library.manifest.lance or (store and library.manifest.counts.get(CITED, 0) == linked)
+        if is_new := bool(changed) or not is_ranked:
+            library.change([*changed], changed.values(), linked)
+    return sum(bool(paper.abstract) for paper in changed.values()), is_new

@@ -171,6 +171,20 @@ def test_the_library_is_followed(output: Output, bibliography: Path) -> None:
     assert Recommender.open("mine").recommend("some words")
 
 
+def test_abstracts_of_pdfs_follow_them(bibliography: Path) -> None:
+    def abstracts() -> list[str]:
+        return [paper.abstract for paper in Library.open("mine").papers()]
+
+    run(BUILD)
+    before, text = abstracts(), bibliography.read_text(encoding="utf-8")
+    text = text.replace("pdfs/0.pdf", "pdfs/2.pdf")
+    bibliography.write_text(text.replace("pdfs/1.pdf", "pdfs/none.pdf"), encoding="utf-8")
+    run(["update", "library=mine"])
+    assert sorted(abstracts()) == sorted([paper_made(2).abstract, "", ""]) != sorted(before)
+    run(["add", "library=mine", "fulltext=false"])
+    assert abstracts() == [""] * 3 and not any(paper.filled for paper in Library.open("mine").papers())
+
+
 def test_passages_of_one_paper(mine: Recommender) -> None:
     paper, found = mine.passages(SENTENCE, "made1", k=2)
     assert paper.key == "made1" and len(found) == 2
