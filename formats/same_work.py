@@ -34,6 +34,8 @@ from citerec.formats.names import given_initials
 MAX_YEARS_APART = 2
 
 _WORD = re.compile(r"[^\W_]{3,}")
+_TYPED = str.maketrans("\u2019\u02bc\u2010", "''-")
+"""Apostrophes and the hyphen of typesetters, to those of keyboards."""
 _COMMON = frozenset(("the", "and", "for", "with", "from", "into", "its", "their", "new", "using", "via"))
 _RECORD_IDS = ("openalex:", "s2:")
 """Prefixes of ids of records. Ids of works are compared separately; other ids, and keys, identify a paper
@@ -210,7 +212,7 @@ def _identity(paper: LibraryPaper) -> Identity:
         hash_text(paper.doi or (value if kind_of_id == "doi" else "")),
         hash_text(paper.arxiv or (value if kind_of_id == "arxiv" else "")),
         title,
-        hash_text(paper.surname().casefold()),
+        hash_text(paper.surname().casefold().translate(_TYPED)),
         _title_bits(paper.title),
         printed,
         traits,

@@ -19,9 +19,7 @@ _CONTROL_CODES = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]+")
 PREPRINT_VENUE = re.compile(
     r"arxiv|\bcorr\b|bio-?rxiv|med-?rxiv|chem-?rxiv|psyarxiv|preprint|\bssrn\b|research square|\bosf\b", re.I
 )
-PREPRINT_DOI = re.compile(
-    r"10\.(?:48550|1101|64898|2139|20944|21203|31234|31235|31223|31219|26434|36227)/"
-)
+PREPRINT_DOI = re.compile(r"10\.(?:48550|1101|64898|2139|20944|21203|31234|31235|31223|31219|26434|36227)/")
 _TAG_END = r"\b(?:\s+[\w:-]+\s*=(?:\s*[\"'\\][^<>]*|[^\s<>]+\s*)|\s*/?)>"
 """Words without = before a sign > are no attributes, but text between two comparisons."""
 _TAG = re.compile(
@@ -279,6 +277,9 @@ def merge_records(papers: list[LibraryPaper]) -> LibraryPaper:
     merged = lead._replace(**fields, aliases=aliases)
     for paper in before:
         merged = fill_again(merged, paper)
+        if paper.doi == merged.doi and "doi" not in _filled_fields(merged):  # which merges them again
+            marks = tuple(mark for mark in paper.filled if mark.startswith("doi:"))
+            merged = merged._replace(filled=(*merged.filled, *marks))
     return merged
 
 
@@ -296,7 +297,8 @@ def fill_again(paper: LibraryPaper, former: LibraryPaper) -> LibraryPaper:
         return paper
     gaps = [name for name in _filled_fields(former) if not getattr(paper, name)]
     marks = tuple(mark for mark in former.filled if mark.partition(":")[0] in gaps)
-    if not paper.retraction_mark and former.retraction_mark:
+    is_same = not former.doi or paper.doi in ("", former.doi)
+    if not paper.retraction_mark and former.retraction_mark and is_same:
         marks += (former.retraction_mark,)
     return paper._replace(**{name: getattr(former, name) for name in gaps}, filled=(*paper.filled, *marks))
 

@@ -142,7 +142,9 @@ class ServiceFinder:
         self._dois = KeyIndex(library.mapped.identities[:, 1])
 
     def find(self, row: int, paper: LibraryPaper) -> Outcome:
-        outcome = self._replay(row, paper)
+        outcome, told = self._replay(row, paper), paper.retraction_mark
+        if told.partition(":")[2].partition(",")[0] in outcome.checked and not outcome.paper.retraction_mark:
+            paper = paper._replace(filled=tuple(mark for mark in paper.filled if mark != told))
         filled = {name: source for name, source in outcome.filled.items() if not getattr(paper, name)}
         return replace(outcome, paper=fill_again(paper, outcome.paper), filled=filled)
 
@@ -174,7 +176,8 @@ class ServiceFinder:
                     outcome, works, by_title, service.name, partial(self._dois.holds, besides=row)
                 )
                 if outcome.conflicts == before.conflicts:
-                    outcome = replace(outcome, checked=outcome.checked or service.tells_retractions)
+                    checked = (service.label,) if service.tells_retractions else ()
+                    outcome = replace(outcome, checked=outcome.checked + checked)
                     break
         return outcome
 
@@ -313,8 +316,8 @@ def _complete_library(
     outcomes, changed = list[Outcome](), dict[int, LibraryPaper]()
     with count_progress("papers", len(rows)) as advance:
         for row in rows.tolist():
-            outcomes.append(outcome := find(row, library.paper(row)))
-            if outcome.filled:
+            outcomes.append(outcome := find(row, paper := library.paper(row)))
+            if outcome.paper != paper:
                 changed[row] = outcome.paper
             advance(1)
     if changed:

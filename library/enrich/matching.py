@@ -47,8 +47,8 @@ class Outcome:
     """Whether there was anything to ask by."""
     unanswered: bool = False
     """Whether a service has not answered yet."""
-    checked: bool = False
-    """Whether a service that tells retractions has answered."""
+    checked: tuple[str, ...] = ()
+    """Services that tell retractions and have answered."""
     filled: dict[str, str] = field(default_factory=dict)
     conflicts: tuple[str, ...] = ()
 
@@ -94,7 +94,7 @@ def contradiction(paper: LibraryPaper, work: LibraryPaper, by_title: bool) -> st
     if normalise_title(paper.title) != normalise_title(work.title):
         return f"another title: {work.title}"
     first = work.surname()
-    if not first or first.casefold() != paper.surname().casefold():
+    if not first or normalise_title(first) != normalise_title(paper.surname()):
         return f"another first author: {first or 'unknown'}"
     if not work.year or not paper.year or abs(work.year - paper.year) > 1:
         return f"another year: {work.year or 'unknown'}"

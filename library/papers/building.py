@@ -94,10 +94,10 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
         disk_errors(path, "the library", "library"),
         Deduplicator(path.absolute().parent, separate=separate) as records,
     ):
-        sources = _read_sources(files, named, records)
         if old is not None:
             with suppress(InputError):  # it is damaged: what was filled in is lost
                 records.former = Library.open(path).mapped
+        sources = _read_sources(files, named, records)
         records.finish()
         away = records.removed_as(old) if old else {}
         if old is not None and not settings.force:
@@ -258,10 +258,10 @@ def _compare(library: Library, records: Deduplicator) -> tuple[np.ndarray, np.nd
 
 def _read_sources(files: Sequence[str], named: Sequence[str], records: Deduplicator) -> list[ReadFile]:
     """Add the papers in files to `records`; return what these files are. See `read_papers`."""
-    sources = []
+    sources, own = [], {*named, *map(os.path.realpath, named)}
     for file in files:
         source, digest, number = ReadFile.of(file), blake2b(digest_size=16), len(records)
-        for paper in read_papers(file, file in named or (file == files[-1] and not len(records))):
+        for paper in read_papers(file, file in own or (file == files[-1] and not len(records))):
             records.add(paper)
             digest.update(repr(paper).encode())
         if is_zotero(file):  # which has no file that tells whether its papers have changed

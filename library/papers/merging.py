@@ -135,6 +135,8 @@ class Deduplicator:
         return identities
 
     def add(self, paper: LibraryPaper) -> None:
+        if self.former is not None and (row := self.former_row(paper)) is not None:
+            paper = fill_again(paper, self.former.paper(row))
         self._identities.add(paper, is_apart(paper, self._separate))
         line = msgspec.msgpack.encode(paper)
         self._file.write(line)
@@ -188,7 +190,7 @@ class Deduplicator:
             yield paper
         for row in rows:
             records = [self._read(row), *map(self._read, self._members.get(row, ()))]
-            paper = self._filled_before(merge_entries(merge_records(records), records))
+            paper = merge_entries(merge_records(records), records)
             id, suffix = paper.id, 2
             while id in seen or taken(id):
                 id, suffix = f"{paper.id}-{suffix}", suffix + 1
@@ -227,11 +229,6 @@ class Deduplicator:
                 return row
         own, rows = identity(paper), former.titled(paper.title)
         return next((row for row in rows if own.agrees(identity(former.paper(row)))), None)
-
-    def _filled_before(self, paper: LibraryPaper) -> LibraryPaper:
-        """Fill the gaps of a paper with what was filled in the former library."""
-        row = self.former_row(paper)
-        return paper if self.former is None or row is None else fill_again(paper, self.former.paper(row))
 
     def _read(self, row: int) -> LibraryPaper:
         start, end = self._ends[row - self._existing], self._ends[row - self._existing + 1]

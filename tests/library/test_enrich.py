@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper, without_filled
 from citerec.library.ask.recommender import Recommender
-from citerec.library.enrich.client import ATTEMPTS, AnswerCache, Client, Unavailable
+from citerec.library.enrich.client import ATTEMPTS, FILE, AnswerCache, Client, Unavailable
 from citerec.library.enrich.matching import Outcome, complete, contradiction
 from citerec.library.enrich.services import (
     SERVICES,
@@ -419,6 +419,10 @@ def test_retractions_are_kept_and_asked_about_where_wanted(
     assert len(services.asked) == asked
     assert run("build", "overwrite=true")[0] == 0
     assert by_key()["whole"].retracted == "Crossref, 2010-02-06, doi:10.1000/whole-r"
+    Path("mine", FILE).unlink()  # long ago
+    del updates[1], works[0]["is_retracted"]
+    assert run("enrich", "yes=true", "retractions=true")[0] == 0
+    assert [key for key, paper in by_key().items() if paper.retracted] == ["wrongDoi"]
 
 
 # Faults.
@@ -701,6 +705,8 @@ PAPER = LibraryPaper("x", title="Deep trees: a survey", authors=("Ann Lee", "Bo 
 )
 def test_a_match(work: LibraryPaper, by_title: bool, reason: str) -> None:
     assert contradiction(PAPER, work, by_title) == reason
+    own, other = (PAPER._replace(authors=(name,)) for name in ("Jo O'Ek", "Jo O\u2019Ek"))
+    assert contradiction(own, other, by_title=True) == ""
 
 
 def test_works_that_differ_fill_only_what_they_agree_on() -> None:

@@ -113,6 +113,8 @@ def leaders_of(*papers: LibraryPaper) -> list[int]:
           ("Wei Wang", "Wang, Jun", "Wang, W.", "Jun Wang", "Wang", "Wéi X. Wang", "Élie Lee", "Lee, E.",
            "O. Lee", "K. Müller, Jr.", "Karl Müller", "LI, Y.", "Li, Yun")],
          [0, 1, 0, 1, 0, 0, 6, 6, 8, 9, 9, 11, 11]),
+        ([paper(name, authors=(name,), year=2010) for name in
+          ("Jo O'Neil", "Jo O\u2019Neil", "Jo Ek-Oh", "Jo Ek\u2010Oh", "Jo Ek\u2011Oh")], [0, 0, 2, 2, 2]),
         ([entry("pages=3", authors=("Wei Wang",)), entry("pages=3", authors=("Jun Wang",))], [0, 0]),
     ],
 )  # fmt: skip
@@ -250,6 +252,19 @@ def test_separate_records_are_merged_with_none(tmp_path: Path) -> None:
                 records.add(one)
             records.finish()
             assert records.duplicates == 2, "the third has the same key, but is another record"
+
+
+def test_what_was_filled_in_merges_records_in_each_update(tmp_path: Path) -> None:
+    own = paper("he", "Deep residual learning", year=2016)
+    other = paper("she", "Deep residual learning for images", year=2016, doi="10.1/x")
+    former = Library.create(tmp_path / "0", [own._replace(doi="10.1/x", filled=("doi:openalex",))])
+    for place in "12":
+        with Deduplicator(tmp_path, former=former.mapped) as records:
+            records.add(own)
+            records.add(other)
+            records.finish()
+            assert records.count == 1
+            former = Library.create(tmp_path / place, records.papers())
 
 
 def test_papers_are_merged_into_a_library(tmp_path: Path) -> None:

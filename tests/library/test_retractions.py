@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from citerec import recommend
-from citerec.formats.bibliography.paper import LibraryPaper, make_paper, merge_records
+from citerec.formats.bibliography.paper import LibraryPaper, fill_again, make_paper, merge_records
 from citerec.library.ask.recommender import Recommender
 from citerec.library.drafts.copies import plan_copies, write_copies
 from citerec.library.drafts.reader import read_draft
@@ -169,6 +169,8 @@ def test_marks_survive_merging() -> None:
     merged = merge_records([own, told])
     assert (merged.abstract, merged.retracted) == ("Mine.", "Crossref")
     assert merge_records([told, merged]).filled == ("retracted:Crossref",)
+    corrected = own._replace(doi="10.1000/b")  # the retraction is of another work
+    assert fill_again(own, told).retracted and not fill_again(corrected, told).retracted
     titled = own._replace(title="RETRACTED: On graphs")
     assert merge_records([own, titled]).retracted == merge_records([titled, own]).retracted == "its title"
 
