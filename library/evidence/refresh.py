@@ -181,7 +181,9 @@ class _Reader:
         with count_progress("PDFs read", len(stamps)) as advance:
             try:
                 for path, text in self._read_all(map(Path, stamps)):
-                    kept.append((str(path), *stamps[str(path)], text))
+                    size, changed = stamps[str(path)]
+                    is_closed = not text.parts and not os.access(path, os.R_OK)  # until its mode changes
+                    kept.append((str(path), size, -1 if is_closed else changed, text))
                     read += bool(text.parts or not text.problem)
                     advance(1)
                     if time.monotonic() - last > KEPT_EVERY:

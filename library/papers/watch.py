@@ -58,13 +58,16 @@ def watch_sources(path: str | Path, stop: Event) -> None:
     after the next change. Raises InputError if the library is gone or has no sources.
     """
     path = expand_user(path)
-    seen: list[object] = []
-    done, problem = None, ""
+    seen, done, problem = list[object](), None, ""
+    known, attached = None, list[Path]()
     while not stop.is_set():
         started, manifest = time.perf_counter(), read_manifest(path)
         if not manifest.named:
             raise InputError(f"{path}: has no source files; add some with citerec add")
-        before, seen = seen, _state(manifest.named, manifest.pdfs)
+        if manifest.fulltext and manifest != known:
+            files = (file for paper in Library.open(path).papers() for file in paper.files)
+            known, attached = manifest, [*map(Path, files)]
+        before, seen = seen, _state(manifest.named, manifest.pdfs, attached)
         took = time.perf_counter() - started
         if seen != done and (seen == before or done is None):  # complete, such as all parts of a saved file
             problem = _update(path, problem)
@@ -95,9 +98,10 @@ def _update(path: Path, before: str) -> str:
     return ""
 
 
-def _state(named: list[str], pdfs: list[str]) -> list[object]:
-    """Return what is different after any change of the sources and folders of PDFs."""
-    files = [file for name in pdfs for file in files_below(Path(name)) if file.suffix.lower() == SUFFIX]
+def _state(named: list[str], pdfs: list[str], attached: list[Path]) -> list[object]:
+    """Return what is different after any change of the sources, folders of PDFs and PDFs of entries."""
+    files = [*attached]
+    files += [file for name in pdfs for file in files_below(Path(name)) if file.suffix.lower() == SUFFIX]
     for name in named:
         if not is_place(name):
             with suppress(InputError):  # there is no such file now

@@ -134,6 +134,17 @@ def test_nothing_is_read_while_nothing_changes(folder: Path, monkeypatch: pytest
         assert len(updates) == 2
 
 
+def test_a_full_text_that_comes_after_its_entry_is_read(folder: Path) -> None:
+    Path("a.bib").write_text("@misc{a, title={One}, file={late.xml}}", encoding="utf-8")
+    build(BuildSettings(library="mine", source=("a.bib",), model="bm25", fulltext=True))
+    with watching("mine"):
+        time.sleep(0.5)
+        front = "<front><article-meta><article-id>1</article-id></article-meta></front>"
+        text = "We grow moss on stones in the north, and measure how long it takes in each of the seasons."
+        Path("late.xml").write_text(f"<article>{front}<body><p>{text}</p></body></article>", "utf-8")
+        wait_for(lambda: Library.open("mine").full_texts is not None)
+
+
 def test_zotero_by_its_database(folder: Path) -> None:
     zotero = Zotero([{"key": f"KEY{n}", "itemType": "book", "title": f"Title {n}"} for n in range(9)])
     path = zotero.write(folder / "Zotero" / "zotero.sqlite")

@@ -116,6 +116,14 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     assert paper_made(7).abstract.split()[:20] == find_words(texts_by_paper(library)[papers[1].id], 20, 7)
 
 
+def test_a_file_that_may_not_be_read_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    papers, library = write_papers(tmp_path, range(1)), tmp_path / "library"
+    monkeypatch.setattr(os, "access", lambda file, _: Path(file).suffix != ".pdf")
+    refused = refresh(library, papers, lambda files: ((file, ReadText(problem="refused")) for file in files))
+    assert [*refused.problems.values()] == ["refused"]
+    assert refresh(library, papers).read == 1
+
+
 def find_words(texts: list[str], count: int, number: int) -> list[str]:
     words, first = " ".join(texts).split(), paper_made(number).abstract.split()[0]
     starts = [i for i, word in enumerate(words) if word == first]
