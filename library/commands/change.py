@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import suppress
@@ -80,7 +81,8 @@ def add(settings: AddSettings) -> None:
     if settings.source:
         files, named = find_sources(settings.source), absolute_names(settings.source)
         with Library.edit(path) as library:
-            papers = (read_papers(file, file in named or len(files) == 1) for file in files)
+            own = {*named, *map(os.path.realpath, named)}
+            papers = (read_papers(file, file in own or len(files) == 1) for file in files)
             records = chain.from_iterable(papers)
             done = library.add(records, files, named, settings.separate)
         happened = f"{done.added:,} added, {done.completed:,} completed" if any(done[:2]) else "nothing new"

@@ -83,13 +83,9 @@ def _outside_libraries(paths: Sequence[Path]) -> list[Path]:
 
 
 def absolute_names(names: Sequence[str]) -> list[str]:
-    """Return names of sources as they can be found from any folder."""
-
-    def absolute(name: str) -> str:
-        path = expand_user(name)
-        return name if is_place(name) else str(real_path(path) if os.path.exists(path) else Path.cwd() / path)
-
-    return list(dict.fromkeys(map(absolute, names)))
+    """Return names of sources as they can be found from any folder. Links stay, as they may change."""
+    places = (name if is_place(name) else os.path.abspath(expand_user(name)) for name in names)
+    return list(dict.fromkeys(places))
 
 
 # Zotero.

@@ -17,7 +17,7 @@ from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
 from citerec.formats.bibliography.reading.records import Fields, parse_openalex
-from citerec.library.sources.finding import find_sources
+from citerec.library.sources.finding import absolute_names, find_sources
 from citerec.library.sources.readers import read_source
 
 BIB = r"""
@@ -423,6 +423,8 @@ def test_sources_are_files_and_folders(tmp_path: Path) -> None:
     (tmp_path / "d.bib").touch()
     found = find_sources([str(tmp_path / "*.bib"), str(tmp_path / "**/*.jsonl")])
     assert [Path(path).name for path in found] == ["b.bib", "d.bib", "part.jsonl"]
+    (tmp_path / "link.bib").symlink_to("b.bib")  # which may lead elsewhere later
+    assert absolute_names([str(tmp_path / "link.bib")]) == [str(tmp_path / "link.bib")]
     for name in ("nowhere", "works/x/y", "*.ris"):
         with pytest.raises(InputError, match=re.escape(f"source={tmp_path / name}: no such file")):
             find_sources([str(tmp_path / name)])
