@@ -31,6 +31,7 @@ from citerec.library.sources.finding import is_zotero
 VERSION = 6
 """Version of the folder layout: increment it when the files change."""
 LOCK, GENERATIONS = "library.lock", "generations"
+CHANGED = "has changed meanwhile; run the same command again"
 _UNFINISHED = f".{MANIFEST}."
 """Beginning of the names of files that killed processes leave beside it."""
 
@@ -134,16 +135,11 @@ def rebuild_command(path: Path, source: str = "") -> str:
     return f"citerec build library={quote(str(path))} {source}overwrite=true"
 
 
-def changed_meanwhile(path: Path) -> InputError:
-    """Return the error for a library that another process has changed."""
-    return InputError(f"{path}: has changed meanwhile; run the same command again")
-
-
 def damaged(path: Path, error: Exception, generation: str = "") -> InputError:
     """Return the one error for every damage to a library; another one if a file may not be read, or if the
     generation that was read is no longer the current one."""
     if generation and generation != str(read_manifest(path).generation):
-        return changed_meanwhile(path)
+        return InputError(f"{path}: {CHANGED}")
     if isinstance(error, PermissionError):
         return unreadable(path, error)
     reason = error_text(error).replace(f"{path}/", "")

@@ -21,10 +21,10 @@ from citerec.datasets.corpus import Corpus
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library import MANIFEST
 from citerec.library.papers.folder import (
+    CHANGED,
     GENERATIONS,
     Manifest,
     ReadFile,
-    changed_meanwhile,
     damaged,
     lock_folder,
     lock_target,
@@ -121,7 +121,7 @@ class Library:
         path = expand_user(path)
         with lock_target(path, overwrite):
             if old is not None and old != read_manifest(path):
-                raise changed_meanwhile(path)
+                raise InputError(f"{path}: {CHANGED}")
             told: dict[str, Any] = {"model": model, "created": now(), "changed": now()}
             manifest, none = Manifest(**told, **fields), np.empty(0, np.int64)
             if not lance:
