@@ -138,11 +138,8 @@ class Features(Workspace):
 
     def complete(self, document: Document, position: types.Position) -> types.CompletionList | None:
         """Return papers for the citation at a caret, ordered by meaning."""
-        current = self.documents.get(document.uri)
-        if document.language is None or current is None or current.version != document.version:
-            return None  # the next keystroke brings its own question
         caret = document.offset(position)
-        if (cited := citation_at(document, caret)) is None:
+        if document.language is None or (cited := citation_at(document, caret)) is None:
             return None
         place, passage = cited
         typed = document.text[place.start : caret]

@@ -114,6 +114,7 @@ class Server(LanguageServer):
         uris = [*self.workspace.folders, *([self.workspace.root_uri] if self.workspace.root_uri else [])]
         paths = (to_fs_path(uri) for uri in uris)
         self.features.folders = [real_path(path) for path in dict.fromkeys(paths) if path]
+        self.read_main(*self.features.documents)
 
     # Documents.
 
@@ -129,10 +130,11 @@ class Server(LanguageServer):
             if worker := self._workers.pop(uri, None):
                 worker.shutdown(wait=False)
             self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
+        self.read_main(*self.features.documents)
 
     def read_main(self, *uris: str) -> None:
-        """Look for the main documents of some, which one that was opened or saved changes; then make all
-        diagnostics."""
+        """Look for the main documents of some, which one that was opened, saved or closed changes; then make
+        all diagnostics."""
         for document in [self.features.documents[uri] for uri in uris]:
             self._background.submit(self.features.read_main, document)
         self.diagnose_soon(list(self.features.documents))

@@ -139,11 +139,12 @@ def match_entries(
 
 @dataclass(frozen=True)
 class Main:
-    """The main document of a document: what includes it, or itself. others: entries in no .bib file."""
+    """What includes a document, or itself. others: entries in no .bib file. named: files in its text."""
 
     path: Path
     source: Source
     others: dict[str, Reference]
+    named: frozenset[str]
 
 
 def read_main(document: Document, root: Path | None, read: Callable[[Path], str]) -> Main | None:
@@ -157,7 +158,8 @@ def read_main(document: Document, root: Path | None, read: Callable[[Path], str]
         chain.append(above)
         text = read(above)
     source = language.read(chain[-1], Inputs(read, root))
-    return Main(chain[-1], source, source.references.entries(source.references.other_keys()))
+    named = frozenset(name.key for name in language.bibliographies(language.visible(document.text)))
+    return Main(chain[-1], source, source.references.entries(source.references.other_keys()), named)
 
 
 def _including(path: Path, text: str, language: Language, root: Path) -> Path | None:
@@ -189,7 +191,9 @@ def find_bibs(
     """Return a document's .bib files, if it names them, and why others are not read. names: in its text."""
     path = main.path if main else document.path
     assert path is not None
-    named = dict.fromkeys((*(name.key for name in names), *(main.source.references.names if main else ())))
+    own, listed = [name.key for name in names], main.source.references.names if main else ()
+    stale = main.named if main and own else ()  # without names it may be half-typed
+    named = dict.fromkeys([*own, *(name for name in listed if name not in stale)])
     references = References(path, [*named], root, own=main.others if main else {})
     bibs = references.bibs()
     return list(dict.fromkeys(bibs.values())), not named.keys().isdisjoint(bibs), references.notes
@@ -380,7 +384,7 @@ class Workspace:
     def _opened(self, file: Path) -> Document | None:
         """Return the document of a file that is open in the editor."""
         for document in list(self.documents.values()):
-            if document.path and document.path.name == file.name and real_path(document.path) == file:
+            if document.path and document.path.suffix == file.suffix and real_path(document.path) == file:
                 return document
         return None
 

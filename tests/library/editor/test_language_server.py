@@ -386,7 +386,11 @@ def test_a_bibliography_that_is_not_there(language: str, editor: Editor, folder:
     editor.wait_for_diagnostics(uri, [])
 
 
-def test_a_bib_that_is_open_is_changed_where_it_is_open(editor: Editor, folder: Path) -> None:
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_bib_that_is_open_is_changed_where_it_is_open(linked: bool, editor: Editor, folder: Path) -> None:
+    if linked:
+        (folder / "refs.bib").rename(folder / "shared.bib")
+        (folder / "refs.bib").symlink_to("shared.bib")
     bib = editor.open(
         folder / "refs.bib", f"{BIB}\n@misc{{unsaved, title={{An entry of the buffer}}}}", "bibtex"
     )
@@ -448,6 +452,23 @@ def test_a_chapter_has_the_bibliography_of_its_document(editor: Editor, folder: 
     changed = DOCUMENTS["latex"][1] % "\\input{chapters/one}\\addbibresource{more.bib}"
     editor.save(editor.open(folder / "main.tex", changed, "latex"))
     editor.wait_for_diagnostics(uri, [])
+
+
+def test_folders_and_closed_bibs_count_at_once(editor: Editor, folder: Path, tmp_path: Path) -> None:
+    uri, _ = opened(editor, folder, "latex", "Old trees \\cite{ghost}|")
+    (tmp_path / "refs.bib").write_text(BIB)
+    other, _ = opened(editor, tmp_path, "latex", "Old trees \\cite{ghost}|")
+    bib = editor.open(folder / "refs.bib", f"{BIB}@misc{{ghost, title={{Ghosts}}}}\n", "bibtex")
+    editor.wait_for_diagnostics(uri, [])
+    close = types.DidCloseTextDocumentParams(types.TextDocumentIdentifier(bib))
+    editor.notify(types.TEXT_DOCUMENT_DID_CLOSE, close)
+    editor.wait_for_diagnostics(uri, ["unknown"])
+    editor.wait_for_diagnostics(other, [])
+    added = [types.WorkspaceFolder(tmp_path.as_uri(), "other")]
+    for event in (types.WorkspaceFoldersChangeEvent(added, []), types.WorkspaceFoldersChangeEvent([], added)):
+        params = types.DidChangeWorkspaceFoldersParams(event)
+        editor.notify(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS, params)
+        editor.wait_for_diagnostics(other, ["unknown"] if event.added else [])
 
 
 # Bad input.
