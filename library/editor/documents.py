@@ -1,7 +1,7 @@
 """A document in an editor: positions, the citation at a caret and the passage around it. Reads no files.
 
 Positions are counted as the editor counts them (UTF-8, UTF-16 or UTF-32); lines end at LF, CR LF or CR.
-What a keystroke needs looks at the text around the caret only; `outline` reads the whole document.
+A keystroke reads the text around the caret, and that before it once; `outline` reads the whole document.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from citerec.library.drafts.reader import PlaceholderReader, find_contexts, find
 HEAD = 100_000
 """Characters at the beginning of a document that have its title and abstract."""
 PASSAGE = 2_000
-"""Characters of the source on each side of a caret that are read."""
+"""Characters of the source on each side of a caret that are read; before it, up to twice as many."""
 LONGEST = 400_000
 """Most characters of a document whose passages are read, which takes longer than all else."""
 LONGEST_LINE = 50_000
@@ -39,6 +40,7 @@ _LONG_LINE = re.compile(rf"[^\n]{{{LONGEST_LINE + 1},}}")
 _PARAGRAPH_END = re.compile(r"\n[ \t\r]*(?=[\n\\#=*+-]|\Z)")
 """An empty line, or one that begins with markup."""
 _FULL_STOP = re.compile(r"[.!?]+[\"'”’)\]}]*\Z")
+_hidden = lru_cache(8)(lambda language, text: [*language.hidden(text)])
 _CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
 """Python's names of encodings, and the bytes of a unit."""
 
@@ -169,13 +171,20 @@ def outline(language: Language, text: str) -> Outline:
     return Outline(metadata.title, metadata.abstract, year, cited, missing, passages, rows, bibs, labels)
 
 
+def _around(document: Document, language: Language, start: int, end: int) -> tuple[int, int]:
+    """Return start and end of the text that is read around a place; it begins within no comment or code."""
+    text, known = document.text.replace("\r\n", " \n"), start - start % PASSAGE
+    if (first := max(0, known - PASSAGE)) > 0:
+        first = text.find("\n", first, start) + 1 or first
+    spans = ((opens, closes) for opens, closes in _hidden(language, text[:known]) if opens < first < closes)
+    opens, closes = next(spans, (first, first))
+    return (closes if closes < known else opens), end + PASSAGE  # one that is not closed yet may go on
+
+
 def passage_at(document: Document, language: Language, start: int, end: int, mark: str) -> Passage:
     """Return the passage around a citation: text[start:end] is replaced by `mark`, which has PLACEHOLDER."""
     text = document.text
-    first, last = max(0, start - PASSAGE), min(len(text), end + PASSAGE)
-    if (line := document.line_of(first)) + 1 < len(document.starts) and first > 0:
-        following = int(document.starts[line + 1])
-        first = following if following <= start else first
+    first, last = _around(document, language, start, end)
     before, after = text[first:start], text[end:last]
     reader = PlaceholderReader(language)
     marked = f"{reader.mark(Path(), before)}{mark}{reader.mark(Path(), after)}"
@@ -192,9 +201,13 @@ def passage_at(document: Document, language: Language, start: int, end: int, mar
 
 
 def citation_at(document: Document, caret: int) -> tuple[Open, Passage] | None:
-    """Return the citation that the caret is in, and its passage."""
+    """Return the citation that the caret is in, and its passage; None in a comment or code."""
     language, text = document.language, document.text.replace("\r\n", " \n")
     if language is None or (place := language.open_at(text, caret)) is None:
+        return None
+    near, last = _around(document, language, place.start, place.rest)
+    read = ((first, language.hidden(text[first:last])) for first in (near, 0))  # a part may lack its list
+    if all(any(a < place.start - first <= b for a, b in spans) for first, spans in read):
         return None
     mark = PLACEHOLDER + place.closing
     return place, passage_at(document, language, place.start, place.rest, mark)
@@ -203,8 +216,8 @@ def citation_at(document: Document, caret: int) -> tuple[Open, Passage] | None:
 def _near(document: Document, caret: int) -> tuple[Language, int, str]:
     """Return the language, where the text near a caret begins, and this text as far as it is printed."""
     assert document.language is not None
-    first = max(0, caret - PASSAGE)
-    return document.language, first, document.language.visible(document.text[first : caret + PASSAGE])
+    first, last = _around(document, document.language, caret, caret)
+    return document.language, first, document.language.visible(document.text[first:last])
 
 
 def key_at(document: Document, caret: int) -> Key | None:

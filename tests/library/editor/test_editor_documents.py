@@ -17,6 +17,7 @@ from lsprotocol import types
 
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.drafts.languages import languages
+from citerec.library.editor import documents
 from citerec.library.editor.documents import Document, citation_at, outline, sentence_end_at
 from citerec.library.editor.features import Features
 from citerec.library.papers.library import Library
@@ -237,6 +238,43 @@ def test_lines_end_in_either_way(name: str, text: str, ends: str) -> None:
     assert cited is not None and cited[0].closing == "]", "the bracket of another paragraph closes nothing"
 
 
+CODE = [("a.qmd", "```{r}\n@|\n```"), ("a.md", "Code `@|` here"), ("a.md", "\n    @|"),
+        ("a.typ", "Raw `@|` text"), ("a.tex", "\\begin{verbatim}\n\\cite{|"), ("a.tex", "% \\cite{|"),
+        ("a.org", "#+begin_src c\n\\cite{|\n#+end_src")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text"), CODE)
+def test_code_and_comments_cite_nothing(name: str, text: str) -> None:
+    for written in (text, "Trees grow.\n\n" * 400 + text):
+        document = Document.open(f"file:///{name}", written.replace("|", ""))
+        assert citation_at(document, written.index("|")) is None
+    listed = "- Item\n\n" + "    Old trees grow slowly.\n\n" * 200 + "    Figs grow [@"
+    assert citation_at(Document.open("file:///a.md", listed), len(listed)) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "opens", "closes", "cited"),
+    [
+        ("a.md", "```\n", "```\n", "[@a]"),
+        ("a.typ", "```\n", "```\n", "@a"),
+        ("a.tex", "\\begin{verbatim}\n", "\\end{verbatim}\n", "\\cite{a}"),
+    ],
+)
+@pytest.mark.parametrize(("lines", "after", "ends"), [(400, 3, "\n"), (20, 90, "\r\n"), (90, 140, "\n")])
+def test_code_before_a_caret_ends_where_it_ends(
+    name: str, opens: str, closes: str, cited: str, lines: int, after: int, ends: str
+) -> None:
+    code, prose = "x = @y + 1\n" * lines, "Old trees grow slowly.\n" * after
+    text = f"Early.\n\n{opens}{code}{closes}\n{prose}Figs grow {cited}.\n\n- More\n".replace("\n", ends)
+    document, start = Document.open(f"file:///{name}", text), text.index(cited)
+    key = documents.key_at(document, start + cited.index("a"))
+    assert key is not None and key.key == "a" and document.language is not None
+    mark, end = document.language.cite("\uf000"), start + len(cited)
+    passage = documents.passage_at(document, document.language, start, end, mark)
+    assert "Old trees grow slowly. Figs grow [TARGETCIT]" in passage.context and "x =" not in passage.context
+    assert sentence_end_at(document, end) == end
+
+
 # Files.
 
 
@@ -372,6 +410,35 @@ def test_entries_inherit_fields_and_have_abbreviations(features: Features, tmp_p
         moss, peat = entries["moss"].paper, entries["peat"].paper
         assert moss and peat and (moss.venue, peat.venue, str(peat.year)) == values
         assert entries["untitled"].paper != entries["all"].paper, "it has no title"
+
+
+def test_a_letter_that_is_typed_meanwhile_refuses_no_completion(features: Features) -> None:
+    document = show(features, "untitled:a.tex", "Trees \\cite{")
+    newer = document.changed(2, [types.TextDocumentContentChangeWholeDocument("New. Trees \\cite{k")])
+    features.documents[document.uri] = newer
+    completed = features.complete(document, types.Position(0, 12))
+    assert completed is not None and completed.items[0].text_edit.range == document.range(12, 12)  # type: ignore
+
+
+NAMED = {
+    "a.tex": "\\documentclass{a}\\begin{document}\\bibliography{%s}\\end{document}",
+    "a.qmd": "---\nbibliography: %s.bib\n---\nTrees.\n",
+    "a.typ": 'Trees.\n#bibliography("%s.bib")',
+    "a.org": "#+bibliography: %s.bib\nTrees.\n",
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_an_entry_goes_into_the_bib_that_is_named_now(name: str, features: Features, tmp_path: Path) -> None:
+    (tmp_path / "_quarto.yml").write_text("bibliography: shared.bib")
+    for file in ("old", "new", "shared"):
+        (tmp_path / f"{file}.bib").touch()
+    shared, uri = ["shared.bib"] * name.endswith("qmd"), (tmp_path / name).as_uri()
+    features.read_main(show(features, uri, NAMED[name] % "old"))
+    for text, named in ((NAMED[name] % "old", "old.bib"), (NAMED[name] % "new", "new.bib"), ("", "old.bib")):
+        document = features.documents[uri] = Document.open(uri, text, 2)
+        features.memory(document).outline = None
+        assert [file.name for file in features.bibliography(document).files] == [named, *shared]
 
 
 def test_several_bib_files_beside_a_document_get_no_entries(features: Features, tmp_path: Path) -> None:
