@@ -97,7 +97,7 @@ def make_server(recommender: Recommender) -> MCPServer[Any]:
         try:
             return await asyncio.to_thread(work)
         except InputError as error:
-            raise ToolError(str(error).replace(str(recommender.library.path), "the library")) from None
+            raise ToolError(messages.error_line(error, recommender)) from None
 
     @server.tool(annotations=reads)
     async def recommend_citation(

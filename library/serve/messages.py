@@ -174,7 +174,7 @@ class Search(RequestBody):
 
     query: Words = Field(description="words, or their beginnings", examples=["kingma 2015 adam"])
     k: Count = Field(default=10, description="maximum number of papers")
-    details: bool = Field(default=False, description="add URL and BibTeX")
+    details: bool = Field(default=False, description="add URL, BibTeX and citation")
 
 
 class Claim(RequestBody):
@@ -213,6 +213,7 @@ class FoundPaper(BaseModel):
     retracted: str = Field(description="who says that it was retracted, with date and notice; else empty")
     url: str = Field(default="", description="with details")
     bibtex: str = Field(default="", description="with details")
+    citation: str = Field(default="", description="with details")
 
 
 class Found(BaseModel):
@@ -255,7 +256,6 @@ def paper_details(recommendation: Recommendation, paper: LibraryPaper, link: Lin
     ]
     parts = [HighlightedText(kind=kind, text=text, spans=spans) for kind, text, spans in texts if text]
     opens = link(paper.id, evidence.place) if evidence.place else ""
-    authors = short_authors(paper.names or paper.authors)
     for part in parts:
         if evidence.place and part.text == evidence.sentence:
             part.place, part.link = evidence.place.label, opens
@@ -265,12 +265,24 @@ def paper_details(recommendation: Recommendation, paper: LibraryPaper, link: Lin
     return Details(
         authors=list(recommendation.authors),
         venue=recommendation.venue,
-        url=paper_link(paper),
-        bibtex=bibtex([paper]),
-        citation=f"({', '.join(filter(None, (authors or paper.title, str(paper.year or 'n.d.'))))})",
+        **copied_fields(paper),
         evidence=parts or [HighlightedText(kind=recommendation.why, text="", spans=[])],
         passage=PassageText.at(evidence.sentence, evidence.place, opens) if evidence.place else None,
     )
+
+
+def copied_fields(paper: LibraryPaper) -> dict[str, str]:
+    """Return what of a paper the page opens and copies."""
+    authors = short_authors(paper.names or paper.authors) or paper.title
+    citation = f"({', '.join(filter(None, (authors, str(paper.year or 'n.d.'))))})"
+    return {"url": paper_link(paper), "bibtex": bibtex([paper]), "citation": citation}
+
+
+def error_line(error: Exception, recommender: Recommender) -> str:
+    """Return what is wrong, without the library's path; in a command it is LIBRARY."""
+    path, line = str(recommender.library.path), str(error)
+    named = f"the library{line[len(path) :]}" if line.startswith(path) else line
+    return named.replace(path, "LIBRARY")
 
 
 def find_passages(recommender: Recommender, claim: Claim, link: Link = file_link) -> FoundPassages:
@@ -301,7 +313,7 @@ def find_papers(recommender: Recommender, search: Search) -> Found:
     """Search the library. Raises InputError for a query without words."""
     papers = []
     for paper in map(public_paper, recommender.search(search.query, search.k)):
-        details = {"url": paper_link(paper), "bibtex": bibtex([paper])} if search.details else {}
+        details = copied_fields(paper) if search.details else {}
         papers.append(FoundPaper.model_validate({**paper.as_json(), **details}))
     return Found(papers=papers)
 

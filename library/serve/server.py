@@ -70,6 +70,7 @@ class RequestGuard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        scope = {**scope, "method": scope["method"].replace("HEAD", "GET")}  # uvicorn sends no body
         started = False
 
         async def send_with_headers(message: Message) -> None:
@@ -110,9 +111,11 @@ class RequestGuard:
         if "content-length" in headers and "transfer-encoding" in headers:
             raise HTTPException(400, "the request has both Content-Length and Transfer-Encoding")
         host = headers.get("host", "").lower()
-        is_own = headers.get("origin", f"http://{host}").lower() in (f"http://{host}", f"https://{host}")
+        origin, site = headers.get("origin", f"http://{host}").lower(), headers.get("sec-fetch-site")
+        # The browser says so, not the page; behind a proxy the port may be written in only one of the others.
+        is_own = site == "same-origin" or origin in (f"http://{host}", f"https://{host}")
         is_link = method == "GET" and headers.get("sec-fetch-mode") == "navigate"
-        if not is_own or (headers.get("sec-fetch-site") in ("cross-site", "same-site") and not is_link):
+        if not is_own or (site in ("cross-site", "same-site") and not is_link):
             raise HTTPException(403, "requests from pages of other sites are refused")
 
     async def read(self, receive: Receive) -> bytes | None:
@@ -225,7 +228,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
 
     @app.exception_handler(InputError)
     async def invalid_input(_: Request, error: InputError) -> JSONResponse:
-        line = str(error).replace(str(recommender.library.path), "the library")
+        line = messages.error_line(error, recommender)
         return JSONResponse({"detail": line}, 404 if isinstance(error, UnknownPaper) else 422)
 
     async def answer(request: Request, work: Callable[[], T]) -> T:

@@ -54,7 +54,7 @@ test("a completion is accepted and its entry written", async () => {
   const found = await connection.sendRequest(protocol.CompletionRequest.type, { textDocument: { uri }, position });
   assert.ok(found && !Array.isArray(found) && found.isIncomplete);
   const [first] = found.items;
-  assert.equal(first.label, "jarvelin2002dcg");
+  assert.equal(first.detail, "jarvelin2002dcg");
   assert.ok(first.command);
   await connection.sendRequest(protocol.ExecuteCommandRequest.type, {
     command: first.command.command,

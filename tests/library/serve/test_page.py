@@ -168,6 +168,8 @@ def test_a_paper_is_found_while_typing(open_page: Any) -> None:
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     assert copied(page) == "vaswani2017attention"
+    page.keyboard.press("a")
+    assert copied(page, "(") == "(Vaswani et al., 2017)"
     page.keyboard.press("Escape")
     page.keyboard.type(" xyz 1800")
     expect(page.locator("#status")).to_have_text(re.compile("with these words"))
@@ -227,6 +229,9 @@ def test_controls_have_names_and_changes_are_announced(open_page: Any) -> None:
     )
     assert unnamed == []
     assert page.get_attribute("#status", "aria-live") == "polite"
+    page.keyboard.press("Control+ArrowDown")
+    focus = page.locator("#papers li:focus")
+    expect(focus).to_have_css("outline-style", "solid")  # high contrast shows it
     assert page.get_by_label("Passage").first.is_visible()
 
 
@@ -235,7 +240,16 @@ def test_a_stopped_server_is_reported(chromium: Any, recommender: RecommenderSpy
         page = chromium.new_page()
         page.goto(url)
     page.fill("#text", TEXT)
-    expect(page.locator("#status.error")).not_to_be_empty()
+    expect(page.locator("#status.error")).to_have_text("The server does not respond.")
+    page.close()
+
+
+def test_the_error_of_a_proxy_is_reported(chromium: Any, url: str) -> None:
+    page = chromium.new_page()
+    page.goto(url)
+    page.route("**/recommend", lambda route: route.fulfill(status=502, body="<html>Bad gateway</html>"))
+    page.fill("#text", TEXT)
+    expect(page.locator("#status.error")).to_have_text("The server does not respond.")
     page.close()
 
 

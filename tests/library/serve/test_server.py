@@ -193,6 +193,7 @@ def test_papers_are_searched(url: str) -> None:
     detailed = search(url, query="kingma 20", details=True).json()["papers"]
     assert detailed[0]["url"] == PAPERS[0].url
     assert detailed[0]["bibtex"].startswith("@inproceedings{kingma2015adam,")
+    assert detailed[0]["citation"] == "(Kingma and Ba, 2015)"
     assert len(search(url, query="optim", k=1).json()["papers"]) == 1
     for sent, said in (
         ({"query": ""}, "query: "),
@@ -248,6 +249,8 @@ def test_pages_of_other_sites_are_refused(url: str) -> None:
         ({"Sec-Fetch-Site": "same-site"}, 403),
         ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),
         ({"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, 200),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "https://127.0.0.1"}, 200),  # a proxy, and no port
+        ({"Sec-Fetch-Site": "cross-site", "Origin": "https://127.0.0.1"}, 403),
         ({"Content-Length": "0", "Transfer-Encoding": "chunked"}, 400),
     ],
 )
@@ -257,6 +260,20 @@ def test_requests_of_other_sites_without_an_origin(url: str, headers: dict[str, 
     ending = "0\r\n\r\n" if "Transfer-Encoding" in headers else ""
     request = f"GET /papers?id=bare HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{lines}\r\n{ending}"
     assert raw(url, request.encode()).startswith(f"HTTP/1.1 {status}".encode())
+
+
+@pytest.mark.parametrize("path", ["", "health", "papers?id=bare", "papers?id=nobody", "recommend"])
+def test_a_head_is_that_of_the_answer(url: str, path: str) -> None:
+    ends = f" /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    head, whole = (raw(url, f"{method}{ends}".encode()) for method in ("HEAD", "GET"))
+    whole, _, body = whole.partition(b"\r\n\r\n")
+    undated = [[line for line in one.split(b"\r\n") if line[:5] != b"date:"] for one in (head, whole)]
+    assert undated[0] == [*undated[1], b"", b""] and b"content-length: %d" % len(body) in head
+
+
+def test_an_error_has_no_path(url: str) -> None:
+    said = requests.get(f"{url}/citations?id=bare").json()["detail"]
+    assert said.startswith("the library: has no full texts") and "library=LIBRARY fulltext" in said
 
 
 def test_who_waits_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
