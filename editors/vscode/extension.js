@@ -7,6 +7,8 @@ const { LANGUAGES, serverCommand } = require("./server");
 
 /** @type {LanguageClient | undefined} */
 let client;
+/** Starts and stops, one after the other: a start before the end of another would leave two servers. */
+let last = Promise.resolve();
 
 /** Start the server with the current settings. */
 async function start() {
@@ -14,8 +16,9 @@ async function start() {
   const library = settings.get("library", "");
   if (!library) {
     const open = "Open settings";
-    const chosen = await vscode.window.showInformationMessage("Name the folder of your library of papers.", open);
-    if (chosen) await vscode.commands.executeCommand("workbench.action.openSettings", "citerec.library");
+    vscode.window.showInformationMessage("Name the folder of your library of papers.", open).then((chosen) => {
+      if (chosen) vscode.commands.executeCommand("workbench.action.openSettings", "citerec.library");
+    });
     return;
   }
   const folder = vscode.workspace.workspaceFolders?.[0]?.uri.fsPath;
@@ -31,8 +34,9 @@ async function start() {
       ]),
       middleware: {
         async executeCommand(command, given, next) {
+          const before = new Set(unsaved());
           const result = await next(command, given);
-          await saveBibliographies();
+          for (const document of unsaved()) if (!before.has(document)) await document.save();
           return result;
         },
       },
@@ -45,23 +49,20 @@ async function start() {
   }
 }
 
-/** Save .bib files that got an entry and that the user does not see. */
-async function saveBibliographies() {
+/** The .bib files with unsaved changes that the user does not see. */
+function unsaved() {
   const seen = new Set(vscode.window.visibleTextEditors.map((editor) => editor.document));
-  for (const document of vscode.workspace.textDocuments) {
-    if (document.isDirty && document.fileName.endsWith(".bib") && !seen.has(document)) await document.save();
-  }
+  const changed = vscode.workspace.textDocuments.filter((document) => document.isDirty && !seen.has(document));
+  return changed.filter((document) => document.fileName.endsWith(".bib"));
 }
 
-async function stop() {
-  const running = client;
-  client = undefined;
-  if (running?.isRunning()) await running.stop();
+function stop() {
+  return (last = last.then(() => (client?.isRunning() ? client.stop() : undefined)).catch(() => {}));
 }
 
-async function restart() {
-  await stop();
-  await start();
+function restart() {
+  stop();
+  return (last = last.then(start));
 }
 
 /** @param {vscode.ExtensionContext} context */
@@ -72,7 +73,7 @@ async function activate(context) {
       if (event.affectsConfiguration("citerec")) restart();
     }),
   );
-  await start();
+  await restart();
 }
 
 module.exports = { activate, deactivate: stop };
