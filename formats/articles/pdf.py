@@ -67,6 +67,8 @@ _LABEL = re.compile(r"[\[(]?\d{1,3}[\])]?\.?|[^\w\s]")
 """A number or dot before an item of a list; the space after it is no gutter."""
 _BROKEN = "\ufffe"
 """What PDFium writes for a hyphen at the end of a line."""
+_SPACED = re.compile(r"[^\W\d_](?: [^\W\d_]){5,}")
+"""A b s t r a c t; letters in the order of the alphabet name the parts of a figure."""
 _LEADS = re.compile(r"\d{1,5}(?!\S)")
 _TRAILS = re.compile(r"(?<!\S)\d{1,5}\Z")
 _NUMBER = re.compile(r"(?<=\S)[-\u2212+]?\d[\d,\u2013-]*|\d{2,}")
@@ -277,7 +279,10 @@ class _Letters:
         broken = text[end : end + 1] == _BROKEN or text[end - 1] in "-\u00ad\u2010"
         bold = self._is_bold(start) and self._is_bold(end - 1)
         place = first.left, last.right, self._baseline(start), self._height(start, end)
-        return Line(clean(self._words(start, end)), number, *place, bold, broken)
+        words = clean(self._words(start, end))
+        if _SPACED.fullmatch(words) and [*words.lower()[::2]] != sorted(words.lower()[::2]):
+            words = words.replace(" ", "")
+        return Line(words, number, *place, bold, broken)
 
     def _words(self, start: int, end: int) -> str:
         """Return a part of the text, setting numbers above the line apart from what is before them."""

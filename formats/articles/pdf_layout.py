@@ -130,14 +130,13 @@ def references_in(lines: Sequence[Line]) -> list[tuple[int, int]]:
 
 # Paragraphs.
 
-_ABSTRACT = re.compile(
-    r"(?:[1IA]\W*\s)?(?:abstract|summary|zusammenfassung|résumé|resumen|resumo)[.:]?", re.I
-)
+_ABSTRACTS = "abstract|summary|zusammenfassung|résumé|resumen|resumo"
+_ABSTRACT = re.compile(rf"(?:[1IA]\W*\s)?(?:{_ABSTRACTS})[.:]?", re.IGNORECASE)
 """Heading of the abstract; one with a higher number is of a later section."""
 _RUN_IN = re.compile(r"(abstract|summary)\s*[.:—–-]+\s*(?=\S)", re.IGNORECASE)
 """A heading that the text follows on the same line."""
 KNOWN_HEADING = re.compile(
-    rf"{_NUMBERED}?(?:abstract|summary|(?:\w+ )?introduction|background|related works?|methodology|"
+    rf"{_NUMBERED}?(?:{_ABSTRACTS}|(?:\w+ )?introduction|background|related works?|methodology|"
     r"(?:materials and )?methods?|experiments?|evaluation|results?(?: and discussion)?|discussion|"
     r"limitations|conclusions?|acknowledge?ments?|statement of need|data availability)[.:]?",
     re.IGNORECASE,
@@ -326,7 +325,7 @@ def _is_label(block: Sequence[Line], size: float) -> bool:
     words = _LETTERS.findall(text)
     if len(words) < 2 and KNOWN_HEADING.fullmatch(text) is None and _HEADING.fullmatch(text) is None:
         return not words or not (block[0].bold or _ENDS.search(text))
-    smaller = block[0].height < 0.92 * size
+    smaller = block[0].height < 0.92 * size and _ABSTRACT.fullmatch(text) is None
     return smaller and len(words) < 8 and _ENDS.search(text) is None
 
 

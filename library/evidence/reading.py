@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from citerec.formats.articles.pdf import PdfText
     from citerec.formats.documents import FullText, Metadata, Paragraph, Reference
 
-READER = 3
+READER = 4
 """Increase it when PDFs are read differently: libraries then read theirs again."""
 SECONDS = 60.0
 """Time to read a PDF."""

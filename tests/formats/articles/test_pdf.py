@@ -232,6 +232,16 @@ def test_layouts_of_pages(pages: list[bytes], text: str) -> None:
     assert " ".join(part.text for part in read_pdf(write_pdf(pages)).paragraphs) == text
 
 
+@pytest.mark.parametrize("heading", ["Abstract", "a b s t r a c t", "Zusammenfassung"])
+def test_an_abstract_in_small_letters(heading: str) -> None:
+    """Its heading is as small in LaTeX's class article, and its letters are apart in Elsevier's journals."""
+    page = place_text(160, 740, heading, 9, BOLD) + rows(OAKS, 80, 720, 11, 9)
+    page += place_text(60, 600, "A B C D E F", 9, BOLD) + place_text(60, 550, "1 Introduction", 12, BOLD)
+    result = read_pdf(write_pdf([page + rows(3 * KELP, 60, 530)]))
+    assert result.abstract == " ".join(OAKS)
+    assert text_of(result) == " ".join(OAKS + 3 * KELP)  # without the labels of parts of a figure
+
+
 def test_a_paragraph_may_begin_with_a_heading_and_have_code() -> None:
     text = b"".join(
         [
