@@ -109,9 +109,11 @@ def _edge_key(line: Line) -> tuple[str, int]:
 
 _NUMBERED = r"(?:(?:\d{1,2}|[IVX]{1,5}|[A-H])(?:\.\d{1,2}){0,3}[.:)]?\s+)"
 _REFERENCES = re.compile(
-    rf"{_NUMBERED}?(?:(?:(?:supplementary|additional|methods?) )?references(?: and notes| cited)?|"
-    r"bibliography|literature cited|works cited|"
-    r"literatur(?:verzeichnis)?|références|bibliographie|referencias|bibliografía|referências)[.:]?",
+    rf"(?:(?:chapter )?{_NUMBERED})?(?:list of references|reference list|"
+    r"(?:(?:supplementary|additional|methods?) )?references(?: and notes| cited)?|"
+    r"(?:literature|works) cited|cited (?:literature|works)|"
+    r"literatuu?r(?:verzeichnis|lijst)?|bibliogra(?:phy|phie|f[ií]a)|"
+    r"(?:références|referencias|referências)(?: bibliogr(?:aphiques|[aá]ficas))?)[.:]?",
     re.IGNORECASE,
 )
 _APPENDIX = re.compile(

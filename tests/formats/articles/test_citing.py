@@ -67,6 +67,16 @@ def test_a_numbered_list_at_the_end_needs_no_heading() -> None:
     assert split_references(draw(BODY)) == [(draw(BODY), [])]
 
 
+HEADINGS = "Referências bibliográficas|Références bibliographiques|REFERENCIAS BIBLIOGRÁFICAS|Bibliografia|"
+HEADINGS += "List of references|Reference list|Cited literature|Literatuur|Chapter 6. References"
+
+
+@pytest.mark.parametrize("heading", HEADINGS.split("|"))
+def test_headings_of_lists(heading: str) -> None:
+    rows = [*BODY, (heading, 50.0), *((f"[{n}] {text}", 50.0) for n, text in NUMBERED)]
+    assert split_references(draw(rows)) == [(draw(BODY), NUMBERED)]
+
+
 METHODS = [("Methods", 50.0), *((f"We did that, as others do in part {n}.", 50.0) for n in range(40))]
 
 
