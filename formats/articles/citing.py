@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise, product
 from typing import NamedTuple
 
-from citerec.formats.articles.markers import MORE_YEARS, NAME, UPPER, YEAR, find_names_before
+from citerec.formats.articles.markers import NAME, UPPER, YEAR, find_names_before
 from citerec.formats.articles.pdf_layout import Line, is_heading_line, join_lines, references_in
 from citerec.formats.letters import fold
 from citerec.formats.names import surname
@@ -219,7 +219,13 @@ def _listed(mark: str, rows: dict[int, int]) -> tuple[int, ...]:
 _AUTHOR = re.compile(rf"\W*(?:[A-Z](?:\.[\s-]*|\s))*({NAME}(?:[ -]{NAME})*)")
 _PRINTED_YEAR = re.compile(r"[(\[]\s*((?:19|20)\d\d[a-z]?)\b")
 _BARE_YEAR = re.compile(r"(?<![\d.–-])((?:19|20)\d\d[a-z]?)\b(?![–-])")
-_YEARS, _DATES = re.compile(YEAR), re.compile(YEAR + MORE_YEARS.pattern)
+_YEARS = re.compile(YEAR)
+_AND_YEAR = r"\s*(?:[,;&](?:\s*and\b)?|and\b)\s*"
+_DATES = re.compile(
+    rf"{YEAR}(?:{_AND_YEAR}(?:19|20)\d\d[a-z]?(?![\w%/])|(?<=[a-z]){_AND_YEAR}[b-z](?!\w|\.?\s*\d))*"
+)
+"""2001a, b, 2003 and 2004, but no page: 2001a, p. 5."""
+_EACH = re.compile(r"\b(\d{4}|(?=[a-z]\b))([a-z]?)\b")
 
 
 def _last(name: str) -> str:
@@ -244,8 +250,12 @@ def _names(texts: Sequence[str], entries: Sequence[Entry]) -> Iterator[Mark]:
                 start, end = names[0], years.end()
                 before = map(_last, re.findall(NAME, text[start : years.start()]))
                 name = next((name for name in before if name in authors), "")
-                found = (rows.get((name, year), ()) for year in _YEARS.findall(years[0]))
-                if cited := [row for own in found if len(own) == 1 for row in own]:  # not what may mean two
+                cited, year = list[int](), ""
+                for digits, letter in _EACH.findall(years[0]):
+                    year = digits or year
+                    own = rows.get((name, year + letter), ())
+                    cited += own if len(own) == 1 else ()  # not what may mean two
+                if cited:
                     yield Mark(number, start, end, tuple(cited))
 
 

@@ -160,6 +160,23 @@ def test_names_and_years() -> None:
     ]
 
 
+@pytest.mark.parametrize("years", ["2001a,b", "2001a, b", "2001a and b", "2001a,2001b", "2001a; 2001b"])
+def test_several_years_after_the_same_names(years: str) -> None:
+    text = f"Bees dance (Lee & Kim, {years}; Müller, 2001). Ants, in Lee and Kim ({years}), do not."
+    marks = find_marks([text], NAMED)
+    assert [(text[mark.start : mark.end], mark.entries) for mark in marks] == [
+        (f"Lee & Kim, {years}", (0, 1)),
+        ("Müller, 2001", (3,)),
+        (f"Lee and Kim ({years}", (0, 1)),
+    ]
+
+
+def test_a_page_or_a_word_after_a_year_is_no_letter_of_it() -> None:
+    entries = [*NAMED, Entry(0, "Lee, A., and Kim, B. (2001p). Peas. J. Peas.")]
+    text = "Lee and Kim (2001a, p. 5), Müller (2001, a mole), Moss et al. (1999, b)"
+    assert [mark.entries for mark in find_marks([text], entries)] == [(0,), (3,), (2,)]
+
+
 def test_a_mark_that_may_mean_two_entries_means_none() -> None:
     text = "Lee and Kim (2001) or Moss (1998). (Moss et al., 1999), Müller (2001)"
     assert [mark.entries for mark in find_marks([text], NAMED)] == [(2,), (3,)]
