@@ -29,6 +29,7 @@ from citerec.formats.names import INSTITUTION, surname
 from citerec.formats.same_work import identity
 from citerec.library.papers.library import Library
 from citerec.library.references.entry import (
+    PLACEHOLDER_ID,
     Finding,
     Reference,
     are_apart,
@@ -189,7 +190,8 @@ def _compare_pdf(paper: LibraryPaper, file: Path) -> tuple[list[Finding], str]:
     if len(title) < LONG_TITLE or title not in normalise_title(page):
         return [], ""
     where = f"first page of {file.name}"
-    told = {"arxiv": {*_STAMP.findall(page)}, "doi": {*map(clean_doi, _PAGE_DOI.findall(page))}}
+    dois = {clean_doi(doi) for doi in _PAGE_DOI.findall(page) if not PLACEHOLDER_ID.search(doi)}
+    told = {"arxiv": {*_STAMP.findall(page)}, "doi": dois}
     for name, ids in told.items():
         own, other = getattr(paper, name), min(ids, default="")
         if own and len(ids) == 1 and are_apart(own, other):

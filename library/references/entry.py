@@ -34,13 +34,16 @@ _PLACEHOLDER = re.compile(
     r"(?i)\W*(?:x{3,}|(?:19|20)?[x?]{2,4}|0000|todo|tb[da]|fixme|placeholder|(?:paper )?title|.*\btitle here"
     r"|(?:(?:first|last) ?name\W*)+|(?:anonymous )?authors?(?: (?:name|one|a))?|j(?:ohn|ane) doe)\W*"
 )
-_PLACEHOLDER_ID = re.compile(
+PLACEHOLDER_ID = re.compile(  # 1122445.1122456: ACM's template
     r"(?i)(?<![a-z])x{3,}(?![a-z])|(?<!\w)\?{2,}|10\.(?:12345?|9999|0000|9\d{4})/|\b(\d)\1{3}\.\1{4,5}\b"
+    r"|1122445\.1122456|n{5,}\.n{5,}|10\.475/123"
 )
 _RUN_TOGETHER = re.compile(
     r"[.,]\s+[Ii]n (?:Proceedings|Proc\.|Advances in)\b|arXiv preprint arXiv|\d\(\d+\):\s?\d+[-–]\d+, \d{4}"
 )
-_NO_DOI = re.compile(r"(?i)https?:|www\.|\d{4}|^[\d.]*$|^10/|^\W*(?:none|n/?a|no|no.?doi|null|nan)?\W*$")
+_NO_DOI = re.compile(
+    r"(?i)https?:|www\.|\d{4}|^[\d.]*$|^(?:doi:\s*)?10/|^\W*(?:none|n/?a|no|no.?doi|null|nan)?\W*$"
+)
 _NUMBER = re.compile(r"(?<![\w/-])(?:97[89][- ]?)?\d[\d -]{6,14}[\dxX](?![\w-])")
 """An ISBN or ISSN."""
 _NOT_THE_VENUE = re.compile(  # workshops, other parts of a conference, and what is only named like it
@@ -214,7 +217,7 @@ def are_apart(doi: str, other: str) -> bool:
 def _identifiers(reference: Reference, today: date) -> Iterator[Finding]:
     paper, get = reference.paper, reference.fields.get
     written = get("doi", paper.doi).strip()
-    if _PLACEHOLDER_ID.search(written):
+    if PLACEHOLDER_ID.search(written):
         yield Finding("doi", written, "", "a placeholder: nobody registers such DOIs")
     elif not (paper.doi or "10." in written or find_arxiv_id(written) or _NO_DOI.search(written)):
         yield Finding("doi", written, "", "not a DOI, which begins with 10.")
@@ -250,7 +253,7 @@ def _dates(reference: Reference, today: date) -> Iterator[Finding]:
         if not first - 1 <= paper.year <= last + 1:
             yield Finding("year", str(paper.year), str(first or last), where)
     odd = {"ICCV": 1, "ECCV": 0}.get(series.name, paper.year % 2)
-    if paper.year >= 1990 and paper.year % 2 != odd:
+    if paper.year > 1990 and paper.year % 2 != odd:
         held = f"{series.name} is held in {'odd' if odd else 'even'} years"
         yield Finding("year", str(paper.year), "", held)
 

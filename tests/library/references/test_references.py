@@ -73,6 +73,7 @@ def by_table(*works: LibraryPaper) -> list[Works]:
         ({"doi": "10.99999/abc.1"}, {"doi": "10.1016/j.abc.2020.01.001"}, "doi"),
         ({"doi": "Volume 7, pp. 1-2"}, {"doi": "10/gf9tjp"}, "doi"),
         ({"doi": "XXXX"}, {"doi": "none"}, "doi"),
+        ({"doi": "10.1145/nnnnnnn.nnnnnnn"}, {"doi": "doi:10/gf9tjp"}, "doi"),
         ({"eprint": "2013.01234"}, {"eprint": "2012.01234"}, "arxiv"),
         ({"eprint": "2612.01234", "year": "2026"}, {"eprint": "2611.01234", "year": "2026"}, "arxiv"),
         ({"isbn": "978-0-306-40615-8"}, {"isbn": "978-0-306-40615-7"}, "isbn"),
@@ -89,6 +90,8 @@ def by_table(*works: LibraryPaper) -> list[Works]:
         ({"journal": "International Conference on Machine Learning", "doi": "10.1109/icmla.1"}, {"journal": "International Conference on Machine Learning and Applications (ICMLA)", "doi": "10.1109/icmla.1"}, "doi"),
         ({"eprint": "1606.0328"}, {"eprint": "1606.0328", "eprinttype": "viXra"}, "arxiv"),
         ({"journal": "ECCV", "year": "2021"}, {"journal": "ECCV", "year": "2022"}, "year"),
+        ({"journal": "ICCV", "year": "1992"}, {"journal": "ICCV", "year": "1990"}, "year"),
+        ({"journal": "IJCAI", "doi": "10.1016/j.1"}, {"journal": "IJCAI", "doi": "10.5591/978-1-57735-516-8/ijcai11-254"}, "doi"),
         ({"author": "Firstname Lastname"}, {"author": "First, Ann"}, "author"),
         ({"title": "Moss on beech trees. In Proceedings of the moss society, beech and oak"}, {"title": "Moss in proceedings of the society"}, "title"),
     ],
@@ -359,6 +362,7 @@ def test_services_are_asked_after_consent_and_once(
 
 def test_the_first_page_of_an_own_pdf(tmp_path: Path) -> None:
     lines = ("Ann Lind and Bo Moss", "doi:10.1000/right.7", "arXiv:2101.00001v2 [cs.CL] 1 Jan 2021")
+    lines += ("https://doi.org/10.1145/1122445.1122456",)  # of the template
     made = MadePaper(
         WORK.title,
         "Moss grows on trees. " * 9,
