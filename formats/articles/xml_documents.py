@@ -23,7 +23,7 @@ MAX_DEPTH = 200
 """Maximum nesting depth of elements."""
 _CHUNK = 1 << 16
 _SPACE = re.compile(r"\s+")
-_BLOCKS = frozenset(("p", "head", "title", "item", "list-item", "label", "lb", "break", "td", "sec", "div"))
+_BLOCKS = {"p", "s", "head", "title", "item", "list-item", "label", "lb", "break", "td", "sec", "div"}
 """Elements that are separated from the next by a space."""
 _ENTITIES = {name.removesuffix(";"): letter for name, letter in html5.items()}
 """Entities of document types, which are not read."""

@@ -29,7 +29,7 @@ def full_text(path: Path) -> FullText:
     return document.full_text()
 
 
-def test_tei() -> None:
+def test_tei(tmp_path: Path) -> None:
     (document,) = documents(TEXTS / "1911.00042.grobid.tei.xml")
     assert document.metadata == Metadata(
         id="1911.00042",
@@ -52,6 +52,12 @@ def test_tei() -> None:
     assert text.references["b1"] == Reference("", "Graph networks for structured text", ("Kim",), 2017)
     assert text.references["b2"] == Reference("", "Neural parsing: a study of encoders", ("Lee, Kai",), 2018)
     assert text.references["b3"].title == "" and "Decoding word lattices" in text.references["b3"].text
+
+    head = (TEXTS / "1911.00042.grobid.tei.xml").read_text().partition("<text")[0]
+    (tmp_path / "a.tei.xml").write_text(
+        f"{head}<text><body><div><p><s>Bees dance.</s><s>Ants walk.</s></p></div></body></text></TEI>"
+    )
+    assert full_text(tmp_path / "a.tei.xml").paragraphs[0].text.strip() == "Bees dance. Ants walk."
 
 
 @pytest.mark.parametrize(
