@@ -43,13 +43,15 @@ MAX_PAGE = 100_000
 
 class PdfText(NamedTuple):
     """The running text of a PDF. chapters: parts with one list of references each, and its entries; first:
-    whole text of the first page; pages: number of pages; labels: their printed numbers, none if 1, 2, 3."""
+    whole text of the first page; pages: number of pages; labels: their printed numbers, none if 1, 2, 3;
+    read: number of pages that were read."""
 
     chapters: list[tuple[list[PdfParagraph], list[Entry]]]
     title: str
     first: str
     pages: int
     labels: list[str]
+    read: int
 
     @property
     def paragraphs(self) -> list[PdfParagraph]:
@@ -65,10 +67,10 @@ class PdfText(NamedTuple):
 _LINE = re.compile(r"[^\r\n\ufffe]+")
 _LABEL = re.compile(r"[\[(]?\d{1,3}[\])]?\.?|[^\w\s]")
 """A number or dot before an item of a list; the space after it is no gutter."""
-_BROKEN = "\ufffe"
-"""What PDFium writes for a hyphen at the end of a line."""
 _SPACED = re.compile(r"[^\W\d_](?: [^\W\d_]){5,}")
 """A b s t r a c t; letters in the order of the alphabet name the parts of a figure."""
+_BROKEN = "\ufffe"
+"""What PDFium writes for a hyphen at the end of a line."""
 _LEADS = re.compile(r"\d{1,5}(?!\S)")
 _TRAILS = re.compile(r"(?<!\S)\d{1,5}\Z")
 _NUMBER = re.compile(r"(?<=\S)[-\u2212+]?\d[\d,\u2013-]*|\d{2,}")
@@ -96,20 +98,18 @@ def read_pdf(file: str | Path | bytes) -> PdfText:
         lines: list[Line] = []
         labels = [clean(document.get_page_label(number)) for number in range(min(pages, MAX_PAGES))]
         strips: list[float] = []
-        first, characters = "", 0
-        for number in range(min(pages, MAX_PAGES)):
-            text, page_lines = _read_page(document, number, strips)
-            first, characters = first or text, characters + len(text)
+        first, characters, read = "", 0, 0
+        while read < min(pages, MAX_PAGES) and characters <= MAX_CHARACTERS:
+            text, page_lines = _read_page(document, read, strips)
+            first, characters, read = first or text, characters + len(text), read + 1
             lines += page_lines
-            if characters > MAX_CHARACTERS:
-                break
     if sum(map(str.isalpha, "".join(line.text for line in lines[:1000]))) < 40:
         raise InputError("has no text; it may be a scan, which needs text recognition (OCR) first")
     title = find_title(lines)
     chapters = [(arrange(part), entries) for part, entries in split_references(without_margins(lines))]
     if all(label in ("", str(number)) for number, label in enumerate(labels, 1)):
         labels = []
-    return PdfText(chapters, title, clean(first), pages, labels)
+    return PdfText(chapters, title, clean(first), pages, labels, read)
 
 
 def read_first_page(file: str | Path) -> str:

@@ -70,15 +70,13 @@ class ReadText(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, text: PdfText) -> ReadText:
-        from citerec.formats.articles.pdf import MAX_PAGES
-
         (paragraphs, entries), *chapters = text.chapters
         begin = abstract_in(text.paragraphs).start  # before it are title, authors and notes
         named = [f"arxiv:{found_id[1]}" for found_id in _ARXIV.finditer(text.first)]
         named += [f"doi:{found_doi[0].lower()}" for found_doi in _DOI.finditer(text.first)]
         return cls(
-            problem=f"only the first {MAX_PAGES:,} of {text.pages:,} pages were read"
-            if text.pages > MAX_PAGES
+            problem=f"only the first {text.read:,} of {text.pages:,} pages were read"
+            if text.read < text.pages
             else "",
             title=text.title,
             head=text.first[:HEAD],

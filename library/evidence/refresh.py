@@ -213,10 +213,11 @@ def read_cache(file: Path) -> ReadText:
     if problem := "is a link out of its folder" if is_link else unreadable(cache):
         return ReadText(problem=f"{cache.name} beside it {problem}")
     try:
-        text = read_limited(cache, MAX_BYTES).decode("utf-8", "replace")[:MAX_CHARACTERS]
+        text = read_limited(cache, MAX_BYTES).decode("utf-8", "replace")
     except InputError as error:
         return ReadText(problem=str(error))
-    pages = text.split("\f")
+    cut = f"only the first {MAX_CHARACTERS:,} characters were read" if len(text) > MAX_CHARACTERS else ""
+    pages = text[:MAX_CHARACTERS].split("\f")
     lines = [
         Line(line.strip(), number if len(pages) > 1 else 0, 0, 0, 0, 1, bold=False)
         for number, page in enumerate(pages, 1)
@@ -236,4 +237,4 @@ def read_cache(file: Path) -> ReadText:
         elif paragraph:
             parts.append(PdfParagraph(paragraph, ((0, block[0].page),), section))
     printed = len(pages) if len(pages) > 1 else 0
-    return ReadText(head=text[:HEAD], pages=printed, parts=parts, entries=entries)
+    return ReadText(problem=cut, head=text[:HEAD], pages=printed, parts=parts, entries=entries)

@@ -13,7 +13,7 @@ import pytest
 
 from citerec.formats.articles.citing import find_marks
 from citerec.formats.articles.pdf import read_pdf
-from citerec.library.evidence import reading
+from citerec.library.evidence import reading, refresh
 from citerec.library.evidence.reading import ReadText, read_files
 from citerec.tests.made_pdfs import BOLD, made_paper, place_text, write_pdf
 
@@ -118,6 +118,16 @@ def test_of_ten_thousand_pages_the_first_are_read(tmp_path: Path) -> None:
     assert found.pages == 10_000
     shown = " ".join(part.text for part in found.parts)
     assert "page a of" in shown and "page 3e7 of" in shown and "page 3e8 of" not in shown
+
+
+def test_a_text_that_is_cut_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = [place_text(60, 700, "a page of a document that has much text", 10)] * 3
+    (tmp_path / "a.pdf").write_bytes(write_pdf(pages))
+    monkeypatch.setattr("citerec.formats.articles.pdf.MAX_CHARACTERS", 50)
+    assert reading.read_here(tmp_path / "a.pdf").problem == "only the first 2 of 3 pages were read"
+    (tmp_path / ".zotero-ft-cache").write_text("many words " * 9)
+    monkeypatch.setattr(refresh, "MAX_CHARACTERS", 50)
+    assert refresh.read_cache(tmp_path / "a.pdf").problem == "only the first 50 characters were read"
 
 
 def test_a_slow_pdf_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
