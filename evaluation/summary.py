@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 
 from citerec.base.errors import count_noun, error_line, fail
@@ -91,6 +92,7 @@ class Summary(Callback):
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         self._started, self._folders = time.time(), []
+        HydraConfig.instance().set_config(config)  # for ${hydra:...} in hydra.sweep.dir, before the first job
         signal.signal(signal.SIGTERM, _interrupt)
         # Hydra calls nothing after an interrupt.
         atexit.register(self._write, Path(config.hydra.sweep.dir), ", then interrupted")

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.conf import HydraConf, RuntimeConf, SweepDir
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -22,9 +25,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def _config(sweep: Path, folder: Path | None = None, mode: RunMode = RunMode.MULTIRUN) -> DictConfig:
-    return OmegaConf.create(
-        {"hydra": {"mode": mode, "sweep": {"dir": str(sweep)}, "runtime": {"output_dir": str(folder)}}}
-    )
+    runtime = RuntimeConf(output_dir=str(folder))
+    return OmegaConf.create({"hydra": HydraConf(mode=mode, sweep=SweepDir(str(sweep)), runtime=runtime)})
 
 
 def _job(folder: Path, overrides: list[str], metrics: dict[str, Any] | None) -> Path:
@@ -84,6 +86,16 @@ def test_the_table_has_the_varied_options(tmp_path: Path, capsys: pytest.Capture
     assert [row["mrr"] for row in rows] == ["0.5", "0.25"] and rows[1]["queries"] == "1234"
     assert rows[0]["override:same"] == "x" and rows[0]["recall@10"] == "0.2"
     assert str(tmp_path / "1" / "report.md") in capsys.readouterr().out
+
+
+def test_trainings_without_a_folder_get_one() -> None:
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        config = compose("train", ["model=static"], return_hydra_config=True)
+    HydraConfig.instance().cfg = None  # as before the first job
+    summary = Summary()
+    summary.on_multirun_start(config)
+    summary.on_multirun_end(config)
+    assert config.hydra.sweep.dir.startswith("outputs/train/static-demo/")
 
 
 def test_a_sweep_that_is_stopped_tells_of_the_jobs_before(
