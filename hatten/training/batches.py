@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,11 +70,8 @@ class Pool:
             )
         if digest_file(path, "sha256") != sha256:
             raise InputError(f"{path}: not the pool that this run mined; restart the training (resume=false)")
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                return cls(file["row"], file["papers"], file["relevant"])
-        except (ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise InputError(f"{path}: not a mined pool ({error})") from None
+        with np.load(path, allow_pickle=False) as file:
+            return cls(file["row"], file["papers"], file["relevant"])
 
 
 @dataclass(frozen=True)

@@ -186,5 +186,5 @@ class EncoderRounds(Rounds):
         self._pool = {"file": file, "sha256": pool.save(self.folder / file)}
         # The last checkpoint still refers to the previous pool; older pools are not needed.
         for old in (self.folder / MINED).glob("round-*.npz"):
-            if str(old.relative_to(self.folder)) not in (file, previous):
+            if old.relative_to(self.folder).as_posix() not in (file, previous):
                 old.unlink()

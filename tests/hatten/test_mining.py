@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PureWindowsPath
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 
 import citerec.hatten.training.mining
 from citerec.base.errors import InputError
-from citerec.base.files import digest_file
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.prepare import open_corpus
@@ -25,7 +25,7 @@ from citerec.hatten.settings import EncoderBatchSettings, EncoderValidationSetti
 from citerec.hatten.training.batches import Batches, Pool
 from citerec.hatten.training.losses import EXCLUDED
 from citerec.hatten.training.mining import Mining, WordSets
-from citerec.hatten.training.rounds import Validation
+from citerec.hatten.training.rounds import EncoderRounds, Validation
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.datasets.files.test_beir import beir
 from citerec.tests.hatten.made import unit
@@ -201,12 +201,13 @@ def test_a_pool_loads_only_from_its_own_file(tmp_path: Path) -> None:
         Pool.load(path, digest)
 
 
-@pytest.mark.parametrize("content", [{"row": np.zeros(2)}, {"row": np.array([{}], dtype=object)}, None])
-def test_a_file_of_another_kind_is_a_clear_error(content: Any, tmp_path: Path) -> None:
-    path = tmp_path / "pool.npz"
-    if content is None:
-        path.write_bytes(b"no archive")
-    else:
-        np.savez(path, **content)
-    with pytest.raises(InputError, match=r"pool\.npz: not a mined pool"):
-        Pool.load(path, digest_file(path, "sha256"))
+def test_only_older_pools_are_removed_whatever_separates_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    removed: list[str] = []
+    names = [f"round-00{number}.npz" for number in range(4)]
+    monkeypatch.setattr(
+        PureWindowsPath, "glob", lambda self, _: [self / name for name in names], raising=False
+    )
+    monkeypatch.setattr(PureWindowsPath, "unlink", lambda self: removed.append(self.name), raising=False)
+    rounds: Any = SimpleNamespace(folder=PureWindowsPath("C:/run"), _pool={"file": "mined/round-002.npz"})
+    EncoderRounds._write_pool(rounds, cast(Any, SimpleNamespace(save=lambda path: "")), 3)
+    assert removed == names[:2]
