@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -24,10 +25,14 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+log = logging.getLogger(__name__)
+
 OnBytes = Callable[[int], None]
 """Called with the number of bytes read so far."""
 PATIENCE = 2.0
 """Seconds of work before a spinner appears."""
+LOG_INTERVAL = 20.0
+"""Seconds between two log lines on the progress of long work."""
 
 
 def show_log() -> None:
@@ -59,14 +64,19 @@ def copy_progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
 
 
 @contextmanager
-def count_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar over `total` items; call the function with the number of items done since the last call."""
-    done = 0
+def count_progress(what: str, total: int, done: float = 0) -> Iterator[Callable[[float], None]]:
+    """Show a bar over `total` items, and log rate and remaining time every LOG_INTERVAL seconds; call the
+    function with the number of items done since the last call. done: items of earlier runs."""
+    earlier, logged = done, (start := time.monotonic())
 
-    def advance(more: int) -> None:
-        nonlocal done
+    def advance(more: float) -> None:
+        nonlocal done, logged
         done += more
-        update(done, total)
+        update(round(done), total)
+        if (now := time.monotonic()) - logged > LOG_INTERVAL and done > earlier:
+            logged, rate = now, (done - earlier) / (now - start)
+            left = (total - done) / rate
+            log.info(f"{what}: {done:,.0f} of {total:,}, {rate:,.1f}/s, {left:.0f} s left")
 
     with _bar(what, MofNCompleteColumn()) as update:
         yield advance

@@ -179,9 +179,6 @@ class RerankerSettings(FineTuningSettings):
     """dropout, replacing the pretrained model's; slow on a CPU"""
     head: str = setting("sigmoid", choices=("sigmoid", "linear"))
     """sigmoid: sigmoid(linear(relu(CLS))) | linear: linear(CLS)"""
-    lora: int = 0
-    """rank of updates to the attention's weights: only these and the head are trained, and the updates are
-    merged when the model is saved (LoRA, Hu et al. 2022); 0: all weights are trained"""
     new_tokens: str = setting("copied", choices=("copied", "random"))
     """initial vectors of the added tokens: copied (<cit> from the mask, <sep> from the separator) | random"""
     ema: float = setting(0.0, below=1)

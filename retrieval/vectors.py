@@ -6,10 +6,9 @@ An *encoder* is a network that turns documents into vectors; a *reader* turns co
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,18 +16,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Rows, to_unit_length
 from citerec.retrieval.queries import Queries
-
-log = logging.getLogger(__name__)
 
 BATCH = 1024
 """Documents that are read and sorted by length together."""
 BLOCK = 1 << 24
 """Vector components that are gathered, decoded or compared at a time: 64 MiB."""
-LOG_INTERVAL = 20.0
-"""Seconds between two log lines on the progress of long work."""
 
 
 class Reader(Protocol):
@@ -41,49 +37,6 @@ class Reader(Protocol):
 
     def queries(self, queries: Queries | NDArray[np.integer]) -> Any:
         """Queries, or rows of contexts, [B] -> B documents."""
-
-
-class LoggedProgress:
-    """Logs progress, rate and remaining time of long work every LOG_INTERVAL seconds."""
-
-    def __init__(
-        self,
-        what: str,
-        total: int,
-        done: int = 0,
-        bar: Callable[[int], None] | None = None,
-        verb: str = "encoded",
-    ) -> None:
-        """done: documents encoded earlier. bar: callback for newly encoded ones (base.progress)."""
-        self.what, self.total, self.done, self._initial = what, total, float(done), done
-        self._verb = verb
-        self._bar, self._shown = bar, 0
-        self._start = self._logged = time.monotonic()
-        self.advance(0)
-
-    def advance(self, more: float) -> None:
-        """Add documents, or fractions of one."""
-        self.done += more
-        if self._bar is not None:
-            self._bar(round(self.done) - self._shown)
-            self._shown = round(self.done)
-        if time.monotonic() - self._logged > LOG_INTERVAL and self.done > self._initial:
-            self._logged = time.monotonic()
-            left = (self.total - self.done) / self.rate
-            log.info(
-                f"{self._verb} {self.done:,.0f} of {self.total:,} {self.what}, {self.rate:,.0f}/s, "
-                f"{left:.0f} s left"
-            )
-
-    @property
-    def seconds(self) -> float:
-        """Seconds elapsed."""
-        return time.monotonic() - self._start
-
-    @property
-    def rate(self) -> float:
-        """Documents per second."""
-        return (self.done - self._initial) / max(self.seconds, 1e-9)
 
 
 def encode(
@@ -102,14 +55,15 @@ def encode(
     of a torch module). batch: documents read together. ahead: read the next ones while a device computes.
     """
     out = np.empty((len(rows), dim), np.float32)
-    progress = LoggedProgress(what, len(rows))
     parts = [rows[first : first + batch] for first in range(0, len(rows), batch)]
-    first = 0
-    for part, documents in zip(parts, _read_ahead(read, parts) if ahead else map(read, parts), strict=True):
-        vectors = forward(documents)
-        out[first : first + len(part)] = to_unit_length(vectors) if normalise else vectors
-        first += len(part)
-        progress.advance(len(part))
+    first, texts = 0, _read_ahead(read, parts) if ahead else map(read, parts)
+    long = len(rows) > BATCH
+    with count_progress(f"encoding {what}", len(rows)) if long else nullcontext(lambda done: None) as advance:
+        for part, documents in zip(parts, texts, strict=True):
+            vectors = forward(documents)
+            out[first : first + len(part)] = to_unit_length(vectors) if normalise else vectors
+            first += len(part)
+            advance(len(part))
     return out
 
 

@@ -33,11 +33,10 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 import citerec
 from citerec.base.errors import InputError
 from citerec.base.files import file_lock
-from citerec.base.progress import show_log
+from citerec.base.progress import LOG_INTERVAL, show_log
 from citerec.base.settings import Settings, check_count
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.encoders.nets import find_device, to_device
-from citerec.retrieval.vectors import LOG_INTERVAL
 from citerec.training.module import AveragedModule
 from citerec.training.processes import WHOLE, Share
 from citerec.training.resume import (

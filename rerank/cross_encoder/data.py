@@ -16,13 +16,13 @@ from torch.utils.data import DataLoader, Dataset, Subset
 
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_write
+from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus, Split
 from citerec.rerank.cross_encoder.backends import TOKENS, batches
 from citerec.rerank.cross_encoder.pairs import LengthsReader, PairReader, TokenPairs
 from citerec.rerank.settings import NegativesSettings, StepSettings
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Retriever
-from citerec.retrieval.vectors import LoggedProgress
 from citerec.training.loop import RoundData, make_loader
 from citerec.training.processes import WHOLE
 from citerec.training.queries import DataSets, Siblings
@@ -95,13 +95,13 @@ class Prefetcher:
         if missing:
             self._open()
         parts = {start: contexts[start : start + SHARD] for start in missing}
-        cached, verb = len(contexts) - sum(map(len, parts.values())), f"{self.retriever.name}: prefetched"
-        progress = LoggedProgress(what, len(contexts), cached, verb=verb)
-        for start, part in parts.items():
-            papers = self._search(part, depth, own and (own[0], own[1][start : start + SHARD]))
-            with atomic_write(files[start]) as unfinished, unfinished.open("wb") as stream:
-                np.save(stream, papers)
-            progress.advance(len(part))
+        cached = len(contexts) - sum(map(len, parts.values()))
+        with count_progress(f"{self.retriever.name}: {what}", len(contexts), cached) as advance:
+            for start, part in parts.items():
+                papers = self._search(part, depth, own and (own[0], own[1][start : start + SHARD]))
+                with atomic_write(files[start]) as unfinished, unfinished.open("wb") as stream:
+                    np.save(stream, papers)
+                advance(len(part))
         return Prefetched(list(files.values()))
 
     def _search(self, contexts: Rows, depth: int, own: OwnPapers | None) -> NDArray[np.int32]:

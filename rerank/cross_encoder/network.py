@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.parametrize import is_parametrized, register_parametrization
 
 from citerec.base.errors import InputError
 from citerec.rerank.cross_encoder.pairs import CIT, EOS, SEP, Subwords
@@ -30,18 +29,6 @@ if TYPE_CHECKING:
 
 SETTINGS, HEAD = "reranker.json", "head.safetensors"
 """Files of a saved reranker in addition to those of Hugging Face."""
-
-
-class LowRank(nn.Module):
-    """An update of low rank to a weight [m, n], zero at first: W + B A (LoRA, Hu et al. 2022)."""
-
-    def __init__(self, weight: Tensor, rank: int, random: torch.Generator) -> None:
-        super().__init__()
-        self.down = nn.Parameter(torch.randn(rank, weight.shape[1], generator=random) / rank)
-        self.up = nn.Parameter(torch.zeros(weight.shape[0], rank))
-
-    def forward(self, weight: Tensor) -> Tensor:
-        return weight + self.up @ self.down
 
 
 class CrossEncoder(nn.Module, hub.Pretrained):
@@ -138,17 +125,6 @@ candidate, and scores how well the candidate fits (Gu, Gao and Hahnloser,
         """Logits [B] -> ranking scores [B], in 0..1 with head=sigmoid."""
         return torch.sigmoid(logits) if self.head == "sigmoid" else logits
 
-    def add_lora(self, rank: int) -> None:
-        """Train only low-rank updates to the attention's weights, and the head. Parametrised weights remain
-        weights, which `first_hidden` multiplies with; it would bypass wrapped layers such as peft's."""
-        self.model.requires_grad_(False)
-        named = (layer for name, layer in self.model.named_modules() if "att" in name.lower())
-        if not (layers := [layer for layer in named if isinstance(layer, nn.Linear)]):
-            raise InputError(f"model.lora={rank}: this transformer has no attention with linear layers")
-        random = torch.Generator().manual_seed(0)
-        for layer in layers:
-            register_parametrization(layer, "weight", LowRank(layer.weight, rank, random))
-
     def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
         encoder.about = about
         return cast(Self, encoder)
@@ -156,13 +132,7 @@ candidate, and scores how well the candidate fits (Gu, Gao and Hahnloser,
     def write(self, folder: Path) -> None:
         """Save transformer and tokeniser in Hugging Face's format, and the head next to them; also as modules
         of sentence-transformers, unless the transformer has an adapter."""
-        weights = {
-            name: part for name, part in self.model.state_dict().items() if ".parametrizations." not in name
-        }
-        for name, layer in self.model.named_modules():
-            if isinstance(layer, nn.Linear) and is_parametrized(layer):
-                weights[f"{name}.weight"] = layer.weight.detach()
-        self.model.save_pretrained(folder, state_dict=weights)
+        self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         hub.write_weights(folder / HEAD, weights_to_numpy(self.score))
         hub.write_json(folder / SETTINGS, {"head": self.head, "pairs": asdict(self.config)})

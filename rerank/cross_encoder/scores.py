@@ -23,7 +23,6 @@ from citerec.base.files import atomic_write
 from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.base import Ranking
-from citerec.retrieval.vectors import LoggedProgress
 
 if TYPE_CHECKING:
     from citerec.rerank.cross_encoder.reranker import Reranker
@@ -118,10 +117,9 @@ class PairScores:
     def _compute(self, keys: NDArray[np.int64]) -> None:
         """Score ascending keys [N] and write the scores."""
         unwritten: list[tuple[NDArray[np.int64], Floats]] = []
-        name, seconds = self.scorer.name, 0.0
-        with count_progress(f"{name}: scoring", len(keys)) as advance:
-            self.scorer.prepare(self.corpus)  # not counted in the pairs per second
-            progress = LoggedProgress("pairs", len(keys), verb=f"{name}: scored")
+        seconds = 0.0
+        self.scorer.prepare(self.corpus)  # not counted in the pairs per second
+        with count_progress(f"{self.scorer.name}: scoring", len(keys)) as advance:
             try:
                 for first in range(0, len(keys), self.chunk):
                     chunk = keys[first : first + self.chunk]
@@ -132,7 +130,6 @@ class PairScores:
                     if seconds >= self.write_every:
                         self._write(unwritten, seconds)
                         unwritten, seconds = [], 0.0
-                    progress.advance(len(chunk))
             finally:  # an interrupt loses only the current chunk
                 if unwritten:
                     self._write(unwritten, seconds)

@@ -104,8 +104,6 @@ def prepare_for_training(
 ) -> None:
     """Set precision, dropout and attention; freeze weights that no score depends on."""
     prepare_transformer(encoder, config)
-    if isinstance(config, RerankerSettings) and config.lora:
-        encoder.add_lora(config.lora)
     encoder.precision = precision(config.precision, device)
     if torch.device(device).type == "cpu" and encoder.config.max_tokens <= MAX_EAGER_TOKENS:
         encoder.model.set_attn_implementation("eager")

@@ -9,7 +9,8 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from citerec.base.files import atomic_write, cache_folder, disk_errors
 from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Rows
-from citerec.retrieval.vectors import LoggedProgress, VectorTable, as_dtype, first_not_finite
+from citerec.retrieval.vectors import VectorTable, as_dtype, first_not_finite
 
 log = logging.getLogger(__name__)
 
@@ -58,31 +59,17 @@ def load_or_encode(
         if missing:
             folder.mkdir(parents=True, exist_ok=True)
             write_checksums(folder, keep=True)  # also forgets those of files that were removed
-            with count_progress("encoding papers", len(rows)) as bar:
-                progress = LoggedProgress("papers", len(rows), len(rows) - encoded, bar)
-                for path, vectors in _encode_each(missing, encode, progress):
+            start = time.monotonic()
+            with count_progress("encoding papers", len(rows), len(rows) - encoded) as advance:
+                for path, part in missing.items():
+                    vectors = encode(part, lambda share: advance(share * len(part)))  # noqa: B023  (called at once)
                     _write(path, _to_stored(vectors, dtype))
             write_checksums(folder, keep=True)
-            log.info(
-                f"encoded {encoded:,} papers in {progress.seconds:,.1f} s, {progress.rate:,.1f} papers/s"
-            )
+            seconds = time.monotonic() - start
+            log.info(f"encoded {encoded:,} papers in {seconds:,.1f} s, {encoded / seconds:,.1f} papers/s")
         check_checksums(folder, "remove this file and run again to encode its papers")
     # Copy-on-write, because torch warns about read-only arrays.
     return VectorTable([np.asarray(np.load(path, mmap_mode="c")) for path in shards]), encoded
-
-
-def _encode_each(
-    shards: Mapping[Path, Rows], encode: Encode, progress: LoggedProgress
-) -> Iterable[tuple[Path, Floats]]:
-    """Yield the vectors of each shard."""
-    for path, rows in shards.items():
-        before = progress.done
-
-        def advance(share: float, papers: int = len(rows)) -> None:
-            progress.advance(share * papers)
-
-        yield path, encode(rows, advance)
-        progress.advance(before + len(rows) - progress.done)  # papers without a text, and rounding errors
 
 
 def _to_stored(vectors: Floats, dtype: str) -> NDArray[np.floating]:

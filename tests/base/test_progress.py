@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import time
 from collections.abc import Iterator
 
@@ -49,6 +50,16 @@ def test_nothing_is_shown_where_there_is_no_terminal(
     with spinner("indexing"):
         time.sleep(0.05)
     assert capfd.readouterr() == ("", "")
+
+
+def test_long_counts_are_logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    caplog.set_level(logging.INFO)
+    with count_progress("papers", 10, 4) as advance:
+        advance(1)
+        monkeypatch.setattr(progress, "LOG_INTERVAL", -1.0)
+        advance(2.6)
+    (line,) = caplog.messages
+    assert re.fullmatch(r"papers: 8 of 10, [\d,.]+/s, \d+ s left", line)
 
 
 @pytest.fixture

@@ -137,8 +137,9 @@ def test_several_processes_see_each_others_papers(tmp_path: Path) -> None:
         lambda content: content[:-3] + bytes([content[-3] ^ 1]) + content[-2:],
         lambda content: content.replace(b'"network":"a"', b'"network":"c"'),
         lambda content: content.replace(b'"network"', b'"netwosk"'),
+        lambda content: content.replace(b'"U64"', b'"I64"'),
     ],
-    ids=["cut", "longer", "a bit flipped", "of the network", "of its name"],
+    ids=["cut", "longer", "a bit flipped", "of the network", "of its name", "of the keys' kind"],
 )
 def test_damaged_files_are_named_and_their_papers_are_encoded_again(
     damage: Callable[[bytes], bytes], tmp_path: Path, caplog: pytest.LogCaptureFixture
