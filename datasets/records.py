@@ -30,8 +30,8 @@ MARKER_WORDS = (TARGET_WORD, OTHER_WORD)
 
 WINDOW = 200
 """Characters on each side of the mark that a context has, as in the published data sets."""
-SURROUNDINGS = {"paragraph": 600, "section": 2000}
-"""Fields of the text around a context, and the characters on each side of the mark that they have."""
+SECTION = 2000
+"""Characters on each side of the mark that the text around a context has, a query's field `section`."""
 
 SPLITS = ("train", "val", "test")
 """The default splits."""

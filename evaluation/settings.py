@@ -72,8 +72,6 @@ class PipelineSettings(ContextSettings):
     """smaller numbers of candidates to report as well, at no extra cost"""
     scores_dir: str = cache_setting("pair-scores")
     """cache of pair scores, shared by all evaluations"""
-    chunk: int = setting(512, least=1)
-    """pairs scored together; more keep a fast GPU busy"""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cutoffs", (*self.cutoffs, 10))  # stages are compared by recall@10

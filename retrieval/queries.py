@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.records import SURROUNDINGS, TARGET_MARKER, TARGET_WORD
+from citerec.datasets.records import SECTION, TARGET_MARKER, TARGET_WORD
 from citerec.datasets.tokenize import cut_window
 from citerec.retrieval.arrays import Mask, Rows
 from citerec.retrieval.passages import CitedElsewhere, CitingPassages
@@ -61,8 +61,8 @@ class QueryField:
 class Queries:
     """Q queries over a corpus. Texts and words are looked up on access.
 
-    fields: `context`, and `title` and `abstract` of the citing paper; SURROUNDINGS, which are the context
-    itself if no more is known. Word ids are rows of `corpus.words`, followed by those of `new_words`.
+    fields: `context`, and `title` and `abstract` of the citing paper; `section`, which is the context itself
+    if no more is known. Word ids are rows of `corpus.words`, followed by those of `new_words`.
     contexts: int64 [Q], rows of the corpus's contexts, -1 for `Query` values. citing: int32 [Q], rows of the
     citing papers, which are never found, negative if not in the corpus (of a collection in BEIR's layout also
     the document with the query's id). years: int32 [Q] of the citing papers, 0 if unknown.
@@ -98,7 +98,7 @@ class Queries:
             "title": _paper_field(corpus.titles, corpus.title_tokens, papers),
             "abstract": _paper_field(corpus.abstracts, corpus.abstract_tokens, papers),
         }
-        fields |= dict.fromkeys(SURROUNDINGS, fields["context"])
+        fields["section"] = fields["context"]
         years = np.where(citing < 0, np.int32(0), corpus.years[citing.clip(min=0)])
         elsewhere = elsewhere or CitedElsewhere.papers(Ragged.from_rows([[]] * len(rows)))
         positives = None if split is None else split.positives
@@ -120,15 +120,14 @@ class Queries:
             return QueryField(texts, Ragged.from_rows(rows), np.arange(len(texts)))
 
         fields = {name: field([getattr(query, name) for query in queries]) for name in QUERY_FIELDS}
-        fields |= dict.fromkeys(SURROUNDINGS, fields["context"])
+        fields["section"] = fields["context"]
         if any(query.surroundings for query in queries):
-            for name, size in SURROUNDINGS.items():
-                fields[name] = field(
-                    [
-                        cut_around_mark(query.surroundings, size) if query.surroundings else query.context
-                        for query in queries
-                    ]
-                )
+            fields["section"] = field(
+                [
+                    cut_around_mark(query.surroundings, SECTION) if query.surroundings else query.context
+                    for query in queries
+                ]
+            )
         own = [-1 if query.own is None else corpus.paper_row(query.own) for query in queries]
         return cls(
             corpus,
@@ -162,8 +161,7 @@ class Queries:
 
     def with_context(self, context: QueryField) -> Queries:
         """Return the queries with other contexts, without what surrounds them."""
-        fields = dict.fromkeys(("context", *SURROUNDINGS), context)
-        return replace(self, fields={**self.fields, **fields})
+        return replace(self, fields={**self.fields, "context": context, "section": context})
 
     def sentences(self) -> Queries:
         """Return queries of the sentences around the marks alone."""

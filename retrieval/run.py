@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -138,7 +138,7 @@ class Run:
                     f"{escape_ids([self.name])[0]}\n",
                     " ",
                 )
-                _write_strings(lines, file)
+                file.write("".join(lines.to_pylist()).encode())
 
     @classmethod
     def read(cls, path: str | Path) -> Run:
@@ -177,15 +177,6 @@ def _codes(column: pa.ChunkedArray) -> tuple[NDArray[np.int32], list[str]]:
     """Encode a column of names: numbers [N], and the names."""
     array = column.unify_dictionaries().combine_chunks()
     return array.indices.to_numpy(), [unescape_id(name) for name in array.dictionary.to_pylist()]
-
-
-def _write_strings(strings: pa.StringArray, file: BinaryIO) -> None:
-    """Write all strings from Arrow's contiguous buffer."""
-    _, offsets, characters = strings.buffers()
-    if characters is None:
-        return
-    bounds = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + len(strings) + 1]
-    file.write(memoryview(characters)[bounds[0] : bounds[-1]])
 
 
 class CachedRun(Retriever):

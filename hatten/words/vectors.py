@@ -4,14 +4,13 @@ coverage of a corpus, and the vocabulary and initial vectors of a model.
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import hashlib
 import json
 import logging
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,6 +29,7 @@ from citerec.hatten.documents import PAD_WORD, Vocabulary, check_tokenizer, find
 from citerec.hatten.settings import WordsSettings
 
 log = logging.getLogger(__name__)
+logging.getLogger("gensim").setLevel(logging.CRITICAL)
 
 CACHE_VERSION = 1
 UNREADABLE = (OSError, zlib.error, TypeError, ValueError, EOFError, IndexError, MemoryError, OverflowError)
@@ -293,10 +293,7 @@ def read_vectors(path: Path, limit: int | None = None) -> WordVectors:
     try:
         no_header = not _has_header(path)
         binary = ".bin" in path.suffixes and not no_header
-        with quiet_gensim():
-            loaded = KeyedVectors.load_word2vec_format(
-                str(path), binary=binary, no_header=no_header, limit=limit
-            )
+        loaded = KeyedVectors.load_word2vec_format(str(path), binary=binary, no_header=no_header, limit=limit)
     except UNREADABLE as error:
         raise InputError(
             f"{path}: not word vectors in word2vec's or GloVe's format ({error_text(error)})"
@@ -312,18 +309,6 @@ def _has_header(path: Path) -> bool:
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         counts = file.readline(1 << 16).split()
     return len(counts) == 2 and all(count.isdigit() for count in counts)
-
-
-@contextlib.contextmanager
-def quiet_gensim() -> Iterator[None]:
-    """Silence gensim's own log messages."""
-    logger = logging.getLogger("gensim")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 def load_initial_vectors(

@@ -16,7 +16,7 @@ from citerec.base.errors import InputError
 from citerec.base.progress import count_progress
 from citerec.base.settings import cache_setting
 from citerec.datasets.records import MARKER_WORDS, TRAIN
-from citerec.hatten.words.vectors import Embeddings, WordVectors, cached_vectors, log_coverage, quiet_gensim
+from citerec.hatten.words.vectors import Embeddings, WordVectors, cached_vectors, log_coverage
 from citerec.retrieval.networks.session import cores
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def train_vectors(corpus: Corpus, settings: dict[str, Any], workers: int = 1) ->
     texts = TrainingTexts(corpus)
     log.info(f"word vectors: training {name}, {epochs} x {texts.words:,} tokens, {workers} threads")
     start = time.monotonic()
-    with quiet_gensim(), count_progress("word vectors", texts.words * epochs) as texts.report:
+    with count_progress("word vectors", texts.words * epochs) as texts.report:
         model = Word2Vec(workers=workers, **settings)
         model.build_vocab_from_freq(counts, corpus_count=len(texts))
         model.train(texts, total_examples=len(texts), total_words=texts.words, epochs=epochs)

@@ -22,7 +22,7 @@ import msgspec
 from citerec.base.files import atomic_write
 from citerec.base.progress import count_progress
 from citerec.datasets.published.drafts import draft_folder
-from citerec.datasets.records import SURROUNDINGS, WINDOW
+from citerec.datasets.records import SECTION, WINDOW
 from citerec.evaluation.benchmark import Benchmark, Data, Output, RetrieverFactory
 from citerec.evaluation.report import PER_QUERY, Column, Metrics, Part, Provenance, Report, remove_results
 from citerec.evaluation.significance import DRAWS
@@ -76,7 +76,7 @@ class Drafts(Benchmark):
     about = f"""\
 - Each citation of a draft is masked in turn, with all keys of its command, and asked over the bibliography
   of its author by the code of `citerec ask` (title and abstract of the draft, and {WINDOW} characters on each
-  side of the mark; rankers also read {max(SURROUNDINGS.values()):,}) and of `citerec draft` (its other
+  side of the mark; rankers also read {SECTION:,}) and of `citerec draft` (its other
   citations and the passages around them are known, too, and papers cited in the same sentence are not
   offered). Written so far: `draft` with what stands before the mark only, as when one writes from front to
   back.

@@ -24,7 +24,7 @@ from pathlib import Path
 from citerec.base.errors import InputError
 from citerec.base.files import real_path
 from citerec.datasets.building.contexts import find_citations
-from citerec.datasets.records import OTHER_MARKER, SURROUNDINGS, TARGET_MARKER, WINDOW, target_mark
+from citerec.datasets.records import OTHER_MARKER, SECTION, TARGET_MARKER, WINDOW, target_mark
 from citerec.datasets.tokenize import cut_window, sentence_starts
 from citerec.formats.articles.markers import Bibliography
 from citerec.formats.documents import FullText, Paragraph, Reference
@@ -101,7 +101,7 @@ class PlaceholderReader:
 class Place:
     """A missing citation: text[start:end] of a file is `command`, which lacks a key.
 
-    context: text around it (SURROUNDINGS) with TARGETCIT, after the words of the key's suffix. sentence: for
+    context: text around it (SECTION) with TARGETCIT, after the words of the key's suffix. sentence: for
     display, with [CITE] and the keys of other citations. beside: keys cited in the same sentence. passage:
     its row among the draft's passages. replaced: keys that the mark replaced (PlaceholderReader).
     """
@@ -237,16 +237,16 @@ def read_draft(
 def find_contexts(
     paragraphs: Sequence[Paragraph], references: dict[str, Reference], replaced: Mapping[str, Sequence[str]]
 ) -> dict[str, str]:
-    """Return the text around each placeholder (SURROUNDINGS). Others in it cite what they replaced."""
+    """Return the text around each placeholder (SECTION). Others in it cite what they replaced."""
     others = {
         mark: Reference(
             authors=tuple(name for key in keys if key in references for name in references[key].authors)
         )
         for mark, keys in replaced.items()
     }
-    size, contexts = max(SURROUNDINGS.values()), dict[str, str]()
+    contexts = dict[str, str]()
     everything = references | others
-    bibliography, reach = Bibliography(everything), size + len(OTHER_MARKER)
+    bibliography, reach = Bibliography(everything), SECTION + len(OTHER_MARKER)
     for _, section in groupby(paragraphs, key=lambda paragraph: paragraph.section):
         parts = list(section)
         marks = dict.fromkeys(
@@ -257,7 +257,7 @@ def find_contexts(
             without = bibliography.without_authors(*wanted) if wanted in alone else bibliography
             for citation in find_citations(FullText(parts, everything), reach, Counter(), without):
                 if citation.ref in wanted and citation.ref not in contexts:
-                    context = cut_window(citation.left, citation.right, size, "whole")
+                    context = cut_window(citation.left, citation.right, SECTION, "whole")
                     if re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
                         contexts[citation.ref] = context
     return contexts

@@ -15,7 +15,6 @@ from citerec.base.errors import InputError
 from citerec.base.progress import count_progress
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.records import SURROUNDINGS
 from citerec.rerank.ranker.confidence import Confidence, fit_confidence, fit_curve, without_cited
 from citerec.rerank.ranker.corpus_statistics import keep_fields
 from citerec.rerank.ranker.features import DRAFT, NETWORK, is_listed
@@ -270,9 +269,9 @@ def _as_asked(queries: Queries, kind: int) -> Queries:
         sentences = queries.sentences()
         queries = replace(queries.with_context(sentences.fields["context"]), new_words=sentences.new_words)
     if kind in (CONTEXT, SENTENCE):
-        alone = keep_fields(queries.with_context(queries.fields["context"]), "context", *SURROUNDINGS)
+        alone = keep_fields(queries.with_context(queries.fields["context"]), "context", "section")
         return replace(alone, years=np.zeros_like(queries.years))
-    return keep_fields(queries, "context", *SURROUNDINGS, "title") if kind == WITH_TITLE else queries
+    return keep_fields(queries, "context", "section", "title") if kind == WITH_TITLE else queries
 
 
 def without_abstracts(corpus: Corpus) -> Corpus:

@@ -9,7 +9,7 @@ import pytest
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import SURROUNDINGS
+from citerec.datasets.records import SECTION
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.model import HAttenRetriever
 from citerec.library.papers.library import Library
@@ -60,16 +60,15 @@ def test_surroundings_are_cut_from_the_longer_text(tiny_corpus: Corpus) -> None:
     long, short = Query("near TARGETCIT here", surroundings=text), Query("one TARGETCIT")
     asked = Queries.from_list(tiny_corpus, [long, short])
     assert asked.texts("context") == ["near TARGETCIT here", "one TARGETCIT"]
-    for name, size in SURROUNDINGS.items():
-        cut, same = asked.texts(name)
-        assert same == "one TARGETCIT" and cut == cut_around_mark(text, size)
-        left, _, right = cut.partition("TARGETCIT")
-        assert size - 8 < len(left) <= size and size - 8 < len(right) <= size
-        assert set(cut.split()) == {"before", "near", "TARGETCIT", "here", "after"}
+    cut, same = asked.texts("section")
+    assert same == "one TARGETCIT" and cut == cut_around_mark(text, SECTION)
+    left, _, right = cut.partition("TARGETCIT")
+    assert SECTION - 8 < len(left) <= SECTION and SECTION - 8 < len(right) <= SECTION
+    assert set(cut.split()) == {"before", "near", "TARGETCIT", "here", "after"}
     alone = Queries.from_list(tiny_corpus, [short])
     of_corpus = Queries.from_contexts(tiny_corpus, np.array([8]))
     for queries in (alone, of_corpus, asked.with_context(asked.fields["context"])):
-        assert all(queries.texts(name) == queries.texts("context") for name in SURROUNDINGS)
+        assert queries.texts("section") == queries.texts("context")
 
 
 def test_the_marker_is_found_if_the_corpus_lacks_it(tmp_path: Path) -> None:

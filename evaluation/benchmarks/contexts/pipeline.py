@@ -84,7 +84,7 @@ class Pipeline(CorpusBenchmark):
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
         settings = self.settings
         reranker = Reranker.open(settings.reranker or "", self.scoring)
-        scores = PairScores(settings.scores_dir, reranker, task.corpus, settings.chunk)
+        scores = PairScores(settings.scores_dir, reranker, task.corpus)
         index = open_index(task)
         weight = reranker_weight(settings, task, lambda protocol: self._score(task, protocol, scores))
         stages = []

@@ -24,7 +24,7 @@ from rich.console import Console
 
 from citerec.base.errors import InputError
 from citerec.datasets.building.contexts import find_citations
-from citerec.datasets.records import SURROUNDINGS, WINDOW
+from citerec.datasets.records import SECTION, WINDOW
 from citerec.datasets.tokenize import cut_window
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.drafts.languages import draft_language
@@ -275,8 +275,7 @@ def test_a_place_has_the_text_around_its_context(tmp_path: Path) -> None:
     sentence = "Trees are parsed by hand and graphs are not. "
     found = read_draft_of(tmp_path, rf"{sentence * 100}Trees are parsed \cite{{?}}. {sentence * 10}")
     left, _, right = found.places[0].context.partition("TARGETCIT")
-    size = SURROUNDINGS["section"]
-    assert size - 10 < len(left) <= size and right == f"]. {sentence * 10}".rstrip()
+    assert SECTION - 10 < len(left) <= SECTION and right == f"]. {sentence * 10}".rstrip()
 
 
 @pytest.mark.parametrize(

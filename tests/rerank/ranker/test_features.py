@@ -15,7 +15,7 @@ from scipy.sparse import random as random_matrix
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import prepare_store
-from citerec.datasets.records import SURROUNDINGS, TARGET_MARKER, PaperRecord, Source
+from citerec.datasets.records import SECTION, TARGET_MARKER, PaperRecord, Source
 from citerec.hatten.nnselect.model import AverageRetriever
 from citerec.hatten.words.vectors import Embeddings, WordVectors
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
@@ -198,7 +198,7 @@ def test_surroundings_add_to_the_context(demo_corpus: Corpus) -> None:
             assert not values.any() and np.abs(found[name]).max() > 0.01
         else:
             np.testing.assert_array_equal(found[name], values, err_msg=name)
-    whole = columns([Query(cut_around_mark(text, SURROUNDINGS["section"])) for text in more])
+    whole = columns([Query(cut_around_mark(text, SECTION)) for text in more])
     added = whole["title_share"] - plain["title_share"]
     np.testing.assert_allclose(found["section_title_share"], added, rtol=1e-4, atol=1e-4)
 
