@@ -37,9 +37,9 @@ class EncoderConfig(Settings):
     """transformer layers per level"""
     max_tokens: int = setting(512, least=1)
     """maximum tokens of a paragraph"""
-    max_paragraphs: int = setting(3, least=1)
+    max_paragraphs: int = setting(3, least=3)
     """maximum paragraphs of a document: title, abstract, context"""
-    paragraph_types: int = setting(100, least=1)
+    paragraph_types: int = setting(100, least=11)
     """size of the paragraph-type embedding table, mostly unused"""
     dropout: float = 0.1
     """dropout after the attention and the feed-forward part of each layer"""

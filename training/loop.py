@@ -40,6 +40,7 @@ from citerec.retrieval.encoders.nets import find_device, to_device
 from citerec.training.module import AveragedModule
 from citerec.training.processes import WHOLE, Share
 from citerec.training.resume import (
+    CLIPPING,
     LOCK,
     SAVED_SETTINGS,
     AtomicCheckpointIO,
@@ -184,6 +185,15 @@ class TrainingRun:
         """Seed the random number generators; InputError for a wrong seed, GPU or number of processes, and if
         the run to resume has other settings. more: the part of Training.settings that is known already."""
         check_count("seed", self.seed, least=0)
+        if self.seed >= 2**32:
+            raise InputError(f"seed={self.seed}: must be below {2**32}, NumPy's limit")
+        if self.folder is None and self.trainer.processes > 1:
+            raise InputError("several processes need a folder in common: TrainingRun(FOLDER)")
+        if self.trainer.num_nodes > 1 and {"MASTER_ADDR", "SLURM_NTASKS"}.isdisjoint(os.environ):
+            raise InputError(
+                f"trainer.num_nodes={self.trainer.num_nodes}: start the processes with torchrun or Slurm "
+                "(docs/research/scale.md)"
+            )
         if self.trainer.accelerator == "gpu" and not CUDAAccelerator.is_available():
             raise InputError("trainer.accelerator=gpu: no GPU found; use trainer=cpu")
         if is_torchelastic_launched() and self.trainer.processes != int(os.environ["WORLD_SIZE"]):
@@ -205,7 +215,8 @@ class TrainingRun:
 
     def _shared(self, corpus: Corpus, settings: Settings, more: Mapping[str, Any]) -> dict[str, Any]:
         """What a resumed run must have in common with this one."""
-        return {"model": asdict(settings), "seed": self.seed, "corpus": corpus.fingerprint, **more}
+        own = {"seed": self.seed, CLIPPING: self.trainer.gradient_clip_val}
+        return {"model": asdict(settings), "corpus": corpus.fingerprint, **own, **more}
 
     def about(self, corpus: Corpus, settings: Settings) -> dict[str, Any]:
         """Provenance that every model saves with its weights."""

@@ -31,6 +31,8 @@ from citerec.training.settings import LAST
 
 SAVED_SETTINGS = "config.yaml"
 """The settings of a run; a resumed run must have the same."""
+CLIPPING = "trainer.gradient_clip_val"
+"""A part of them, which files of earlier versions lack."""
 LOCK = "lock"
 """Held by the process that trains in the folder."""
 
@@ -101,12 +103,20 @@ def resume_point(folder: Path, settings: Mapping[str, Any]) -> Path | None:
     earlier = yaml.safe_load(saved.read_text("utf-8")) if saved.exists() else None
     alternative = "or restart with resume=false or another output_dir"
     for section, value in plain(settings).items():
-        if not isinstance(earlier, dict) or earlier.get(section) != value:
+        default = value if section == CLIPPING else None
+        if not isinstance(earlier, dict) or _lasting(earlier.get(section, default)) != _lasting(value):
             what = "other data" if section == "corpus" else f"other settings of `{section}`"
             raise InputError(f"{saved}: the interrupted run had {what}; use the same, {alternative}")
     if not zipfile.is_zipfile(last):
         raise InputError(f"{last}: damaged, cannot resume from it; restore it, {alternative}")
     return last
+
+
+def _lasting(section: Any) -> Any:
+    """A section without what may differ between machines and changes no weights."""
+    if not isinstance(section, dict):
+        return section
+    return {name: value for name, value in section.items() if name not in ("cache_dir", "workers")}
 
 
 def plain(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from citerec.base.errors import InputError
 from citerec.base.files import atomic_write, write_text
 from citerec.datasets.corpus import Corpus, Split
 from citerec.training.hub import Pretrained
@@ -199,6 +200,8 @@ class Rounds(pl.Callback):
         loss = torch.tensor(losses.mean() * trainer.accumulate_grad_batches)
         share = Share.of(trainer)
         row = {"train/loss": float(share.sum(loss)) / share.processes, "train/seconds": seconds}
+        if len(losses) and not np.isfinite(row["train/loss"]):
+            raise InputError("the training diverged, its loss is not finite; lower model.optimizer.lr")
         row |= self.speed(trainer, seconds)
         done = trainer.current_epoch + 1
         row |= self.measure(trainer, pl_module, done)

@@ -226,7 +226,8 @@ class ArticleEncoder(nn.Module):
         """[n, L] -> [n, L, D], the last layer or the mean of all layers."""
         all_layers = self.config.layers == "all"
         attention_mask = None if mask is None else mask.long()
-        if mask is not None and mask.device.type != "cpu":
+        kind = self.model.config._attn_implementation
+        if mask is not None and mask.device.type != "cpu" and kind == "sdpa":
             # transformers would wait to know whether it is all ones
             attention_mask = mask[:, None, None, :].expand(-1, 1, mask.shape[1], -1)
         with computing_in(self.precision, next(self.model.parameters())):

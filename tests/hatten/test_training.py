@@ -17,7 +17,9 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 
 from citerec.base.errors import InputError, error_line
+from citerec.datasets.corpus import Corpus
 from citerec.hatten.model import HAtten, HAttenRetriever
+from citerec.hatten.settings import HAttenSettings
 from citerec.hatten.static.model import StaticModel
 from citerec.hatten.words.vectors import load_initial_vectors
 from citerec.tests.conftest import Done
@@ -38,7 +40,10 @@ from citerec.tests.runs import (
     train_until_crash,
 )
 from citerec.train import train
-from citerec.training.settings import run_folder, wandb_id
+from citerec.training.checkpoint import save_torch
+from citerec.training.loop import TrainingRun
+from citerec.training.resume import CLIPPING, RunCheckpoint, resume_point
+from citerec.training.settings import TrainerSettings, run_folder, wandb_id
 
 ROUNDS, STEPS = 5, 10
 Options = dict[str, Any]
@@ -271,6 +276,7 @@ def test_a_run_resumes_only_with_its_own_settings_data_and_state(
     for part, other in (
         ("model", {"model.optimizer.lr": 1e-3}),
         ("seed", {"seed": 1}),
+        ("trainer.gradient_clip_val", {"trainer.gradient_clip_val": 2}),
         ("embeddings", {"embeddings.window": 3}),
         ("", {"data.seed": 1}),
     ):
@@ -286,6 +292,26 @@ def test_a_run_resumes_only_with_its_own_settings_data_and_state(
     for pool in (tmp_path / "mined").iterdir():
         pool.write_bytes(b"other")
     refused("not the pool that this run mined", {})
+
+
+def test_a_run_is_resumed_with_another_cache_and_other_cores(tmp_path: Path) -> None:
+    vectors = {"source": "glove", "cache_dir": "/a", "workers": 8}
+    RunCheckpoint(tmp_path).start_new_run({"embeddings": vectors})  # by a version without CLIPPING
+    save_torch({}, tmp_path / "last.ckpt")
+    here = {"embeddings": {**vectors, "cache_dir": "/b", "workers": 2}, CLIPPING: 1.0}
+    assert resume_point(tmp_path, here) == tmp_path / "last.ckpt"
+
+
+def test_processes_need_a_folder_in_common(demo_corpus: Corpus) -> None:
+    with pytest.raises(InputError, match=r"several processes need a folder in common: TrainingRun\(FOLDER\)"):
+        TrainingRun(trainer=TrainerSettings(devices=2)).start(demo_corpus, HAttenSettings())
+
+
+def test_a_model_that_diverged_is_not_saved(demo: Options, tmp_path: Path) -> None:
+    options = {"model.validation.queries": 0, "model.optimizer.lr": 1e30, "output_dir": tmp_path}
+    with pytest.raises(InputError, match="the training diverged, its loss is not finite"):
+        train(train_config(demo, SHORTEST, options))
+    assert not (tmp_path / "hatten").exists()
 
 
 def test_fixed_word_vectors_are_not_in_checkpoints_and_must_be_the_same(
@@ -405,6 +431,10 @@ def test_two_processes_match_one_and_are_resumed_by_two_others(demo: Options, tm
         ({"model.loss._target_": "mine.Loss"}, "model.loss._target_=mine.Loss: no such class"),
         ({"model.loss.temperature": 1}, "model.loss: .*unexpected keyword argument 'temperature'"),
         ({"seed": -1}, "seed=-1: must not be below 0"),
+        ({"seed": 2**32}, "seed=4294967296: must be below 4294967296"),
+        ({"model.encoder.max_paragraphs": 2}, "model.encoder.max_paragraphs=2: must be at least 3"),
+        ({"model.encoder.paragraph_types": 10}, "model.encoder.paragraph_types=10: must be at least 11"),
+        ({"trainer.num_nodes": 2}, "^trainer.num_nodes=2: start the processes with torchrun or Slurm"),
         ({"model.workers": 1000}, "model.workers=1000: this machine has"),
         ({"model.validation.monitor": "recall@7"}, "monitor=recall@7: choose one of mrr, recall@1"),
         ({"model.validation.monitor": "recall@500"}, "recall@500: choose one of .*recall@100$"),

@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ from transformers import (
     BertModel,
     DistilBertConfig,
     DistilBertModel,
+    MPNetConfig,
+    MPNetModel,
     RobertaConfig,
     RobertaModel,
 )
@@ -48,6 +51,16 @@ def folder(tiny_bert: Path, tmp_path: Path) -> Path:
 
 def at(folder: Path, **settings: Any) -> ArticleConfig:
     return ArticleConfig("tiny", path=str(folder), **{"max_tokens": 32, **settings})
+
+
+def test_padding_is_not_attended_to_without_fused_attention() -> None:
+    """Off the CPU: `mask` says that it is there."""
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    model: Any = MPNetModel(MPNetConfig(vocab_size=20, **sizes)).eval()
+    tokens, mask = torch.arange(12).reshape(2, 6) + 4, torch.tensor([[1] * 6, [1] * 4 + [0] * 2]).bool()
+    away: Any = SimpleNamespace(device=torch.device("cuda"), long=mask.long)
+    encoder = ArticleEncoder(model, cast(Any, None), ArticleConfig("tiny"))
+    assert torch.equal(encoder._hidden_states(tokens, away), encoder._hidden_states(tokens, mask))
 
 
 def test_looks_in_the_path_then_the_cache_then_the_packages(
