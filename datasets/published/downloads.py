@@ -312,7 +312,9 @@ def list_drive_folder(address: str) -> dict[str, str]:
         )
     except Exception as error:  # gdown fails in many ways on unknown pages
         raise UnusableFile(_failure_reason(error)) from None
-    files = {Path(file.path).as_posix(): f"{DRIVE_FILE}{file.id}" for file in listing if not isinstance(file, str)}
+    files = {
+        Path(file.path).as_posix(): f"{DRIVE_FILE}{file.id}" for file in listing if not isinstance(file, str)
+    }
     if not files:
         raise UnusableFile("the folder is empty or not shared")
     return files

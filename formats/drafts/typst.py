@@ -182,10 +182,10 @@ class Typst(Language):
         path = real_path(path)
         text = self.with_inputs(path, inputs)
         code, part = "", text
-        while names := dict.fromkeys(_IMPORT.findall(part)):
+        while imported := dict.fromkeys(_IMPORT.findall(part)):
             folders = dict.fromkeys([*(file.parent for file in inputs.files), inputs.folder((path,))])
             part = ""
-            for name in names:
+            for name in imported:
                 places = [folder / name.lstrip("/") for folder in folders]
                 file = inputs.find(f'#import "{name}"', places, (path,))
                 if file and file not in inputs.files:

@@ -361,13 +361,13 @@ def test_services_are_asked_after_consent_and_once(
 
 
 def test_the_first_page_of_an_own_pdf(tmp_path: Path) -> None:
-    lines = ("Ann Lind and Bo Moss", "doi:10.1000/right.7", "arXiv:2101.00001v2 [cs.CL] 1 Jan 2021")
-    lines += ("https://doi.org/10.1145/1122445.1122456",)  # of the template
+    lines = ["Ann Lind and Bo Moss", "doi:10.1000/right.7", "arXiv:2101.00001v2 [cs.CL] 1 Jan 2021"]
+    lines.append("https://doi.org/10.1145/1122445.1122456")  # of the template
     made = MadePaper(
         WORK.title,
         "Moss grows on trees. " * 9,
         [("Introduction", ["Moss and trees. " * 20])],
-        first_page=lines,
+        first_page=tuple(lines),
     )
     file = tmp_path / "moss.pdf"
     file.write_bytes(made.pdf())

@@ -55,7 +55,12 @@ def at(folder: Path, **settings: Any) -> ArticleConfig:
 
 def test_padding_is_not_attended_to_without_fused_attention() -> None:
     """Off the CPU: `mask` says that it is there."""
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    sizes: dict[str, Any] = {
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+    }
     model: Any = MPNetModel(MPNetConfig(vocab_size=20, **sizes)).eval()
     tokens, mask = torch.arange(12).reshape(2, 6) + 4, torch.tensor([[1] * 6, [1] * 4 + [0] * 2]).bool()
     away: Any = SimpleNamespace(device=torch.device("cuda"), long=mask.long)
