@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 
 from citerec.formats.bibliography.item import Item, iso_date, number_variable, season
 from citerec.formats.bibliography.paper import clean_text, split_names, terminal_text
@@ -17,14 +16,13 @@ _SERIES = ("book", "report", "thesis", "software", "dataset")
 """Types whose T2 is a series."""
 _NUMBERED = ("report", "patent", "standard")
 """Types whose SN is their own number, as in Zotero, unless it is an ISBN or ISSN."""
-_ROLES = {
-    **{"AU": "author", "ED": "editor", "A2": "editor"},
-    **{"A3": "collection-editor", "A4": "translator", "TA": "translator"},
-}
-_ROLES_WRITTEN = {
-    **{"author": "AU", "editor": "A2", "container-author": "A2"},
-    **{"collection-editor": "A3", "translator": "A4"},
-}
+_ROLES = {"AU": "author", "ED": "editor", "A2": "editor", "A3": "collection-editor"}
+_ROLES |= {"A4": "translator", "TA": "translator"}
+_ROLES_WRITTEN = {"author": "AU", "editor": "A2", "container-author": "A2", "collection-editor": "A3"}
+_EDITORS = {"BOOK": "A3", "EDBOOK": "AU"}
+"""Their tag, beside which A2 has those of the series; publishers without it have them in A2."""
+_WHOLE = ("book", "thesis")
+"""Types whose SP without EP is the number of pages."""
 _ISSN = re.compile(r"\d{4}-?\d{3}[\dXx](?![\w-])")
 _ISBN = re.compile(r"(?:97[89][- ]?)?(?:\d[- ]?){9}[\dXx]\b")
 
@@ -46,11 +44,9 @@ def read_record(tags: Tags) -> Item:
     if "issue" in fields:
         fields.setdefault(number_variable(csl), fields.pop("issue"))
     add_places(tags, fields, csl)
-    dates, older = (
-        [iso_date(value) for tag in names for value in tags.get(tag, ())] for names in (("PY", "DA"), ("Y1",))
-    )
-    years = {date[:4] for date in dates if date}
-    dates = [date for date in dates + older if date and (not years or date[:4] in years)]
+    dated = [(tag, iso_date(value)) for tag in ("PY", "DA", "Y1") for value in tags.get(tag, ())]
+    years = {date[:4] for tag, date in dated if date and tag != "Y1"}
+    dates = [date for _, date in dated if date and (not years or date[:4] in years)]
     fields["issued"] = max(dates, key=lambda date: (date[:4].isdecimal(), date.count("-")), default="")
     if not re.search(r"\d{4}", fields["issued"]):  # Web of Science has the date of early access there
         early = (date for value in tags.get("C6", ()) if re.match(r"\d{4}-\d\d", date := iso_date(value)))
@@ -58,22 +54,26 @@ def read_record(tags: Tags) -> Item:
     fields["accessed"] = iso_date(fields.get("accessed", ""))
     if (short := first_text(tags, "JO")) != fields.get("container-title"):
         fields.setdefault("container-title-short", short)
+    if csl == "paper-conference":
+        event, proceedings, place = (first_text(tags, tag) for tag in ("T2", "C3", "C1"))
+        known = fields.get("container-title", "")
+        if proceedings and "CP" not in tags:  # Web of Science, with affiliations in C3
+            pair = (event, proceedings) if event or not known else (proceedings, known)
+            fields["event-title"], fields["container-title"] = pair
+        elif known == fields.get("event-title"):  # no proceedings
+            fields.pop("container-title", "")
+        if place:
+            fields |= {"event-place": fields.get("publisher-place", ""), "publisher-place": place}
     fields["note"] = "; ".join(tags.get("N1", ()))
     fields["keyword"] = "; ".join(part for value in tags.get("KW", ()) for part in value.splitlines())
     names = dict[str, list[Name]]()
-    for tag, role in _ROLES.items():
+    editors = _EDITORS.get(kind, "")
+    own_roles = {"A2": "collection-editor", editors: "editor"} if first_text(tags, editors) else {}
+    for tag, role in (_ROLES | own_roles).items():
         if people := parse_all_inverted(tags.get(tag, ())):
             listed = names.setdefault(role, [])
             listed += [name for name in people if name not in listed]  # in two tags
-    return Item.of(csl, fields, edited(names) if kind == "EDBOOK" else names)
-
-
-def edited(names: Mapping[str, Sequence[Name]]) -> Mapping[str, Sequence[Name]]:
-    """Return the names of an edited book: its authors are editors, and its editors those of a series."""
-    if not names.get("author"):
-        return names
-    others = {role: people for role, people in names.items() if role not in ("author", "editor")}
-    return others | {"editor": names["author"], "collection-editor": names.get("editor", ())}
+    return Item.of(csl, fields, names)
 
 
 def add_places(tags: Tags, fields: dict[str, str], csl: str) -> None:
@@ -81,7 +81,8 @@ def add_places(tags: Tags, fields: dict[str, str], csl: str) -> None:
     own_number = "number" if csl in _NUMBERED else ""
     first, last = first_text(tags, "SP"), first_text(tags, "EP")
     is_twice = last in (first, *re.split(r"\s*[-–—]+\s*", first))
-    fields["page"] = first if is_twice else "-".join(filter(None, (first, last)))
+    name = "number-of-pages" if csl in _WHOLE and not last and not re.search("[-–—]", first) else "page"
+    fields[name] = first if is_twice else "-".join(filter(None, (first, last)))
     numbers = dict[str, list[str]]()
     for value in tags.get("SN", ()):
         is_known = "ISSN" if _ISSN.match(value) else "ISBN" if not own_number or _ISBN.search(value) else ""
@@ -100,25 +101,30 @@ def add_places(tags: Tags, fields: dict[str, str], csl: str) -> None:
 def write_record(item: Item, key: str) -> str:
     """Return a record."""
     kind = _TYPES.written.get(item.type, "GEN")
-    if kind == "BOOK" and not item.names.get("author") and item.names.get("editor"):
-        kind = "EDBOOK"
-    left = dict(item.fields)
+    left, tags = dict(item.fields), dict(_TAGS)
+    roles = _ROLES_WRITTEN | ({"collection-editor": "A2", "editor": "A3"} if kind == "BOOK" else {})
     lines = [("TY", kind), ("ID", key)]
-    for role, names in item.names.items():
-        tag = "AU" if kind == "EDBOOK" and role == "editor" else _ROLES_WRITTEN.get(role, "A4")
-        lines += [(tag, inverted(name)) for name in names]
+    lines += [(roles.get(role, "A4"), inverted(name)) for role, names in item.names.items() for name in names]
     if item.type in _SERIES and "collection-title" in left:
         lines.append(("T2", left.pop("collection-title")))
+    if item.type == "paper-conference":
+        if "publisher-place" in left:
+            tags |= {"publisher-place": "C1", "event-place": "CY"}
+        if {"container-title", "event-title"} <= left.keys():
+            tags |= {"container-title": "C3", "event-title": "T2"}
+        left.setdefault("container-title", left.get("event-title", ""))
     if item.type in _NUMBERED and not {"ISBN", "ISSN"} & left.keys():
         left["ISBN"] = left.pop("number", "")  # SN
     left.setdefault("issue", left.pop(number_variable(item.type), ""))
     lines += _dates(left.pop("issued", ""))
     first, _, last = left.pop("page", "").partition("-")
+    if item.type in _WHOLE:
+        last, first = last or first, first or left.get("number-of-pages", "")
     lines += [("SP", first), ("EP", last)]
     lines += [("SN", left.pop(name, "")) for name in ("ISBN", "ISSN")]
     lines += [("KW", word) for word in split_names(left.pop("keyword", ""))]
     lines += [("N1", f"arXiv:{arxiv}")] if (arxiv := left.pop("arxiv", "")) else []
-    lines += [(tag, left[variable]) for variable, tag in _TAGS.items() if left.get(variable)]
+    lines += [(tag, left[variable]) for variable, tag in tags.items() if left.get(variable)]
     cleaned = ((tag, text if tag in ("ID", "UR", "DO") else clean_text(text)) for tag, text in lines)
     written = [
         f"{tag}  - {text}" for tag, text in ((tag, terminal_text(text)) for tag, text in cleaned) if text

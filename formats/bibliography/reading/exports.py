@@ -22,7 +22,7 @@ from citerec.formats.bibliography.bibtex import entry_paper
 from citerec.formats.bibliography.csl import read_name
 from citerec.formats.bibliography.item import Item, iso_date, number_variable
 from citerec.formats.bibliography.paper import LibraryPaper, split_names, usable_paper
-from citerec.formats.bibliography.ris import add_places, edited, read_record
+from citerec.formats.bibliography.ris import add_places, read_record
 from citerec.formats.bibliography.tables import Names, Tags, first_text
 from citerec.formats.drafts.inputs import MAX_FILE_BYTES, decode_text
 from citerec.formats.identifiers import doi_in_note, find_year, noted
@@ -157,6 +157,7 @@ def _literals(texts: Sequence[str]) -> list[Name]:
 _ENDNOTE_TYPES, _ENDNOTE = Names("types", "endnote"), Names("variables", "endnote")
 _REFER_TYPES = {"J": "article-journal", "B": "chapter", "R": "report"}
 _ENDNOTE_ROLES = {"author": "A", "editor": "E", "translator": "H", "collection-editor": "Y"}
+_EDITED_BOOK = {"author": "", "editor": "A", "collection-editor": "E"}
 
 
 def _read_endnote(fields: dict[str, str], tags: Tags) -> _Read:
@@ -168,15 +169,15 @@ def _read_endnote(fields: dict[str, str], tags: Tags) -> _Read:
         csl = next((csl for tag, csl in _REFER_TYPES.items() if tag in tags), usual)
     dates = [iso_date(text) for tag in ("8", "D") for text in tags.get(tag, ())]
     fields["issued"] = max(dates, key=lambda date: (date[:4].isdecimal(), date.count("-")), default="")
-    page = fields.get("page", "")
-    add_places({"SN": tags.get("@", ()), "UR": tags.get("U", ())}, fields, csl)
-    fields["page"] = page or fields["page"]
+    page = fields.pop("page", "")
+    add_places({"SP": [page], "SN": tags.get("@", ()), "UR": tags.get("U", ())}, fields, csl)
     if "issue" in fields:
         fields[number_variable(csl)] = fields.pop("issue")
     if csl in ("book", "report") and "container-title" in fields:
         fields.setdefault("collection-title", fields.pop("container-title"))
-    names = {role: parse_all_inverted(tags.get(tag, ())) for role, tag in _ENDNOTE_ROLES.items()}
-    item = Item.of(csl, fields, edited(names) if kind == "Edited Book" else names)
+    own = _EDITED_BOOK if kind == "Edited Book" and first_text(tags, "A") else {}
+    names = {role: parse_all_inverted(tags.get(tag, ())) for role, tag in (_ENDNOTE_ROLES | own).items()}
+    item = Item.of(csl, fields, names)
     words = [name for text in tags.get("K", ()) for line in text.splitlines() for name in split_names(line)]
     return _Read(item, first_text(tags, "F"), words, tags.get(">", ()))
 

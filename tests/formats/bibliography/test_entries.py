@@ -326,6 +326,29 @@ def test_numbers_in_ris(kind: str, values: list[str], field: tuple[str, str]) ->
 
 
 @pytest.mark.parametrize(
+    ("record", "entry", "written"),
+    [
+        ("TY BOOK;A2 Wren;A3 Roe;SP 350", "editor = {Roe} collection-editor = {Wren} pagetotal = {350}",
+         "A2  - Wren\nA3  - Roe\nSP  - 350\n"),
+        ("TY BOOK;AU Lee;A2 Roe;SP 7;EP 7", "editor = {Roe} pages = {7}", "A3  - Roe\nSP  - 7\nEP  - 7\n"),
+        ("TY EDBOOK;A2 Wren;AU Roe", "editor = {Roe} collection-editor = {Wren}", "A3  - Roe"),
+        ("TY THES;SP 350", "pagetotal = {350}", "SP  - 350\n"),
+        ("TY CONF;T2 31st;C3 Advances;C1 Bern;CY Oslo;A2 Roe;A3 Wren",
+         "editor = {Roe} collection-editor = {Wren} booktitle = {Advances} address = {Bern} "
+         "eventtitle = {31st} venue = {Oslo}", "C3  - Advances\nC1  - Bern\nT2  - 31st\nCY  - Oslo\n"),
+        ("TY CPAPER;C3 Advances;CY Oslo", "booktitle = {Advances} address = {Oslo}", "T2  - Advances\n"),
+        ("TY CPAPER;T2 Advances;C3 A University;CP 31st", "booktitle = {Advances} eventtitle = {31st}", ""),
+        ("TY CONF;T2 31st;CP 31st", "eventtitle = {31st}", "T2  - 31st\n"),
+    ],
+)  # fmt: skip
+def test_roles_and_titles_in_ris(record: str, entry: str, written: str) -> None:
+    item = read_record({line[:2]: [line[3:]] for line in f"TI A tree;{record}".split(";")})
+    again = write_record(item, "key")
+    assert entry in " ".join(write_item(item, "k").replace(",\n", " ").split()) and written in again
+    assert read_record({line[:2]: [line[6:]] for line in again.splitlines() if line[6:]}) == item
+
+
+@pytest.mark.parametrize(
     ("name", "text", "lines"),
     [
         (
@@ -354,6 +377,8 @@ def test_numbers_in_ris(kind: str, values: list[str], field: tuple[str, str]) ->
              "year = {2003}", "month = {Autumn}", "journal = {Journal of Root Science}",
              "shortjournal = {J Root Sci}"],
         ),
+        ("a.enw", "%0 Edited Book\n%F k\n%T Roots\n%A Roe, B.\n%E Fay, A.\n%P 350\n",
+         ["editor = {Roe, B.}", "collection-editor = {Fay, A.}", "pagetotal = {350}"]),
     ],
 )  # fmt: skip
 def test_what_files_say_is_written_to_bibtex(tmp_path: Path, name: str, text: str, lines: list[str]) -> None:
