@@ -53,11 +53,8 @@ def file_folders(bibliography: Path, text: str = "") -> list[Path]:
 
 def resolve_files(names: Iterable[str], folders: Sequence[Path]) -> tuple[str, ...]:
     """Return absolute paths of PDFs: for each name, the first possible path that exists, else the first."""
-    files = []
-    for name in names:
-        paths = list(_possible(name, folders))
-        files.append(str(next(filter(os.path.exists, paths), paths[0])))
-    return tuple(dict.fromkeys(files))
+    possible = ([*_possible(name, folders)] for name in names)
+    return tuple(dict.fromkeys(str(next(filter(os.path.exists, paths), paths[0])) for paths in possible))
 
 
 def _possible(name: str, folders: Sequence[Path]) -> Iterator[Path]:
@@ -71,8 +68,6 @@ def _possible(name: str, folders: Sequence[Path]) -> Iterator[Path]:
     if _WINDOWS.match(name) and os.name != "nt":
         name = name.replace("\\", "/")[2:]  # of another machine: at best its end is found here
     path = expand_user(name)
-    if path.is_absolute():
-        yield path
-    yield from (folder / path.relative_to(path.anchor) for folder in folders)
-    if not path.is_absolute():
-        yield Path("/") / path  # Mendeley leaves out the first slash
+    beside = [folder / path.relative_to(path.anchor) for folder in folders]
+    # Mendeley leaves out the first slash.
+    yield from (path, *beside) if path.is_absolute() else (*beside, Path("/") / path)

@@ -95,10 +95,8 @@ def write_item(item: Item, key: str) -> str:
         left.pop("genre")
     values |= date_fields(left)
     for variable, field in (*_placed(item.type, kind, left).items(), *_VARIABLES.written.items()):
-        if (text := left.pop(variable, "")) and not values.get(field):
-            values[field] = _latex(variable, text)
-        elif text:
-            values[variable.lower()] = _latex(variable, text)
+        if text := left.pop(variable, ""):
+            values[variable.lower() if values.get(field) else field] = _latex(variable, text)
     if arxiv := left.pop("arxiv", ""):
         values |= {"eprint": latex_url(arxiv), "archiveprefix": "arXiv"}
     values |= {name: _latex(name, text) for name, text in left.items()}
@@ -124,9 +122,8 @@ def _placed(csl: str, kind: str, fields: Mapping[str, str]) -> dict[str, str]:
     """Return the fields of the variables whose field depends on the type. fields: those the item has."""
     is_article = kind in _IN_JOURNALS
     container = "journal" if is_article else "booktitle" if csl in CONTAINED else "howpublished"
-    publisher = {"thesis": "school", "report": "institution"}.get(csl, "publisher")
-    if kind == "manual":
-        publisher = "organization"
+    publishers = {"thesis": "school", "report": "institution"}
+    publisher = "organization" if kind == "manual" else publishers.get(csl, "publisher")
     numbers = (number_variable(csl), "number", "issue", "collection-number")
     placed = {"container-title": container, "publisher": publisher, "publisher-place": "address"}
     return placed | {next((name for name in numbers if fields.get(name)), "issue"): "number"}
@@ -142,10 +139,7 @@ def _latex(variable: str, text: str) -> str:
 
 def date_fields(left: dict[str, str]) -> dict[str, str]:
     """Return the fields of dates, and take them from what is left."""
-    values = {}
-    for variable, field in _DATE_FIELDS.items():
-        if text := left.pop(variable, ""):
-            values[field] = escape_latex(text)
+    values = {field: escape_latex(left.pop(variable, "")) for variable, field in _DATE_FIELDS.items()}
     issued = left.pop("issued", "")
     if (match := re.fullmatch(r"(\d{4})-(\d\d)(?:-(\d\d))?", issued)) and 1 <= int(match[2]) <= 12:
         month, day = MONTHS[int(match[2]) - 1], (match[3] or "").lstrip("0")
@@ -179,10 +173,7 @@ def read_item(kind: str, fields: Mapping[str, str]) -> Item:
     csl = _SUBTYPES_READ.get(fields.get("entrysubtype", "").lower()) or _TYPES.csl.get(kind, "document")
 
     def text(*names: str) -> str:
-        for name in names:
-            if (latex := fields.get(name)) and (plain := latex_to_text(latex)):
-                return plain
-        return ""
+        return next(filter(None, (latex_to_text(fields[name]) for name in names if fields.get(name))), "")
 
     def titled(name: str, subtitle: str) -> str:
         return ": ".join(filter(None, (text(name), text(subtitle))))

@@ -25,14 +25,11 @@ _RANGE = re.compile(r"(?<=\w)\s*[–—]\s*(?=\w)|--+")
 def read_csl(texts: Mapping[str, str], record: Mapping[str, Any]) -> Item:
     """Return the item of a record. texts: its texts by variable. record: has its names and dates."""
     fields = {name: text for name, text in texts.items() if name in VARIABLES and name not in DATES and text}
-    for old, name in _ALIASES.items():
-        if old in texts:
-            fields.setdefault(name, texts[old])
+    fields = {name: texts[old] for old, name in _ALIASES.items() if old in texts} | fields
     fields |= {name: date for name in DATES if (date := read_csl_date(record.get(name)))}
     dates = (read_csl_date(record.get(name)) for name in _PUBLISHED)
     fields.setdefault("issued", next(filter(None, dates), ""))
-    if "page" in fields:
-        fields["page"] = _RANGE.sub("-", fields["page"])
+    fields["page"] = _RANGE.sub("-", fields.get("page", ""))
     custom = record.get("custom")
     if isinstance(custom, dict) and isinstance(kind := custom.get("entrytype"), str):
         fields["entrytype"] = kind

@@ -46,15 +46,12 @@ class Item(NamedTuple):
     @classmethod
     def of(cls, type: str, fields: Mapping[str, str], names: Mapping[str, Sequence[Name]]) -> Item:
         """Return an item without empty texts, empty lists of names and placeholders for missing ones."""
+        texts = {name: text for name, text in fields.items() if text and not is_placeholder(text)}
         kept = (
             (role, [name for name in listed if not is_placeholder(name.literal or name.full)])
             for role, listed in names.items()
         )
-        return cls(
-            type,
-            {name: text for name, text in fields.items() if text and not is_placeholder(text)},
-            {role: listed for role, listed in kept if listed},
-        )
+        return cls(type, texts, {role: listed for role, listed in kept if listed})
 
     @property
     def authors(self) -> Sequence[Name]:
@@ -128,9 +125,8 @@ def iso_date(text: str) -> str:
         return "-".join([match[1], *(part.zfill(2) for part in match.groups()[1:] if part)])
     words = re.findall(r"[^\W\d_]+|\d+", text)
     numbers = [word for word in words if word.isdecimal()]
-    years, days = (
-        [number for number in numbers if (len(number) == 4) == is_year] for is_year in (True, False)
-    )
+    years = [number for number in numbers if len(number) == 4]
+    days = [number for number in numbers if len(number) != 4]
     months = [MONTHS.index(word[:3].lower()) + 1 for word in words if word[:3].lower() in MONTHS]
     if len(years) == 1 and months and len(words) == 1 + len(months) + len(days) <= 5:
         return "-".join([years[0], f"{months[0]:02}", *(day.zfill(2) for day in days[:1])])
@@ -155,11 +151,8 @@ def read_csl_date(value: Any) -> str:
     parts = value.get("date-parts")
     dates = []
     for date_part in parts if isinstance(parts, list) else []:
-        numbers = [
-            str(part)
-            for part in (date_part if isinstance(date_part, list) else [date_part])
-            if part not in (None, "")
-        ]
+        listed = date_part if isinstance(date_part, list) else [date_part]
+        numbers = [str(part) for part in listed if part not in (None, "")]
         if numbers and re.fullmatch(r"-?\d+", numbers[0]):
             year, *rest = numbers
             rest = rest[: next((at for at, part in enumerate(rest) if not part.isdecimal()), 2)]

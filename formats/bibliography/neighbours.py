@@ -201,7 +201,6 @@ _NAMES = {
     "eprintclass": "primaryclass",
 }  # fmt: skip
 """BibTeX's names of biblatex's fields."""
-_TYPES = {"report": "techreport"}
 
 
 def _typesettable(
@@ -229,7 +228,7 @@ def _as_bibtex(kind: str, fields: Sequence[tuple[str, str]]) -> tuple[str, list[
     """
     values = {name.lower(): (name, value) for name, value in reversed(fields)}  # the first of a name counts
     values = dict(reversed(values.items()))
-    kind = _TYPES.get(kind.lower(), kind.lower())
+    kind = {"report": "techreport"}.get(kind.lower(), kind.lower())
     if kind == "thesis":
         degree = values.get("type", ("", ""))[1]
         kind = "mastersthesis" if re.search("master|mathesis", degree, re.IGNORECASE) else "phdthesis"

@@ -44,15 +44,11 @@ _FORMULA = re.compile(
     r"\$\$[^$]{1,300}\$\$|\$(?=\S)[^$]{0,300}?\\[A-Za-z]+[^$]{0,300}?\$(?!\d)|\\\(.{1,300}?\\\)"
 )
 """A formula with a command between dollars that are no prices, by pandoc's rule, or in LaTeX's brackets."""
-
-
 RETRACTED = "retracted"
 """Mark in LibraryPaper.filled; who says so follows it."""
 SHORTEST_ABSTRACT = 60
 """Minimum characters of an abstract that is filled in; shorter ones say that there is none."""
 _RETRACTED_TITLE = re.compile(r"\W*(?:retracted|withdrawn)(?: (?:article|paper|chapter))?\s*[:\])–—-]", re.I)
-
-
 _RETRACTED_END = re.compile(
     r"[(\[]\s*(?:retracted|withdrawn)(?: (?:article|paper|chapter))?\b[^()\[\]]*[)\]]\W*$", re.I
 )
@@ -285,16 +281,12 @@ def merge_records(papers: list[LibraryPaper]) -> LibraryPaper:
 
 def without_filled(paper: LibraryPaper) -> LibraryPaper:
     """Return a paper without what `citerec enrich` filled in."""
-    if not paper.filled:
-        return paper
     empty = LibraryPaper("")
     return paper._replace(**{name: getattr(empty, name) for name in _filled_fields(paper)}, filled=())
 
 
 def fill_again(paper: LibraryPaper, former: LibraryPaper) -> LibraryPaper:
     """Fill the gaps of a paper with what was filled in a former state of it."""
-    if not former.filled:
-        return paper
     gaps = [name for name in _filled_fields(former) if not getattr(paper, name)]
     marks = tuple(mark for mark in former.filled if mark.partition(":")[0] in gaps)
     is_same = not former.doi or paper.doi in ("", former.doi)

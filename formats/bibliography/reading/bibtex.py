@@ -128,11 +128,9 @@ def _with_inherited(entry: ReadEntry, entries: dict[str, ReadEntry], depth: int 
             inherited.setdefault(whole, title)
             if subtitle := above.get("subtitle"):
                 inherited.setdefault(f"{whole.removesuffix('title')}subtitle", subtitle)
-        if {"date", "year"} & {*fields}:
-            inherited = {
-                name: value for name, value in inherited.items() if name not in ("date", "year", "month")
-            }
-        fields |= {name: value for name, value in inherited.items() if not fields.get(name)}
+        dated = ("date", "year", "month") if {"date", "year"} & {*fields} else ()
+        left_out = {*dated, *(name for name, value in fields.items() if value)}
+        fields |= {name: value for name, value in inherited.items() if name not in left_out}
     return fields
 
 

@@ -113,13 +113,11 @@ def read_yaml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     Raises InputError for a file without records, or one that is no YAML.
     """
     content = listed(parse_yaml(decode_text(path), str(path)))
-    parse = _parse_hayagriva if isinstance(content, dict) else parse_csl
-    records: list[tuple[Any, Any]] = [
-        *(content.items() if isinstance(content, dict) else enumerate(content or ()))
-    ]
+    is_hayagriva = isinstance(content, dict)
+    records: list[tuple[Any, Any]] = [*(content.items() if is_hayagriva else enumerate(content or ()))]
     if not records:
         raise InputError(f"{path}: has no records (a list in `references`, or hayagriva's entries by key)")
-    yield from parse_records(path, records, parse, on_bad)
+    yield from parse_records(path, records, _parse_hayagriva if is_hayagriva else parse_csl, on_bad)
 
 
 LEAST_EXPANDED, MOST_EXPANDED = 10_000, 10
@@ -146,10 +144,8 @@ def _parse_hayagriva(fields: Fields, key: str) -> LibraryPaper:
 
 def hayagriva_item(record: Mapping[str, Any]) -> Item:
     """Return the item of an entry of Typst's YAML (https://github.com/typst/hayagriva)."""
-    parents = record.get("parent")
-    parents = [
-        parent for parent in (parents if isinstance(parents, list) else [parents]) if isinstance(parent, dict)
-    ]
+    given = record.get("parent")
+    parents = [part for part in (given if isinstance(given, list) else [given]) if isinstance(part, dict)]
     parents += [further for parent in parents if isinstance(further := parent.get("parent"), dict)]
     kind, above = (str(entry.get("type", "")).lower() for entry in (record, parents[0] if parents else {}))
     csl = _IN_PARENT.get(kind, {}).get(above) or _HAYAGRIVA_TYPES.csl.get(kind, kind or "document")

@@ -142,16 +142,13 @@ def _read_nbib(tags: Tags) -> _Read:
     csl = next(filter(None, map(_PUBMED_TYPES.csl.get, tags.get("PT", ()))), "article-journal")
     if "BTI" in tags:
         csl = "chapter" if "TI" in tags else "book"
+    teams = [Name(literal=text) for text in tags.get("CN", ()) if text]
     names = {
-        "author": parse_all_inverted(tags.get("FAU", tags.get("AU", ()))) + _literals(tags.get("CN", ())),
+        "author": parse_all_inverted(tags.get("FAU", tags.get("AU", ()))) + teams,
         "editor": parse_all_inverted(tags.get("FED", tags.get("ED", ()))),
     }
     words = [term.replace("*", "") for name in ("OT", "MH") for term in tags.get(name, ())]
     return _Read(Item.of(csl, fields, names), words=words)
-
-
-def _literals(texts: Sequence[str]) -> list[Name]:
-    return [Name(literal=text) for text in texts if text]
 
 
 _ENDNOTE_TYPES, _ENDNOTE = Names("types", "endnote"), Names("variables", "endnote")
@@ -314,7 +311,7 @@ def _read_wos(tags: Tags) -> _Read:
     fields["ISBN"] = first("BN").partition(";")[0]
     dates = [iso_date(text) for text in (f"{first('PD')} {first('PY')}", first("PY"), first("EA"))]
     fields["issued"] = next((date for date in dates if re.match(r"\d{4}", date)), "")
-    authors = names("AF", "AU", "BF", "BA") + _literals([first("CA")])
+    authors = names("AF", "AU", "BF", "BA") + [Name(literal=text) for text in (first("CA"),) if text]
     roles = {"author": authors, "editor": names("BE", "ED")}
     words = [word for text in lines.get("DE", ()) for word in text.split(";")]
     return _Read(Item.of(kind, fields, roles), words=words)
@@ -360,8 +357,7 @@ def _read_row(cells: Mapping[str, str]) -> _Read:
     csl = csl or ("article-journal" if "container-title" in fields else "document")
     if "PMID" in fields:
         fields["title"] = fields.get("title", "").removesuffix(".")
-    pages = [cells.get(name, "") for name in ("page start", "page end")]
-    pages = pages if pages[0] else [cells.get(name, "") for name in ("start page", "end page")]
+    pages = [cells.get(f"page {end}") or cells.get(f"{end} page") for end in ("start", "end")]
     fields["page"] = "-".join(dict.fromkeys(filter(None, pages))) or fields.get("page", "")
     if "issue" in fields:
         fields[number_variable(csl)] = fields.pop("issue")

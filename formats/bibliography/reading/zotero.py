@@ -140,7 +140,7 @@ def _creators(fields: Fields) -> dict[str, Sequence[Name]]:
     names: dict[str, list[Name]] = {}
     for creator in fields.children("creators"):
         role = creator.text("creatorType")
-        role = _ROLES.get(role, role if role in ROLES else "author" if role != "contributor" else role)
+        role = _ROLES.get(role, role if role in ROLES else "author")
         first, last, whole = map(creator.text, _NAME)
         name = parse_name(f"{last}, {first}") if first else Name(literal=clean_text(whole or last))
         if name.full:
