@@ -57,7 +57,8 @@ from citerec.formats.latex_text import (
 _IN_ARCHIVES = (".tex", ".bbl", ".bib")
 _OPTION = r"\s*(?:\[[^\]]{0,1000}\]\s*)?(?=\{)"
 _TITLE = re.compile(rf"\\(?:icml|twocolumn)?[tT]itle\*?{_OPTION}")
-_ABSTRACT = re.compile(r"\\begin\s*\{abstract\}(.*?)\\end\s*\{abstract\}", re.DOTALL)
+_ABSTRACT = re.compile(r"\\begin\s*\{abstract\}")
+_ABSTRACT_ENDS = re.compile(r"\\end\s*\{abstract\}")
 _ABSTRACT_MACRO = re.compile(r"\\abstract\s*(?=\{)")
 _AUTHOR = re.compile(rf"\\(?:icml)?[aA]uthor\*?{_OPTION}")
 _AUTHOR_BLOCKS = re.compile(r"\\and\b|\\And\b|\\AND\b")
@@ -280,8 +281,12 @@ class Latex(Language):
         return self._about(text, "")
 
     def _about(self, text: str, paper: str) -> Metadata:
-        written = _ABSTRACT.search(text)
-        abstract = written[1] if written else _first_argument(_ABSTRACT_MACRO, text)
+        begins = _ABSTRACT.search(text)
+        ends = _ABSTRACT_ENDS.search(text, begins.end()) if begins else None
+        if begins and ends:
+            abstract = text[begins.end() : ends.start()]
+        else:
+            abstract = _first_argument(_ABSTRACT_MACRO, text)
         title, summary = (
             plain_text(self.without_citations(part)) for part in (_first_argument(_TITLE, text), abstract)
         )

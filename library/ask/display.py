@@ -119,9 +119,10 @@ def short_authors(names: Sequence[str]) -> str:
     return " and ".join(short)
 
 
-def as_json(papers: Sequence[Recommendation | LibraryPaper]) -> str:
-    """Return recommendations, or papers with the fields that a search shows, as a list."""
-    return json.dumps([paper.as_json() for paper in papers], ensure_ascii=False, indent=1)
+def as_json(papers: Sequence[Recommendation | LibraryPaper], explain: bool = False) -> str:
+    """Return recommendations, with features to explain, or papers with the fields that a search shows."""
+    explained = {"explain": True} if explain else {}
+    return json.dumps([paper.as_json(**explained) for paper in papers], ensure_ascii=False, indent=1)
 
 
 def citation(keys: Iterable[str], format: str) -> str:

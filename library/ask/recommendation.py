@@ -58,11 +58,11 @@ class Recommendation:
     def why(self) -> str:
         return self.evidence.why
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the fields that every interface shows, and the features if there are any."""
+    def as_json(self, explain: bool = False) -> dict[str, Any]:
+        """Return the fields that every interface shows, and to explain it the features, if any."""
         names = ("rank", "score", "probability", "cited", "retracted", "id", "key", "title", "year", "why")
         features = {name: None if math.isnan(value) else value for name, value in self.features.items()}
-        return {name: getattr(self, name) for name in names} | ({"features": features} if features else {})
+        return {name: getattr(self, name) for name in names} | ({"features": features} if explain and features else {})
 
 
 def note_on(papers: Sequence[Recommendation]) -> str:

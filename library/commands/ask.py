@@ -33,7 +33,7 @@ def ask(settings: AskSettings) -> None:
             print(note)
         Console().print(table(recommended, settings.explain))
     elif settings.format == "json":
-        print(as_json(recommended))
+        print(as_json(recommended, settings.explain))
     else:
         _print_papers([library.by_id(paper.id) for paper in recommended], settings.format)
         for paper in recommended:
