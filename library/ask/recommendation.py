@@ -61,8 +61,10 @@ class Recommendation:
     def as_json(self, explain: bool = False) -> dict[str, Any]:
         """Return the fields that every interface shows, and to explain it the features, if any."""
         names = ("rank", "score", "probability", "cited", "retracted", "id", "key", "title", "year", "why")
-        features = {name: None if math.isnan(value) else value for name, value in self.features.items()}
-        return {name: getattr(self, name) for name in names} | ({"features": features} if explain and features else {})
+        shown = {name: getattr(self, name) for name in names}
+        if explain and self.features:
+            shown["features"] = {name: None if math.isnan(x) else x for name, x in self.features.items()}
+        return shown
 
 
 def note_on(papers: Sequence[Recommendation]) -> str:
