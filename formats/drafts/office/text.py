@@ -367,6 +367,7 @@ class OfficeText:
                 pieces += [content[done:at], new_bytes]
                 done = to
             parts[part] = b"".join([*pieces, content[done:]])
+            expat.ParserCreate().Parse(parts[part], True)  # no copy that cannot be opened
         return self.package.with_parts(parts)
 
 

@@ -78,7 +78,7 @@ class WordReader(OfficeReader):
                 self._style[0] = self._style[0] or HEADING * (int(value) + 1)
         elif name == "r":
             self._runs.append(b"")
-        elif name == "rPr" and not self._properties[1]:
+        elif name == "rPr" and not self._properties[1] and self.content[self.tag()[1] - 2] != ord("/"):
             self._properties = self.at, self._depth
         elif name == "t" and self._runs:
             start, end, prefix = self.tag()

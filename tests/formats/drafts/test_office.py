@@ -212,6 +212,14 @@ def test_a_citation_has_the_form_of_zotero(suffix: str, tmp_path: Path) -> None:
     assert shown in main
 
 
+@pytest.mark.parametrize("run", ["<w:rPr/>", "<w:rPr></w:rPr>", "<w:rPr ><w:b/></w:rPr>", ""])
+def test_runs_without_properties_are_filled(run: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.docx", f"<w:p><w:r>{run}<w:t>Trees [CITE] grow.</w:t></w:r></w:p>")
+    copy, language = tmp_path / "b.docx", office(".docx")
+    copy.write_bytes(language.written(path, [(6, 12, "[@Lee-2020]")], ITEMS, False))
+    assert language.text(copy) == "Trees [@Lee-2020] grow.\n"
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_items_with_an_address_in_common_are_one(suffix: str, tmp_path: Path) -> None:
     """As for Zotero, which gives an item that is not in its library another id in each refreshed citation,
