@@ -255,7 +255,7 @@ class Language(ABC):
     # Documents.
 
     _paragraph_end: ClassVar[re.Pattern[str]] = re.compile(r"\n(?=[ \t]*\n|[ \t]*(?:[-*+/]|\d+[.)])[ \t]+\S)")
-    """What ends a paragraph or list item: the line before an empty one or an item."""
+    """What ends a paragraph, list item or row: the line before an empty one, an item or a row."""
 
     def text(self, path: Path) -> str:
         """Return the text of a file. Raises InputError if it cannot be read."""

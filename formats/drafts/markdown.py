@@ -30,6 +30,7 @@ from citerec.formats.documents import Metadata
 from citerec.formats.drafts.bibliographies import References, csl_entries
 from citerec.formats.drafts.inputs import Inputs, decode_text
 from citerec.formats.drafts.language import (
+    BREAK,
     CITE_MARK,
     Citation,
     Key,
@@ -92,7 +93,9 @@ _LINK = re.compile(
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>|^[ \t]*:::.*$|\{(?:[.#=][^{}\n]{0,300}|-)\}", re.MULTILINE)
 _COMMAND = re.compile(r"\\(?:(?:text\w{2}|emph)\{([^{}]*)\}|[A-Za-z]+\*?(?:\[[^\[\]]*\])?(?:\{[^{}]*\})*)")
 _RULE = re.compile(
-    r"^[ \t]*[|+](?:[ \t]*:?[-=]+:?[ \t]*[|+])+[ \t]*$|(?<!\S)\|(?!\S)|\{\{<[^<>\n]*>\}\}", re.MULTILINE
+    rf"^[ \t]*[|+](?:[ \t]*:?[-=]+:?[ \t]*[|+])+(?=[ \t{BREAK}]*$)|(?<!\S)\|(?![^\s{BREAK}])"
+    r"|\{\{<[^<>\n]*>\}\}",
+    re.MULTILINE,
 )
 """Lines and edges of tables, and Quarto's shortcodes."""
 _WIKI_LINK = re.compile(r"!?\[\[(?:[^\[\]|\n]*\|)?([^\[\]|\n]+)\]\]")
@@ -145,6 +148,10 @@ class Markdown(Language):
     )
     after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w\u0300-\u036f/?])")
     closing = "]"
+    _paragraph_end = re.compile(  # a header is a part of the row after its rule
+        rf"{Language._paragraph_end.pattern}|\n(?=[ \t]*\+[-=])"
+        r"|(?<![-:]\|)(?<![-:] \|)\n(?=[ \t]*\|[-:| \t]*[^-:| \t\n])"
+    )
     _hidden = re.compile(
         r"^[ \t]*(`{3,}+(?=[^`\n]*$)|~{3,}+)[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t\r]*$|\Z)|<!--.*?-->"
         r"|(?<!`)(`{1,3})(?!`)(?:[^\n]|\n(?![ \t]*\n)){1,1000}?(?<!`)\2(?!`)"

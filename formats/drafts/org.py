@@ -11,6 +11,7 @@ from citerec.formats.documents import Metadata
 from citerec.formats.drafts.bibliographies import References
 from citerec.formats.drafts.inputs import Inputs
 from citerec.formats.drafts.language import (
+    BREAK,
     CITE_MARK,
     Citation,
     Key,
@@ -60,8 +61,8 @@ _TITLE, _DATE = (re.compile(_KEYWORD.format(name), re.M | re.I) for name in ("ti
 _ABSTRACT = re.compile(r"^[ \t]*#\+begin_abstract\b(.*?)^[ \t]*#\+end_abstract", re.M | re.I | re.S)
 _CAPTION = r"#\+caption(?:\[[^\[\]\n]*\])?:"
 _LINE = re.compile(
-    rf"^[ \t]*(?:{_CAPTION}|#\+[^\n]*|\|[-+|]+[ \t]*$|(?:CLOSED|DEADLINE|SCHEDULED):[ \t]*[\[<][^\n]*"
-    r"|(?:[-+]|\d+[.)])[ \t]+(?:\[[ X-]\][ \t]+)?)|^[ \t]*\||\|[ \t]*$",
+    rf"^[ \t]*(?:{_CAPTION}|#\+[^\n]*|(?:\|[-+|]+|:[\w-]+:)(?=[ \t{BREAK}]*$)|(?:[-+]|\d+[.)])[ \t]+"
+    rf"(?:\[[ X-]\][ \t]+)?|(?:CLOSED|DEADLINE|SCHEDULED):[ \t]*[\[<][^\n]*)|^[ \t]*\||\|(?=[ \t{BREAK}]*$)",
     re.MULTILINE | re.IGNORECASE,
 )
 _CELLS = re.compile(r"[ \t]\|[ \t]")
@@ -129,7 +130,8 @@ class Org(Language):
     _hidden = re.compile(
         r"^[ \t]*[#:](?=[ \t]|$)[^\n]*|@@comment:.*?@@"
         r"|^[ \t]*#\+begin_(comment|src|example|export)\b.*?(?:^[ \t]*#\+end_\1|\Z)"
-        r"|^[ \t]*:[A-Z_]+:[ \t]*\n.*?(?:^[ \t]*:END:|\Z)"
+        r"|^[ \t]*:(?:PROPERTIES|LOGBOOK):[ \t]*\n(?:(?!\*+[ \t]|[ \t]*:(?:PROPERTIES|LOGBOOK):)[^\n]*\n)*?"
+        r"[ \t]*:END:[ \t]*$"
         r"|(?<![^\s\-('\"{])([=~])(?=\S)[^\n]{0,500}?(?<=\S)\2(?!\w)"
         r"|\\\((?:[^\\]|\\(?![()])){0,2000}\\\)|\\\[(?:[^\\]|\\(?![\[\]])){0,5000}\\\]",
         re.MULTILINE | re.DOTALL | re.IGNORECASE,
@@ -140,6 +142,9 @@ class Org(Language):
     )
     after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w\u0300-\u036f/?])")
     closing = "]]"
+    _paragraph_end = re.compile(
+        rf"{Language._paragraph_end.pattern}|(?<=\|)\n|\n(?=[ \t]*(?:\||#\+|:[\w-]+:[ \t]*$))", re.MULTILINE
+    )
     _heading = re.compile(r"^(\*+)[ \t]+(.*?)[ \t]*(?::[\w@:]+:)?[ \t]*$", re.MULTILINE)
 
     def hidden(self, text: str) -> Iterator[tuple[int, int]]:

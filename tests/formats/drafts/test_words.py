@@ -12,6 +12,7 @@ from citerec.base.errors import InputError
 from citerec.formats.drafts.inputs import Inputs, decode_text, encoded_like, exact_text
 from citerec.formats.drafts.languages import language_of
 from citerec.formats.drafts.latex import LATEX
+from citerec.formats.drafts.org import ORG
 from citerec.formats.drafts.typst import TYPST
 
 DRAFTS = {
@@ -137,6 +138,33 @@ def test_code_and_attributes_are_no_words(name: str, draft: str, text: str, tmp_
     (tmp_path / "c.typ").write_text("#let ape = smallcaps[Ape]\n#let gp(x) = [Not]\n")
     (path := tmp_path / name).write_text(draft)
     assert text_of(path) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "draft", "text"),
+    [
+        ("a.md", "So\n| A | B |\n| --- |:-:|\n| C | @a |\n| D | @b |\n\nE", "So. A B C [1]. D [2]. E"),
+        ("a.md", "+---+---+\n| A | @a |\n+===+===+\n| B | @b |\n+---+---+\n\nC @c", "A [1]. B [2]. C [3]"),
+        (
+            "a.org",
+            "So\n#+caption: A\n| B | cite:a |\n|---+---|\n| C | cite:b |\nD\n#+begin_quote\nE",
+            "So. A. B [1]. C [2]. D. E",
+        ),
+    ],
+)
+def test_rows_of_tables_are_sentences_of_their_own(name: str, draft: str, text: str, tmp_path: Path) -> None:
+    (path := tmp_path / name).write_text(draft)
+    assert text_of(path) == text
+
+
+def test_only_closed_drawers_of_properties_and_logs_are_hidden_in_org(tmp_path: Path) -> None:
+    (path := tmp_path / "a.org").write_text(
+        ":PROPERTIES:\n:ID: 1\n:END:\nA cite:a\n:my-notes2:\nB cite:b\n:end:\nC cite:c\n:note:\nD\n"
+        ":logbook:\nlog cite:x\n:END:\nE\n:LOGBOOK:\nF cite:d\n* G\nH\n:END:\nI cite:e\n"
+    )
+    assert text_of(path) == "A [1]. B [2]. C [3]. D. E. F [4] H. I [5]"
+    text = ":PROPERTIES:\na\n" * 40_000
+    assert [*ORG.hidden(text)] == []  # in quadratic time an hour
 
 
 def test_calls_of_typst_are_headings(tmp_path: Path) -> None:
