@@ -31,7 +31,9 @@ from citerec.formats.names import OTHERS, Name
 
 _CODE = re.compile(r"\s*(?:ADDIN\s+)?(?:ZOTERO_ITEM\s+)?CSL_CITATION\s*(?=\{)")
 _MENDELEY = re.compile(r"MENDELEY_CITATION_v\d_")
-_NOT_READ = re.compile(r"\s*ADDIN\s+(?:CITAVI\.P|CitaviP|PAPERS2_C|paperpile_c|RW\.CITE|REFMGR\.CITE)")
+_NOT_READ = re.compile(
+    r"\s*(?:ADDIN\s+(?:CITAVI\.P|CitaviP|PAPERS2_C|paperpile_c|RW\.CITE|REFMGR\.CITE)|JABREF_|JR_cite)"
+)
 """Citations of other programs."""
 _ENDNOTE = re.compile(r"\s*ADDIN\s+EN\.CITE(?!\.)\s*")
 _WORD = re.compile(r"\s*CITATION\s+(?:\"([^\"]+)\"|([^\s\\]+))")

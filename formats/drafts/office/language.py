@@ -112,11 +112,11 @@ class Office(Language):
         first = lines[0] if lines else SIGNS
         if not title and len(first) <= LONGEST_TITLE and first[0] not in SIGNS and "[@" not in first:
             title = first
-        abstract = self.plain("\n".join(line for line in lines if line.startswith(ABSTRACT)))
+        abstract = self.without_citations("\n".join(line for line in lines if line.startswith(ABSTRACT)))
         abstract = abstract or self.named_section(self.sections(head)[0], "abstract")
         if not abstract and (match := _ABSTRACT.search(head)):
-            abstract = self.plain(match[1])
-        return Metadata("", self.plain(title), abstract)
+            abstract = self.without_citations(match[1])
+        return Metadata("", self.plain(self.without_citations(title)), self.plain(abstract))
 
     def bibliographies(self, text: str) -> list[Key]:
         return []

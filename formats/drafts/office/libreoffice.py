@@ -13,7 +13,7 @@ from citerec.formats.drafts.office.language import Office
 from citerec.formats.drafts.office.package import Package
 from citerec.formats.drafts.office.text import HEADING, NAMED, Field, New, OfficeReader, Place, xml_text
 
-_FIELDS = ("ZOTERO_", "CSL_", "ADDIN ")
+_FIELDS = ("ZOTERO_", "CSL_", "ADDIN ", "JABREF_", "JR_")
 _MOST_SPACES = 100
 
 

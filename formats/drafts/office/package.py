@@ -41,9 +41,10 @@ class Package:
         listed = int.from_bytes(content[end + 12 : end + 16], "little") if end >= 0 else 0
         if listed > MAX_LIST:
             raise InputError(f"{path}: has too many parts; save the document again")
-        if not zipfile.is_zipfile(io.BytesIO(content)):
+        package, is_zip = cls(path, content), zipfile.is_zipfile(io.BytesIO(content))
+        if not is_zip or b"encryption-data" in package.part("META-INF/manifest.xml"):
             raise InputError(f"{path}: is not a {kind} document; save it as {path.suffix} without a password")
-        return cls(path, content)
+        return package
 
     @cached_property
     def _archive(self) -> zipfile.ZipFile:

@@ -92,7 +92,7 @@ class OfficeReader(ABC):
     skipped: ClassVar[frozenset[str]] = frozenset()
     """Elements whose content is not text."""
     hidden: ClassVar[re.Pattern[str]] = re.compile(
-        r"\s*(?:ADDIN\s+)?(?:ZOTERO_BIBL|CSL_BIBLIOG|Mendeley Bib|MENDELEY_BIB|EN\.REFLIST|TOC\b)"
+        r"\s*(?:ADDIN\s+)?(?:(?:ZOTERO_|CSL_)?BIBL|(?i:mendeley[ _]bib)|EN\.REFLIST|JR_bib|TOC\b)"
     )
     """Codes of fields whose text is that of other parts of the document, or of its bibliography."""
 

@@ -33,7 +33,7 @@ class WordReader(OfficeReader):
         "http://purl.oclc.org/ooxml/wordprocessingml/main",
         "http://schemas.openxmlformats.org/markup-compatibility/2006",
     )
-    skipped = frozenset(("del", "moveFrom", "Fallback"))
+    skipped = frozenset(("del", "moveFrom", "Fallback", "pPrChange"))
 
     def __init__(self, package: Package) -> None:
         super().__init__(package)
@@ -141,17 +141,20 @@ class Word(Office):
     reader = WordReader
 
     def main_part(self, reader: OfficeReader) -> str:
-        related = {element.get("Type", ""): element for element in reader.package.elements("_rels/.rels")}
-        targets = (e.get("Target", "") for kind, e in related.items() if kind.endswith("/officeDocument"))
-        target = posixpath.normpath(next(targets, "word/document.xml").lstrip("/"))
-        folder = posixpath.dirname(target)
+        def related(folder: str, name: str, kind: str, usual: str) -> str:
+            """Return the part that has a kind of relation to a part."""
+            elements = reader.package.elements(posixpath.join(folder, f"_rels/{name}.rels"))
+            targets = (e.get("Target", "") for e in elements if e.get("Type", "").endswith(f"/{kind}"))
+            return posixpath.normpath(posixpath.join("/", folder, next(targets, usual))).lstrip("/")
+
+        target = related("", "", "officeDocument", "word/document.xml")
         reader.bookmarks = reader.properties("docProps/custom.xml")
         for part in reader.package.names():
             if part.startswith("customXml/item") and part.endswith(".xml"):
                 items = word_sources(reader.package.part(part))
                 reader.sources |= {tag: write_csl(item, tag) for tag, item in items.items()}
         for part in ("styles", "footnotes", "endnotes"):
-            reader.read(f"{folder}/{part}.xml")
+            reader.read(related(*posixpath.split(target), part, f"{part}.xml"))
         return target
 
     def insert(self, place: Place, new: Iterable[New]) -> tuple[bytes, Callable[[bytes], bytes] | None]:

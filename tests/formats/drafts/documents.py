@@ -33,7 +33,7 @@ def zotero_code(item: Mapping[str, Any] = ITEM, uri: str = URI) -> str:
 def write(path: Path, document: str, more: Mapping[str, bytes] | None = None) -> Path:
     """Write a document of these paragraphs in XML, for Word or LibreOffice by its suffix, with a picture.
 
-    more: other parts.
+    more: other parts, or the same with other content.
     """
     if path.suffix == ".docx":
         kinds = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -68,7 +68,7 @@ def write(path: Path, document: str, more: Mapping[str, bytes] | None = None) ->
         }
     declaration = '<?xml version="1.0" encoding="UTF-8"?>\n'
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, text in parts.items():
+        for name, text in ((name, text) for name, text in parts.items() if name not in (more or {})):
             stored = zipfile.ZIP_STORED if name == "mimetype" else zipfile.ZIP_DEFLATED
             file.writestr(name, text if stored == zipfile.ZIP_STORED else declaration + text, stored)
         for name, other in {"media/picture.png": PICTURE, **(more or {})}.items():

@@ -43,7 +43,9 @@ _ENTRIES = field(".docx", f" ADDIN {BIBLIOGRAPHY}", "Lee, ;Trees.")
 RARE = {
     ".docx": "".join(
         (
-            f"<w:p>{word_run('Kept ')}<w:del>{word_run('gone', 'delText')}</w:del>",
+            '<w:p><w:pPr><w:pPrChange><w:pPr><w:pStyle w:val="s1"/></w:pPr></w:pPrChange></w:pPr>',
+            field(".docx", " BIBLIOGRAPHY ", "Lee."),
+            f"{word_run('Kept ')}<w:del>{word_run('gone', 'delText')}</w:del>",
             f"<w:ins>{word_run('new')}</w:ins>",
             f"<w:fldSimple w:instr='{zotero_code()}'>{word_run('(Lee)')}</w:fldSimple>",
             f"{_BOOKMARK}{field('.docx', 'PAGEREF x', '12')}{field('.docx', 'TOC', 'Contents 1')}",
@@ -135,6 +137,25 @@ def test_notes_follow_their_paragraphs(suffix: str, tmp_path: Path) -> None:
     assert language.text(copy) == text.replace("[CITE]", "[@Lee-2020]")
     changed = {"word/footnotes.xml" if suffix == ".docx" else MAIN[suffix]}
     assert members(copy, changed) == members(path, changed)
+
+
+def test_parts_of_word_have_the_names_of_their_relations(tmp_path: Path) -> None:
+    kinds = "http://purl.oclc.org/ooxml/officeDocument/relationships"
+    w = 'xmlns:w="http://purl.oclc.org/ooxml/wordprocessingml/main"'
+    named = (("styles", "styles2.xml"), ("footnotes", "/word/a/notes.xml"))
+    relations = "".join(f'<Relationship Type="{kinds}/{kind}" Target="{name}"/>' for kind, name in named)
+    path = write(
+        tmp_path / "a.docx",
+        paragraph(".docx", "Trees", '<w:r><w:footnoteReference w:id="2"/></w:r>', level=0),
+        {
+            "word/_rels/document.xml.rels": f"<Relationships>{relations}</Relationships>".encode(),
+            "word/styles2.xml": f'<w:styles {w}><w:style w:styleId="s0"><w:name w:val="heading 1"/></w:style>'
+            "</w:styles>".encode(),
+            "word/a/notes.xml": f'<w:footnotes {w}><w:footnote w:id="2">{paragraph(".docx", "So.")}'
+            "</w:footnote></w:footnotes>".encode(),
+        },
+    )
+    assert office(".docx").text(path) == "\x01Trees\x041\x04\n\x051\x05So.\n"
 
 
 WORDS = st.text(st.sampled_from("ab é&<>.\"'\u2028\U0001d49c\t"), max_size=6)
@@ -281,6 +302,13 @@ def test_odd_documents_are_refused(suffix: str, content: bytes, reason: str, tmp
     assert "\n" not in str(error.value) and str(error.value).startswith(f"{path}")
 
 
+def test_a_document_with_a_password_is_refused(tmp_path: Path) -> None:
+    manifest = b"<m:manifest><m:file-entry><m:encryption-data/></m:file-entry></m:manifest>"
+    path = write(tmp_path / "a.odt", "", {"content.xml": b"\x8f\2\3", "META-INF/manifest.xml": manifest})
+    with pytest.raises(InputError, match=r"save it as \.odt without a password"):
+        office(".odt").text(path)
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_list_of_a_million_parts_is_not_read(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"a{suffix}"
@@ -316,6 +344,9 @@ def test_a_paragraph_that_cites_is_no_title() -> None:
         office(".odt").metadata(text).title for text in ("On trees\nThey grow.", "They grow [@?].\n", "")
     ]
     assert titles == ["On trees", "", ""]
+    cited = "On [@a] trees [CITE]\n", "They [@b] grow.\n"
+    for text in (f"\x02{cited[0]}\x03{cited[1]}", f"\x02{cited[0]}Abstract: {cited[1]}"):
+        assert office(".odt").metadata(text)[1:3] == ("On trees", "They grow.")
 
 
 def test_fields_in_one_another_are_limited(tmp_path: Path) -> None:
@@ -409,6 +440,17 @@ def test_a_citation_with_damaged_data_is_named(suffix: str, tmp_path: Path) -> N
     source = office(suffix).read(path, Inputs(office(suffix).text))
     assert "(Lee 2020)" in source.text
     assert source.notes == ["the citation after “Kelp grows” has damaged or unknown data and is read as text"]
+
+
+def test_citations_of_jabref_are_named(tmp_path: Path) -> None:
+    mark = '<text:reference-mark-{0} text:name="{1}"/>'
+    cited = (
+        f"{mark.format('start', name)}(Lee){mark.format('end', name)}"
+        for name in ("JABREF_lee2020 CID_1 abc", "JR_cite_1_lee2020")
+    )
+    listed = f'<text:section text:name="JR_bib">{paragraph(".odt", "Lee. Trees.")}</text:section>'
+    document = office(".odt").open(write(tmp_path / "a.odt", paragraph(".odt", "So ", *cited) + listed))
+    assert document.text == "So (Lee)(Lee)\n" and len(document.notes) == 2
 
 
 def test_citations_of_mendeley_cite_and_of_other_programs(tmp_path: Path) -> None:
