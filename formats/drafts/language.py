@@ -164,6 +164,7 @@ class Language(ABC):
     suffixes: ClassVar[tuple[str, ...]]
     marks: ClassVar[str]
     comment: ClassVar[str]
+    not_sure: ClassVar[str] = "citerec: not sure: "  # begins the comments in copies
     lead: ClassVar[str] = " "
     between: ClassVar[str] = "; @"
     holds_items: ClassVar[bool] = False
@@ -247,6 +248,12 @@ class Language(ABC):
         """Return a text with blanks for comments, code and the CR of line ends."""
         text = text.replace("\r\n", " \n")
         return replaced(text, ((start, end, " " * (end - start)) for start, end in self.hidden(text)))
+
+    @property
+    def old_comment(self) -> re.Pattern[str]:
+        """Matches a comment of an earlier copy."""
+        head, tail = map(re.escape, self.comment.split("{}"))
+        return re.compile(rf"{head}{self.not_sure}[^\r\n]{{0,1000}}?\r?{tail}")
 
     def without_code(self, text: str) -> str:
         """Return a text without comments and code, but with words of code within a line, such as `lme4`."""

@@ -142,9 +142,7 @@ class Org(Language):
     )
     after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w\u0300-\u036f/?])")
     closing = "]]"
-    _paragraph_end = re.compile(
-        rf"{Language._paragraph_end.pattern}|(?<=\|)\n|\n(?=[ \t]*(?:\||#\+|:[\w-]+:[ \t]*$))", re.MULTILINE
-    )
+    _paragraph_end = re.compile(r"(?<=\|)\n|\n(?=[ \t]*(?:\n|\||#\+|:\S+:\s|(?:[-*+/]|\d+[.)])[ \t]+\S))")
     _heading = re.compile(r"^(\*+)[ \t]+(.*?)[ \t]*(?::[\w@:]+:)?[ \t]*$", re.MULTILINE)
 
     def hidden(self, text: str) -> Iterator[tuple[int, int]]:

@@ -23,7 +23,7 @@ from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.references import numbered, paper_item
 from citerec.formats.drafts.bibliographies import OTHER_FILES
 from citerec.formats.drafts.inputs import decode_text, encoded_like, exact_text
-from citerec.formats.drafts.language import Key, Language, replaced
+from citerec.formats.drafts.language import Key, Language, outermost, replaced
 from citerec.formats.drafts.languages import draft_language, language_of
 from citerec.formats.drafts.office.language import Office
 from citerec.library.ask.recommendation import Recommendation
@@ -279,7 +279,9 @@ def write_copies(
     writes_bib = bool(new) and (copies.plain or not language.holds_items)
     contents, texts = dict[Path, bytes](), dict[Path, str]()
     for file, target in copies.texts.items():
-        edits = filled.edits.get(file, [])
+        spans = (match.span() for match in language.old_comment.finditer(draft.files[file]))
+        old = ((*span, "") for span in spans if language.can_replace(file, *span))
+        edits = [*outermost(sorted([*filled.edits.get(file, []), *old], key=lambda edit: edit[:2]))]
         if isinstance(language, Office):
             contents[target], typed = _office_copy(
                 language, file, edits, ids | filled.papers, library, copies.plain
@@ -384,17 +386,17 @@ def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Ed
     keys = ", ".join(terminal_text(paper.key or paper.id) for paper in papers)
     text, form = draft.files[place.file], draft_language(draft.path).comment
     if draft_language(draft.path).holds_items:
-        return place.start, place.end, f"{place.command}{form.format(f'citerec: not sure: {keys}')}"
+        return place.start, place.end, f"{place.command}{form.format(f'{Language.not_sure}{keys}')}"
     if not form.endswith("\n"):
         keys = _DASHES.sub("-", keys).replace("*/", "")
-        return place.end, place.end, form.format(f"citerec: not sure: {keys}")
+        return place.end, place.end, form.format(f"{Language.not_sure}{keys}")
     form = form.replace("\n", "\r\n" if "\r\n" in text else "\n")
     start = text.rfind("\n", 0, place.start) + 1
     while around := [
         other.start for other in draft.places if other.file == place.file and other.start < start < other.end
     ]:
         start = text.rfind("\n", 0, min(around)) + 1
-    return start, start, form.format(f"citerec: not sure: {keys}")
+    return start, start, form.format(f"{Language.not_sure}{keys}")
 
 
 def _visible(language: Language, text: str, names: Iterable[Key]) -> list[Key]:

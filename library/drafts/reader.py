@@ -88,7 +88,8 @@ class PlaceholderReader:
                 before, after = filled.split(key, 1)
                 pieces += [clean_text(text[done : citation.start] + before), key, clean_text(after)]
                 done = citation.end
-        return "".join([*pieces, clean_text(text[done:])]).removeprefix("\ufeff")
+        marked = "".join([*pieces, clean_text(text[done:])]).removeprefix("\ufeff")
+        return self.language.old_comment.sub("", marked)
 
     def _replaced(self, command: str, citation: Citation, key: str) -> str | None:
         if self.masked:

@@ -53,7 +53,7 @@ class Office(Language):
     holds_items = True
     before = re.compile(r"(?!)")
     after = re.compile("")
-    _hidden = re.compile(r"(?!)")
+    _hidden = re.compile(rf" \[{Language.not_sure}[^\[\]\n]*\]")
     _heading = re.compile(rf"^({HEADING}+)([^\n]*)$", re.MULTILINE)
     _include = re.compile(r"(?!)")
     _paragraph_end = re.compile(r"\n")
@@ -75,6 +75,7 @@ class Office(Language):
         return self.open(path).text
 
     exact_text = text
+    cite, insertion = MARKDOWN.cite, MARKDOWN.insertion
 
     def can_replace(self, path: Path, start: int, end: int) -> bool:
         return self.open(path).can_replace(start, end)
@@ -88,18 +89,10 @@ class Office(Language):
         found = find_citations(text, 0, len(text), links=False)
         return (citation for citation in found if text[citation.start] == "[")
 
-    def cite(self, key: str) -> str:
-        return MARKDOWN.cite(key)
-
-    def insertion(self, text: str, start: int, end: int, key: str) -> tuple[int, int, str]:
-        return MARKDOWN.insertion(text, start, end, key)
-
     def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
-        text = inputs.open(path, ())
+        text, document = self.without_code(inputs.open(path, ())), self.open(path)
         _, cites = self.sections(self.body(text))
-        document = self.open(path)
-        items = document.items
-        entries = csl_entries({**item["itemData"], "id": key} for key, item in items.items())
+        entries = csl_entries({**item["itemData"], "id": key} for key, item in document.items.items())
         references = References(real_path(path), own=entries)
         metadata = identified(self.metadata(text), paper)
         return Source(text, metadata, [*number_keys(cites)], references, skipped=document.notes)

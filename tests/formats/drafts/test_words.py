@@ -130,29 +130,15 @@ def test_text_within_rules_and_functions_of_typst_is_read(tmp_path: Path) -> Non
         ("a.typ", "#figure(x)[Trees]<a:b> as @a:b:12 grow @a.", "Trees as grow [1]."),
         ("a.typ", '#import "b/b.typ": *\n#let b-x = [B]\n@a #b-x.at #gp(1) #ape #gpt;s', "[1] B.at Ape GPTs"),
         ("a.md", '[A](x){b="c"} ![D](d){width=5} `e`{=latex} [![F](f){g="h"}](i "j"){k=3} @a', "A D e F [1]"),
+        ("a.md", "So\n| A | B |\n| --- |:-:|\n| C | @a |\n| D | @b |\n\nE", "So. A B C [1]. D [2]. E"),
+        ("a.md", "+---+---+\n| A | @a |\n+===+===+\n| B | @b |\n+---+---+\n\nC @c", "A [1]. B [2]. C [3]"),
+        ("a.org", "So\n#+caption: A\n| B | cite:a |\n|---+---|\n| C | cite:b |\nD", "So. A. B [1]. C [2]. D"),
     ],
 )  # fmt: skip
-def test_code_and_attributes_are_no_words(name: str, draft: str, text: str, tmp_path: Path) -> None:
+def test_code_attributes_and_rules_are_no_words(name: str, draft: str, text: str, tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b/b.typ").write_text('#import "../c.typ": *\n#let gpt = "GPT"\n')
     (tmp_path / "c.typ").write_text("#let ape = smallcaps[Ape]\n#let gp(x) = [Not]\n")
-    (path := tmp_path / name).write_text(draft)
-    assert text_of(path) == text
-
-
-@pytest.mark.parametrize(
-    ("name", "draft", "text"),
-    [
-        ("a.md", "So\n| A | B |\n| --- |:-:|\n| C | @a |\n| D | @b |\n\nE", "So. A B C [1]. D [2]. E"),
-        ("a.md", "+---+---+\n| A | @a |\n+===+===+\n| B | @b |\n+---+---+\n\nC @c", "A [1]. B [2]. C [3]"),
-        (
-            "a.org",
-            "So\n#+caption: A\n| B | cite:a |\n|---+---|\n| C | cite:b |\nD\n#+begin_quote\nE",
-            "So. A. B [1]. C [2]. D. E",
-        ),
-    ],
-)
-def test_rows_of_tables_are_sentences_of_their_own(name: str, draft: str, text: str, tmp_path: Path) -> None:
     (path := tmp_path / name).write_text(draft)
     assert text_of(path) == text
 

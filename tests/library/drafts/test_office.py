@@ -109,6 +109,24 @@ def test_what_is_not_sure_is_named_beside_the_mark(library: str, tmp_path: Path)
     )
 
 
+@pytest.mark.parametrize("suffix", [".docx", ".odt", ".md", ".org", ".typ", ".tex"])
+def test_comments_of_an_earlier_copy_are_gone(suffix: str, library: str, tmp_path: Path) -> None:
+    text, recommender = "Models such as BERT [CITE].", Recommender.open(library)
+    paths = [tmp_path / f"{name}{suffix}" for name in "abcd"]
+    is_office, contexts, texts = suffix in (".docx", ".odt"), [], []
+    write(paths[0], paragraph(suffix, text)) if is_office else paths[0].write_text(text)
+    for path, copy, probability in zip(paths, paths[1:], (0.1, 0.1, 0.9), strict=False):
+        parsed = read_draft(path)
+        found, plan = suggest(parsed, recommender, 2), plan_copies(parsed, copy, None)
+        papers = [[replace(paper, probability=probability) for paper in found.papers[0]]]
+        write_copies(replace(found, papers=papers), recommender.library, plan, 0.5)
+        contexts.append(parsed.places[0].context)
+        texts.append(text_of(copy) if is_office else copy.read_text())
+    assert contexts == ["Models such as BERT [TARGETCIT]."] * 3
+    assert texts[0].count("citerec: not sure: devlin2019") == 1 and texts[0] == texts[1]
+    assert "citerec" not in texts[2] and "devlin2019" in texts[2]
+
+
 def test_what_fields_hold_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = zotero_code({**ITEM, "title": "RETRACTED: Trees"})
     path = write(tmp_path / "a.docx", paragraph(".docx", "Trees ", field(".docx", f" {code} ", "(Lee)"), "."))
