@@ -37,6 +37,8 @@ VERSION = ("--version", "-V", "version")
 def main() -> None:
     """Run the command named by the first one or two arguments."""
     words = sys.argv[1:]
+    if words[:1] == ["help"] and len(words) > 1:
+        words = [*words[1:], "--help"]
     for size in (2, 1):
         name = " ".join(words[:size])
         if name in COMMANDS and len(words) >= size:

@@ -48,7 +48,7 @@ OF_DRAFTS, ALONE = ("ask", "draft", "check", "references", "report"), ("check", 
 """Commands that are given drafts, and those that need no library."""
 SHOWN = 5
 """Maximum number of libraries and files to name."""
-_LIBRARY = re.compile("(--)?library=")
+_LIBRARY = re.compile("(--)?library=|--?library$")
 
 
 def main() -> None:
@@ -80,7 +80,7 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
     if any(option in HELP for option in options):
         return list(options)
     for option in options:
-        key = option.partition("=")[0]
+        key = option.partition("=")[0].lstrip("-")
         if "=" in option and key != "library" and get_close_matches(key, ["library"], 1, 0.7):
             raise InputError(f"{key}: there is no such option; did you mean library?")
     plain = [option for option in options if "=" not in option and not option.startswith("-")]

@@ -115,8 +115,10 @@ def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
             raise InputError(f"{key}: there is no such option{close}")
         converted = _convert(key, value, hints[key])
         if key in values:
-            if not (value is argument and isinstance(converted, tuple)):
+            if value is not argument:
                 raise InputError(f"{key}: given twice")
+            if not isinstance(converted, tuple):
+                raise InputError(f"{argument!r}: put a text of several words in quotes")
             converted = values[key] + converted
         values[key] = converted
     for part in fields(kind):

@@ -92,6 +92,8 @@ class BuildSettings(AddSettings):
 class RemoveSettings(LibrarySettings):
     """Remove papers from a library for good, or files with their papers."""
 
+    positional: ClassVar[str] = "id"
+
     id: tuple[str, ...] = ()
     """paper ids or citation keys (e.g. [doi:10.1145/1,smith2020])"""
     source: tuple[str, ...] = ()

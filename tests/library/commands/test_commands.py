@@ -171,6 +171,7 @@ def test_adding_an_edited_source_leaves_its_other_changes_to_update(bib: Path, r
 def test_remove_and_update(bib: Path, run: Run) -> None:
     assert run("remove", "id=[one,doi:10.1000/two]")[1] == "mine: 2 removed; 1 paper\n"
     assert papers() == {"key:three": "Graphs"}
+    assert run("remove", "key:three")[2] == "error: mine: no paper would be left; delete the folder instead\n"
     assert run("update")[1] == "mine: nothing has changed; 1 paper\n"
     bib.write_text(
         entry("one", "Parsing trees", year=2001) + entry("three", "Graphs again") + entry("four", "Poems"),
@@ -394,6 +395,9 @@ def test_bad_input_creates_nothing(run: Run, tmp_path: Path, content: str, argum
         ("draft a.tex", "library is required; found mine, a.bib; go on with: citerec draft mine a.tex"),
         ("ask mine a.tex", "a.tex is a draft; its missing citations: citerec draft LIBRARY a.tex"),
         ("ask libary=mine words", "libary: there is no such option; did you mean library?"),
+        ("ask --libary=mine words", "libary: there is no such option; did you mean library?"),
+        ("ask --library=mine words", "--library=mine words"),
+        ("ask --library a.bib words", "--library a.bib words"),
         ("draft a.lyx", "export it from LyX as LaTeX"),
         ("draft mine a.RTF k=3", "save it as .docx or .odt"),
         ("draft a.lyx mine", "export it from LyX as LaTeX"),
