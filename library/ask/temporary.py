@@ -52,6 +52,8 @@ def temporary_library(place: str) -> Library:
         library = _make(source, folder)
     except StorageError as error:  # its message advises to set `library`
         raise StorageError(f"{str(error).partition(';')[0]}; set XDG_CACHE_HOME to another folder") from None
+    except InputError as error:  # those who ask name no source=
+        raise type(error)(str(error).replace("source=", "")) from None
     (folder / LOCK).touch()
     with suppress(OSError):  # others may remove the same ones
         _evict(folder)

@@ -24,6 +24,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol, lsp_method
 from pygls.uris import to_fs_path
 
+from citerec.base.errors import InputError
 from citerec.base.files import real_path
 from citerec.library.editor.documents import Document
 from citerec.library.editor.features import ADD_ENTRY, Features
@@ -272,6 +273,8 @@ def make_server(settings: LspSettings) -> Server:
 
 def lsp(settings: LspSettings) -> None:
     """Run `citerec lsp`: serve an editor until it ends. Nothing else goes to stdout."""
+    if sys.stdin.isatty():  # where it is silent, and deaf to Ctrl-C
+        raise InputError("citerec lsp: your editor starts this command (docs/write/editors.md)")
     server = make_server(settings)
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as stdout, redirect_stdout(sys.stderr), server.watched:
         server.start_io(stdout=stdout)

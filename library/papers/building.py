@@ -97,7 +97,7 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
         if old is not None:
             with suppress(InputError):  # it is damaged: what was filled in is lost
                 records.former = Library.open(path).mapped
-        sources = _read_sources(files, named, records)
+        sources = _read_sources(files, named, records, old)
         records.finish()
         away = records.removed_as(old) if old else {}
         if old is not None and not settings.force:
@@ -222,7 +222,7 @@ def _reread(library: Library, named: list[str], force: bool, dropped: Container[
     from citerec.library.papers.merging import Deduplicator
 
     with Deduplicator(library.path, former=library.mapped, separate=library.manifest.separate) as records:
-        sources = _read_sources(_find_again(named), named, records)
+        sources = _read_sources(_find_again(named), named, records, library.manifest)
         records.finish()
         gone, new, removed = _compare(library, records)
         if not new.any():
@@ -256,12 +256,16 @@ def _compare(library: Library, records: Deduplicator) -> tuple[np.ndarray, np.nd
     return np.flatnonzero(gone), new, len(library) - len(seen - {None})
 
 
-def _read_sources(files: Sequence[str], named: Sequence[str], records: Deduplicator) -> list[ReadFile]:
-    """Add the papers in files to `records`; return what these files are. See `read_papers`."""
+def _read_sources(
+    files: Sequence[str], named: Sequence[str], records: Deduplicator, old: Manifest | None
+) -> list[ReadFile]:
+    """Add the papers in files to `records`; return what these files are. See `read_papers`; a file that is
+    empty now and was not in `old` is needed, as its export may have just begun."""
     sources, own = [], {*named, *map(os.path.realpath, named)}
     for file in files:
         source, digest, number = ReadFile.of(file), blake2b(digest_size=16), len(records)
-        for paper in read_papers(file, file in own or (file == files[-1] and not len(records))):
+        emptied = old is not None and not source.size and source not in old.sources
+        for paper in read_papers(file, file in own or emptied or (file == files[-1] and not len(records))):
             records.add(paper)
             digest.update(repr(paper).encode())
         if is_zotero(file):  # which has no file that tells whether its papers have changed
@@ -284,7 +288,7 @@ def read_papers(file: str, needed: bool) -> Iterator[LibraryPaper]:
         if is_empty:
             raise InputError(f"{file}: has no usable paper" + (f": {bad[0]}" if bad else ""))
     except InputError as error:
-        if needed or not (is_empty and os.path.getsize(file)):
+        if needed or not is_empty:
             raise
         log.warning("%s; the file is left out", error)
         return

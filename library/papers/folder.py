@@ -107,13 +107,14 @@ def read_manifest(path: Path) -> Manifest:
                 raise msgspec.DecodeError("its content has changed")
             return manifest
     except (FileNotFoundError, NotADirectoryError):
-        command = f"citerec build library={quote(str(path))}"
-        if os.path.isfile(path):
-            what = "is a file, not a library"
-            command = f"citerec build library=my-library source={quote(str(path))}"
-        else:
-            what = f"is not a library (it has no {MANIFEST})" if os.path.exists(path) else "no such folder"
-        raise InputError(f"{path}: {what}; create one with {command}") from None
+        what = f"is not a library (it has no {MANIFEST})" if os.path.exists(path) else "no such folder"
+        what = "is a file, not a library" if os.path.isfile(path) else what
+        target = f"library={quote(str(path))}"
+        try:
+            check_target(path, False)
+        except (InputError, OSError):  # a file, or a folder of others, which may be a source
+            target = f"library=my-library source={quote(str(path))}"
+        raise InputError(f"{path}: {what}; create one with citerec build {target}") from None
     except OSError as error:
         raise unreadable(path, error) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

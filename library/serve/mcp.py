@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
@@ -170,5 +171,7 @@ def run_stdio(settings: McpSettings) -> None:
     """Run `citerec mcp`: serve MCP over stdin and stdout until stdin ends."""
     from citerec.library.ask.recommender import open_recommender
 
+    if sys.stdin.isatty():
+        raise InputError("citerec mcp: your assistant starts this command (docs/write/server.md)")
     recommender = open_recommender(settings.library, settings.reranker, serves=True)
     make_server(recommender).run("stdio")

@@ -307,9 +307,14 @@ def test_files_without_papers_in_a_folder_are_left_out_with_a_line(
     for name in ("settings.json", ".vscode/settings.json"):
         (tmp_path / "thesis" / name).write_text('{"editor.wordWrap": "on"}')
     (tmp_path / "thesis/other.json").write_text('// of an editor\n{"a": 1}')
+    (tmp_path / "thesis/empty.bib").touch()
     assert run("build", "source=thesis", "model=bm25")[0] == 0
-    assert [line.getMessage().endswith("; the file is left out") for line in caplog.records] == [True, True]
+    assert [line.getMessage().endswith("; the file is left out") for line in caplog.records] == [True] * 3
     assert "nothing has changed" in run("update")[1]
+    (tmp_path / "thesis/more.bib").write_text(entry("two", "Speech"))
+    assert "1 added" in run("update")[1]
+    (tmp_path / "thesis/more.bib").write_text("")
+    assert "more.bib: is empty; export it again\n" in run("update")[2]
     code, _, err = run("build", "source=thesis/settings.json", "overwrite=true")
     assert code == 2 and "settings.json: has no usable paper" in err
 
@@ -318,6 +323,16 @@ def test_records_without_keys_are_merged_in_words(run: Run, tmp_path: Path) -> N
     (tmp_path / "a.ris").write_text("TY  - JOUR\nTI  - Speech\nDO  - 10.1000/a\nER  - \n" * 2)
     assert "  doi:10.1000/a is there already: Speech\n" in run("build", "source=a.ris", "model=bm25")[1]
     assert run("info", "merged=true")[1:] == ("", "mine: no record had another key or id\n")
+
+
+@pytest.mark.parametrize(("name", "page"), [("lsp", "editors"), ("mcp", "server")])
+def test_commands_that_programs_start_say_so_in_a_terminal(
+    run: Run, monkeypatch: pytest.MonkeyPatch, name: str, page: str
+) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    code, _, err = run(name)
+    assert code == 2 and err.endswith(f"starts this command (docs/write/{page}.md)\n")
+    assert (Path(__file__).parents[3] / f"docs/write/{page}.md").is_file()
 
 
 def test_a_question_on_stdin_is_read_like_a_draft(

@@ -70,6 +70,8 @@ def test_zotero_is_asked_without_building(run: Run, folder: Path) -> None:
     database.unlink()
     code, _, err = run("search", "zotero", "title", "2")
     assert code == 2 and "Zotero has no database here; name it" in err and err.count("\n") == 1
+    assert err.endswith("as in ~/Zotero/zotero.sqlite\n")
+    assert run("search", "zotero://x", "title")[2].startswith("error: zotero://x: write zotero, ")
 
 
 def test_the_least_recently_used_libraries_leave(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +118,14 @@ FOUND = "error: library is required; found {}; go on with: {}\n"
         ),
         (["a.bib"], ["update"], "error: library is required, as in citerec update my-library: a folder fr"),
         ([], ["ask", "x"], "error: library is required, as in citerec ask papers.bib: a file of papers, z"),
+        (
+            ["refs/a.bib"],
+            ["ask", "refs", "x"],
+            "error: refs: is not a library (it has no library.json); create one with "
+            "citerec build library=my-library source=refs\n",
+        ),
+        (["refs/library.lock"], ["info", "refs"], "error: refs: is not a library (it has no library.json); "
+         "create one with citerec build library=refs\n"),
         (["a.bib"], ["update", "a.bib"], "error: a.bib: is a file, not a library; create one with citerec"),
     ],
 )  # fmt: skip
