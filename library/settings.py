@@ -95,7 +95,7 @@ class RemoveSettings(LibrarySettings):
     positional: ClassVar[str] = "id"
 
     id: tuple[str, ...] = ()
-    """paper ids or citation keys (e.g. [doi:10.1145/1,smith2020])"""
+    """paper ids or citation keys (e.g. smith2020)"""
     source: tuple[str, ...] = ()
     """source files or folders of the library; papers that other sources also contain stay"""
     force: bool = False
@@ -330,7 +330,7 @@ class ReportSettings(DraftReferences, TexSettings):
     """Report on the references of a draft before it is submitted: numbers, ages, venues, what to mend."""
 
     author: tuple[str, ...] = ()
-    """family names of the draft's authors, to count their own works (e.g. [Lind,Moss])"""
+    """family names of the draft's authors, to count their own works (e.g. 'author=[Lind,Moss]')"""
     format: str = setting("text", choices=("text", "json"))
 
 
@@ -343,7 +343,7 @@ class ServeSettings(RankingSettings):
     port: int = setting(8000, most=65535)
     """port to listen on; 0: any free port"""
     allowed_hosts: tuple[str, ...] = ()
-    """host names of the server, or *.DOMAIN; requests for other names are refused (e.g. [papers.lab])"""
+    """host names of the server, or *.DOMAIN; requests for other names are refused (e.g. papers.lab)"""
     watch: bool = False
     """reread the library's sources whenever they change: files, folders, Zotero"""
     threads: int = setting(limits.THREADS, least=1)

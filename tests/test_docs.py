@@ -117,6 +117,14 @@ def command_lines(page: Path) -> Iterator[list[str]]:
                 yield [word.replace("data=...", "data=demo") for word in words if word != "..."]
 
 
+def test_no_shell_reads_brackets_of_commands() -> None:
+    """zsh, the shell of macOS, refuses them where they match no file."""
+    for page in PAGES:
+        for block in re.findall(r"^```sh\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+            bare = re.sub(r"'[^'\n]*'|\"[^\"]*\"|(^|\s)#.*", "", block)
+            assert not re.search(r"[\[*]", bare), page
+
+
 def check_command(words: list[str]) -> None:
     """Fail if a command, an option or a value of a config group does not exist."""
     if words[0] == "make":
