@@ -41,6 +41,14 @@ def test_commands_and_python_of_a_library(tmp_path: Path) -> None:
     assert re.match(r" *1 +\d+ % Cumulated Gain-Based Evaluation", outputs[0])
     python = [block for block in blocks("python") if "Recommender" in block]
     assert len(python) == 1 and "Adam: A Method for Stochastic Optimization" in run(tmp_path, "-c", python[0])
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    for page in ("ask", "drafts"):
+        text = (ROOT / "docs" / "write" / f"{page}.md").read_text("utf-8")
+        line, shown = re.findall(r"^```(?:sh)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[:2]
+        start, percent, rest = re.split(r"(\d+)(?= %)", shown)
+        printed = run(tmp_path, "-m", *shlex.split(line))
+        now = re.search(rf"{re.escape(start)}(\d+){re.escape(rest)}", printed)
+        assert now and abs(int(now[1]) - int(percent)) <= 2, page  # 8-bit weights differ between processors
 
 
 @pytest.mark.slow
