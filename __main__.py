@@ -96,9 +96,7 @@ def _help(library: dict[str, str]) -> str:
     lines = ["citerec COMMAND key=value ...    (citerec COMMAND --help: its options; citerec --version)", ""]
     lines += ["your own library of papers:"]
     lines += [f"  {name:15} {text[0].lower()}{text[1:].rstrip('.')}" for name, text in library.items()]
-    lines += ["", "models and data (most need the extra `train`):"]
-    lines += _lines()
-    return "\n".join(lines)
+    return "\n".join([*lines, "", "models and data (most need the extra `train`):", *_lines()])
 
 
 def _lines(start: str = "") -> list[str]:

@@ -34,7 +34,6 @@ def nothing_nearby(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("--help", 0, "citerec COMMAND key=value", ""),
         ("--version", 0, "citerec 0.", ""),
         ("ask --help", 0, "citerec ask: Recommend papers", ""),
-        ("help", 0, "citerec COMMAND key=value", ""),
         ("help draft", 0, "citerec draft: Suggest papers", ""),
         ("help data build", 0, "citerec data build: Build a corpus", ""),
         ("traim model=x", 2, "", "error: citerec traim: no such command; did you mean citerec train?"),

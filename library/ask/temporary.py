@@ -40,9 +40,8 @@ def temporary_library(place: str) -> Library:
     Raises InputError if the source cannot be read, or the cache not written.
     """
     [source] = absolute_names([place])
-    model = max(
-        file.stat().st_mtime_ns for file in BUILT_IN.rglob("*")
-    )  # a library keeps the model that it was built with
+    # A library keeps the model that it was built with.
+    model = max(file.stat().st_mtime_ns for file in BUILT_IN.rglob("*"))
     digest = hashlib.blake2b(f"{version('citerec')} {model} {source}".encode(), digest_size=8).hexdigest()
     stem = re.sub(r'[<>:"/\\|?*]', "_", Path(source).stem)  # Windows refuses these
     folder = cache() / f"{stem}-{digest}"

@@ -83,8 +83,7 @@ def add(settings: AddSettings) -> None:
         with Library.edit(path) as library:
             own = {*named, *map(os.path.realpath, named)}
             papers = (read_papers(file, file in own or len(files) == 1) for file in files)
-            records = chain.from_iterable(papers)
-            done = library.add(records, files, named, settings.separate)
+            done = library.add(chain.from_iterable(papers), files, named, settings.separate)
         happened = f"{done.added:,} added, {done.completed:,} completed" if any(done[:2]) else "nothing new"
         print(f"{path}: {happened}; {count_noun(done.papers)}")
         for line in (*left_out(settings.source), *shared_keys(Library.open(path))):

@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 
 SHOWN = 10
 """Maximum number of bad records per file, and of merged ones, to list."""
-
-
 LOSS = 0.2
 """Largest share of papers that a changed source may lose without `force`."""
 
@@ -133,11 +131,8 @@ def _refuse_loss(
     changed = [file.path for file in sources if file not in old.sources]
     gone = [file.path for file in old.sources if file.path not in left and file.path not in dropped]
     if removed > LOSS * papers and (changed or gone):
-        reasons = [
-            f"{' and '.join(names)} {what}"
-            for names, what in ((changed, "changed"), (gone, "is gone"))
-            if names
-        ]
+        told = (changed, "changed"), (gone, "is gone")
+        reasons = [f"{' and '.join(names)} {what}" for names, what in told if names]
         raise InputError(
             f"{path}: {removed:,} of {count_noun(papers)} would be removed, since {' and '.join(reasons)}; "
             "check that it is complete, then confirm with force=true"

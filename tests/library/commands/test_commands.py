@@ -325,14 +325,10 @@ def test_records_without_keys_are_merged_in_words(run: Run, tmp_path: Path) -> N
     assert run("info", "merged=true")[1:] == ("", "mine: no record had another key or id\n")
 
 
-@pytest.mark.parametrize(("name", "page"), [("lsp", "editors"), ("mcp", "server")])
-def test_commands_that_programs_start_say_so_in_a_terminal(
-    run: Run, monkeypatch: pytest.MonkeyPatch, name: str, page: str
-) -> None:
+def test_what_programs_start_says_so_in_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-    code, _, err = run(name)
-    assert code == 2 and err.endswith(f"starts this command (docs/write/{page}.md)\n")
-    assert (Path(__file__).parents[3] / f"docs/write/{page}.md").is_file()
+    for name, page in (("lsp", "editors"), ("mcp", "server")):
+        assert run(name)[2].endswith(f" starts this command (docs/write/{page}.md)\n")
 
 
 def test_a_question_on_stdin_is_read_like_a_draft(

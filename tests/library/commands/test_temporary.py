@@ -118,12 +118,8 @@ FOUND = "error: library is required; found {}; go on with: {}\n"
         ),
         (["a.bib"], ["update"], "error: library is required, as in citerec update my-library: a folder fr"),
         ([], ["ask", "x"], "error: library is required, as in citerec ask papers.bib: a file of papers, z"),
-        (
-            ["refs/a.bib"],
-            ["ask", "refs", "x"],
-            "error: refs: is not a library (it has no library.json); create one with "
-            "citerec build library=my-library source=refs\n",
-        ),
+        (["refs/a.bib"], ["ask", "refs", "x"], "error: refs: is not a library (it has no library.json); "
+         "create one with citerec build library=my-library source=refs\n"),
         (["refs/library.lock"], ["info", "refs"], "error: refs: is not a library (it has no library.json); "
          "create one with citerec build library=refs\n"),
         (["a.bib"], ["update", "a.bib"], "error: a.bib: is a file, not a library; create one with citerec"),
