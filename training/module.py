@@ -14,7 +14,7 @@ from torch import nn
 from citerec.base.errors import InputError
 from citerec.retrieval.encoders.nets import weights_hash
 from citerec.training.processes import WHOLE, Share
-from citerec.training.settings import FineTuningSettings, OptimizerSettings, RateSettings
+from citerec.training.settings import RESTART, FineTuningSettings, OptimizerSettings, RateSettings
 
 Net = TypeVar("Net", bound=nn.Module)
 
@@ -90,7 +90,7 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
         if checkpoint.get("fixed") != self._fixed_hash:
             raise InputError(
                 "the interrupted run began with other word vectors, another transformer or an old version; "
-                "use the same, or restart with resume=false or another output_dir"
+                f"use the same, or {RESTART}"
             )
         checkpoint["state_dict"] |= self._fixed_state()
 

@@ -27,7 +27,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from citerec.base.errors import InputError
 from citerec.base.files import write_text
 from citerec.training.checkpoint import save_torch
-from citerec.training.settings import LAST
+from citerec.training.settings import LAST, RESTART
 
 SAVED_SETTINGS = "config.yaml"
 """The settings of a run; a resumed run must have the same."""
@@ -101,14 +101,13 @@ def resume_point(folder: Path, settings: Mapping[str, Any]) -> Path | None:
     if not last.exists():
         return None
     earlier = yaml.safe_load(saved.read_text("utf-8")) if saved.exists() else None
-    alternative = "or restart with resume=false or another output_dir"
     for section, value in plain(settings).items():
         default = value if section == CLIPPING else None
         if not isinstance(earlier, dict) or _lasting(earlier.get(section, default)) != _lasting(value):
             what = "other data" if section == "corpus" else f"other settings of `{section}`"
-            raise InputError(f"{saved}: the interrupted run had {what}; use the same, {alternative}")
+            raise InputError(f"{saved}: the interrupted run had {what}; use the same, or {RESTART}")
     if not zipfile.is_zipfile(last):
-        raise InputError(f"{last}: damaged, cannot resume from it; restore it, {alternative}")
+        raise InputError(f"{last}: damaged, cannot resume from it; restore it, or {RESTART}")
     return last
 
 

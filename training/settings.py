@@ -18,6 +18,7 @@ RECALL_AT = (1, 10, 50, 100, 500, 1000, 2000)
 
 LAST = "last.ckpt"
 """The full state of a run after its last round, or within a round."""
+RESTART = "restart with resume=false or another output_dir"
 
 
 def run_folder(base: str, resume: bool, now: str) -> str:

@@ -29,7 +29,7 @@ from citerec.base.files import write_text
 from citerec.base.help import CONF
 from citerec.evaluation.report import METRICS
 from citerec.evaluation.results.plan import Job, Step
-from citerec.training.settings import LAST
+from citerec.training.settings import LAST, RESTART
 
 OUTPUT = "output.txt"
 """Log of a job, in its folder."""
@@ -39,6 +39,9 @@ UNFINISHED = "unfinished.txt"
 
 SETTINGS = ("data", "retriever", "benchmark", "filters", "split", "index_dir")
 """Parts of its configuration that `citerec evaluate` uses."""
+
+FOLDERS = ("checkpoint", "ranker", "drafts", "benchmark.model", "encoder.path")
+"""Ends of the options that name folders of inputs; others name outputs."""
 
 STEP = re.compile(r"round \d+ of \d+, step \d+ of \d+, .*steps/s, about ([\d.]+) min .*left")
 """Progress in the log of a training (training.loop.Progress), with the minutes left."""
@@ -65,21 +68,21 @@ def why_missing(job: Job) -> str | None:
         return "settings unreadable"
     if settings != job_settings(job):
         return "settings changed"
-    values = (override.partition("=")[2] for override in job.overrides)
-    names = (name.strip() for value in values for name in re.split(r"""[][,'"]""", value))
-    inputs = [path for path in map(Path, names) if path.is_file()]
     data = settings["data"] or {}
-    inputs += [Path(place) for place in (data.get("dir"), *(data.get("dirs") or ())) if place]
+    inputs = [Path(place) for place in (data.get("dir"), *(data.get("dirs") or ())) if place]
+    for override in _resolve(job.overrides):
+        key, _, value = override.partition("=")
+        paths = [Path(name.strip()) for name in re.split(r"""[][,'"]""", value)]
+        inputs += [path for path in paths if path.is_file() or (key.endswith(FOLDERS) and path.is_dir())]
     for path in [*inputs, *(step.output for step in job.needs)]:
         if _modified(path) > metrics.stat().st_mtime:
             return f"{path} is newer"
-    return next((f"options of {step.name} changed" for step in job.needs if _has_changed(step)), None)
+    return next((f"training {step.name} is not finished" for step in job.needs if _is_open(step)), None)
 
 
 def is_trained(step: Step) -> bool:
     """True if a training with these options, and with the current results of those it needs, has finished."""
-    whole = step.output.exists() and not (step.folder / UNFINISHED).exists()
-    return whole and not _has_changed(step) and not _is_older(step.output, step)
+    return step.output.exists() and not _is_open(step) and not _is_older(step.output, step)
 
 
 def _is_older(path: Path, step: Step) -> bool:
@@ -87,17 +90,26 @@ def _is_older(path: Path, step: Step) -> bool:
     return any(_modified(need.output) > _modified(path) for need in step.needs)
 
 
-def _has_changed(step: Step) -> bool:
-    """True if a training was last begun with other options than now, not counting those of the trainer."""
-    try:
-        begun = OmegaConf.load(step.folder / ".hydra" / "overrides.yaml")
-    except (OSError, YAMLError):
-        return False
+def _is_open(step: Step) -> bool:
+    """True if a training was begun but not finished, or with other options (not the trainer's) than now."""
+    begun: Any = step.overrides
+    with suppress(OSError, YAMLError):
+        begun = OmegaConf.to_container(OmegaConf.load(step.folder / ".hydra" / "overrides.yaml"))
     then, now = (
         {option for option in options if not option.startswith(("trainer.", "resume=", "output_dir="))}
-        for options in (map(str, begun), step.overrides)
+        for options in (_resolve(begun), _resolve(step.overrides))
     )
-    return then != now
+    return then != now or (step.folder / UNFINISHED).exists()
+
+
+def _resolve(options: list[str]) -> list[str]:
+    """Replace variables of the environment, whose values may change, in options; others are left to Hydra."""
+    prepare_hydra()
+    resolved = list(options)
+    for place, option in enumerate(options):
+        with suppress(OmegaConfBaseException):
+            resolved[place] = OmegaConf.create([option])[0]
+    return resolved
 
 
 def _modified(path: Path) -> float:
@@ -108,12 +120,11 @@ def _modified(path: Path) -> float:
 
 def job_settings(job: Job) -> dict[str, Any]:
     """Return the settings with which `citerec evaluate` would run a job; InputError for unknown options."""
-    return _settings(tuple(job.overrides))
+    return _settings(tuple(_resolve(job.overrides)))
 
 
 @cache
 def _settings(overrides: tuple[str, ...]) -> dict[str, Any]:
-    prepare_hydra()
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             return _resolved(compose("evaluate", list(overrides)))
@@ -129,8 +140,7 @@ def _resolved(config: Any) -> dict[str, Any]:
 
 def job_metrics(job: Job) -> dict[str, Any]:
     """Read the metrics of a finished job."""
-    metrics: dict[str, Any] = json.loads((job.folder / METRICS).read_text("utf-8"))
-    return metrics
+    return dict(json.loads((job.folder / METRICS).read_text("utf-8")))
 
 
 def run_all(jobs: list[Job]) -> dict[str, str]:
@@ -150,7 +160,7 @@ def run_all(jobs: list[Job]) -> dict[str, str]:
                     _train(step)
             _print(f"evaluating ({missing}), ")
             (job.folder / METRICS).unlink(missing_ok=True)  # a failure must not leave an outdated result
-            _run_script("evaluate", job.overrides, job.folder)
+            _run_script("evaluate", _resolve(job.overrides), job.folder)
             _print(f"done in {time.perf_counter() - started:.0f} s\n")
         except InputError as error:
             failed[str(job)] = str(error)
@@ -172,10 +182,8 @@ def print_status(jobs: list[Job]) -> None:
 
 def _last_progress(folder: Path) -> re.Match[str] | None:
     """Return the last progress in a log, if there is any."""
-    try:
-        text = (folder / OUTPUT).read_text("utf-8", errors="replace")
-    except FileNotFoundError:
-        return None
+    log = folder / OUTPUT
+    text = log.read_text("utf-8", errors="replace") if log.exists() else ""
     return next((match for line in reversed(text.split("\n")) if (match := STEP.search(line))), None)
 
 
@@ -184,7 +192,7 @@ def _train(step: Step) -> None:
     if _is_older(last, step):  # it began with the earlier checkpoint
         last.unlink(missing_ok=True)
     write_text(mark, "the training has not finished here; continue it with resume=true\n")
-    _run_script("train", [*step.overrides, "resume=true"], step.folder)
+    _run_script("train", [*_resolve(step.overrides), "resume=true"], step.folder)
     if not step.output.exists():
         raise InputError(f"training {step.name} did not write {step.output}")
     mark.unlink()
@@ -201,8 +209,8 @@ def _run_script(script: str, overrides: list[str], folder: Path) -> None:
     if code in STOPPED:  # others must not begin
         raise KeyboardInterrupt(f"citerec {script} was stopped; the same command goes on")
     if code:
-        lines = output.read_text("utf-8", errors="replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "no output")
+        text = output.read_text("utf-8", errors="replace").replace(RESTART, f"remove or move {folder}")
+        last = next((line.strip() for line in reversed(text.split("\n")) if line.strip()), "no output")
         raise InputError(f"{last.removeprefix('error: ')} (citerec {script} exited with {code}; {output})")
 
 

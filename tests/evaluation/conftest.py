@@ -14,6 +14,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from citerec.base.errors import InputError, error_line
+from citerec.base.files import write_text
 from citerec.evaluate import build_benchmark
 from citerec.evaluation.benchmark import Data
 from citerec.evaluation.report import Provenance
@@ -114,6 +115,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         folder.mkdir(parents=True, exist_ok=True)
         if script == "train":
             (folder / "ids.txt").write_text("vision\n")
+            write_text(folder / ".hydra" / "overrides.yaml", json.dumps(overrides))
             return
         config = compose_config("evaluate", overrides)
         (folder / ".hydra").mkdir(exist_ok=True)

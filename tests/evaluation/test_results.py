@@ -36,7 +36,7 @@ from citerec.tests.conftest import Done, write_tiny
 from citerec.tests.evaluation.conftest import world
 from citerec.tests.runs import train_config
 from citerec.train import train
-from citerec.training.settings import LAST
+from citerec.training.settings import LAST, RESTART
 
 ROOT = Path(__file__).parents[2]
 PLANS = sorted((ROOT / "reproduce").glob("*.yaml"))
@@ -303,6 +303,10 @@ def test_an_interrupted_training_resumes(plan: Plan, ran: list[str], monkeypatch
         assert run_all(plan.jobs[2:]) == {"tiny/fewer": "interrupted"}
     assert run_all(plan.jobs[2:]) == {} and run_all(plan.jobs[2:]) == {}
     assert ran == ["train ids", "train ids", "evaluate fewer"]
+    plan.jobs[2].needs[0].overrides.append("seed=1")
+    monkeypatch.setattr(jobs, "_run_script", interrupted)
+    for _ in range(2):  # the result is that of the earlier options
+        assert run_all(plan.jobs[2:]) == {"tiny/fewer": "interrupted"}
 
 
 def test_a_training_begins_anew_after_one_that_it_needs(tiny_source: Path, ran: list[str]) -> None:
@@ -325,17 +329,36 @@ def test_a_training_begins_anew_after_one_that_it_needs(tiny_source: Path, ran: 
     assert ran == ["train two", "evaluate both"] and not last.exists() and is_trained(second)
 
 
-@pytest.mark.parametrize("form", ["{run}", "[{run}]", "[other.trec, '{run}']"])
-def test_a_file_in_a_list_is_an_input(plan: Plan, ran: list[str], form: str, tmp_path: Path) -> None:
+def test_variables_have_the_values_of_the_run(
+    tiny_source: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = ["data=custom", "data.dir=${oc.env:PLACE}", f"data.cache_dir={tiny_source.parent}/cache"]
+    data = {"tiny": {"title": "Tiny", "overrides": overrides}}
+    job = read_plan(write_plan(tiny_source.parent, data=data)).jobs[2]
+    for place in (tiny_source, write_tiny(tiny_source.parent / "other")):
+        monkeypatch.setenv("PLACE", str(place))
+        assert run_all([job]) == run_all([job]) == {}
+        assert ran == ["train ids", "evaluate fewer"]
+        ran.clear()
+    assert "'data.dir=${oc.env:PLACE}'" in job.commands[0]
+
+
+LISTS = [f"retriever.files={form}" for form in ("{run}", "[{run}]", "[other.trec, '{run}']")]
+
+
+@pytest.mark.parametrize("form", [*LISTS, "checkpoint={run.parent}", "reranker={run.parent}"])
+def test_files_in_lists_and_folders_of_models_are_inputs(
+    plan: Plan, ran: list[str], form: str, tmp_path: Path
+) -> None:
     run_all(plan.jobs[:1])
-    item, run = plan.jobs[0], tmp_path / "run.trec"
-    job = Job("tiny", "bm25", item.folder, [*item.overrides, f"retriever.files={form.format(run=run)}"])
+    item, run = plan.jobs[0], tmp_path / "runs" / "run.trec"
+    job = Job("tiny", "bm25", item.folder, [*item.overrides, form.format(run=run)])
     write_text(run, "")
     later = (job.folder / METRICS).stat().st_mtime + 1
     os.utime(run, (later, later))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jobs, "job_settings", lambda _: job_settings(item))
-        assert why_missing(job) == f"{run} is newer"
+        assert why_missing(job) == f"{run if 'files' in form else run.parent} is newer"
 
 
 def test_options_that_the_retriever_does_not_use_do_not_matter(plan: Plan) -> None:
@@ -364,9 +387,15 @@ def test_a_failed_job_keeps_the_others_and_leaves_no_old_result(
     assert "[1 of 2] tiny/bm25: evaluating (settings changed), failed: no" in capsys.readouterr().out
 
 
-def test_the_last_line_of_a_command_is_the_reason_of_its_failure(tmp_path: Path) -> None:
+def test_the_last_line_of_a_command_is_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"no such command; .* \(citerec nothing exited with 2; .*txt\)"):
         jobs._run_script("nothing", ["--none"], tmp_path)
+    command = tmp_path / "command"
+    command.write_text(f"#!/bin/sh\necho 'error: other data; {RESTART}'; exit 2\n")
+    command.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(command))
+    with pytest.raises(InputError, match=f"^other data; remove or move {tmp_path} "):
+        jobs._run_script("train", [], tmp_path)
 
 
 @pytest.mark.parametrize("end", ["exit 130", "kill -TERM $$"])
