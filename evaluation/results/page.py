@@ -121,7 +121,7 @@ def _add_data(shown: Shown, plan: Plan, data: str) -> None:
             label = f"{data_set.title}: {column.label}" if several else column.label
             added = replace(column, key=f"{data}/{column.key}", label=label)
             shown.columns += [] if added in shown.columns else [added]
-    if tests := _difference_rows(plan, benchmarks):
+    if tests := _difference_rows(plan, benchmarks, facts):
         shown.files[f"{data}-differences"] = Table(["A is", "B is", *HEADER], tests)
     if lines := dict.fromkeys(line for job in finished.values() for line in job.commands):
         shown.files[f"{data}-commands"] = Table(["command"], [[line] for line in lines])
@@ -176,17 +176,19 @@ def _stem(start: str, text: str) -> str:
     return "-".join([start, *re.findall(r"[a-z0-9]+", text.lower())])
 
 
-def _difference_rows(plan: Plan, benchmarks: Benchmarks) -> list[list[str]]:
-    """Compare the plan's pairs whose groups are the same, on the measures of their benchmark."""
+def _difference_rows(plan: Plan, benchmarks: Benchmarks, facts: list[str]) -> list[list[str]]:
+    """Compare the plan's pairs whose groups are the same, on the measures of their benchmark, and add pairs
+    that are not comparable to the `facts`."""
     outputs = {
         name: (kind, output) for kind, by_name in benchmarks.items() for name, output in by_name.items()
     }
-    tested = {
-        (a, b, label): difference
-        for a, b in plan.file.compare
-        if a in outputs and b in outputs
-        for label, difference in _differences(*outputs[a], outputs[b][1]).items()
-    }
+    tested = dict[tuple[str, str, str], Difference]()
+    for a, b in [pair for pair in plan.file.compare if {*pair} <= outputs.keys()]:
+        try:
+            differences = _differences(*outputs[a], outputs[b][1])
+            tested |= {(a, b, label): difference for label, difference in differences.items()}
+        except InputError as error:
+            facts.append(f"{a} and {b} were not compared: {error}.")
     rows = difference_rows({" ".join(names): difference for names, difference in tested.items()})
     return [[*names, *row[1:]] for names, row in zip(tested, rows, strict=True)]
 

@@ -572,6 +572,16 @@ def test_the_page_shows_all_existing_results(plan: Plan, ran: list[str]) -> None
     assert "![R@k](recall.png)" in to_markdown(Prefetch.view(outputs, "Tiny papers"), plan.page.parent)
 
 
+def test_a_page_tells_which_pairs_are_not_comparable(tiny_source: Path, ran: list[str]) -> None:
+    rows = {"all": ["retriever=bm25"], "few": ["retriever=bm25", "queries=2"], "b": ["retriever=popularity"]}
+    pairs = [["few", "all"], ["all", "b"]]
+    plan = read_plan(write_plan(tiny_source.parent, retrievers=rows, compare=pairs))
+    assert run_all(plan.jobs) == {}
+    write_page(plan)
+    assert re.search(r"few and all were not compared: .* different queries\.", plan.page.read_text())
+    assert csv_files(plan.page)["tiny-differences"].splitlines()[1].startswith("all,b,")
+
+
 @pytest.mark.parametrize("protocol", ["draft", "transductive"])
 def test_a_page_without_headlines_has_no_picture(
     protocol: str, tiny_source: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
