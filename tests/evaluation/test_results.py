@@ -254,6 +254,7 @@ def test_every_job_of_our_own_pages_composes(
     result = [job_settings(job) for job in plan.jobs]
     assert {item["benchmark"]["_target_"].rpartition(".")[2] for item in result} == expected
     assert {key for item in result for key in item} == set(jobs.SETTINGS)
+    assert not any(item["index_dir"] for item in result)  # it would be refused after another training
     for step in {str(item.folder): item for job in plan.jobs for item in job.needs}.values():
         assert compose_config("train", step.overrides).output_dir == str(step.folder)
 
