@@ -204,6 +204,8 @@ def _write_contexts(
             for selected in select_contexts(full_text, citing, catalogue, rules, counts, report.unresolved):
                 cited, named = ids[selected.cited], "_named" * selected.named
                 context = f"{ids[citing]}__{cited}__{selected.number}{named}"
+                if context.count("__") > 2 or "___" in context:  # of other ids, the same may be made
+                    context += f"__{len(ids[citing])}"
                 record = {"masked_text": selected.text, "context_id": context}
                 add(record | {"citing_id": ids[citing], "refid": cited}, context)
                 queries[split + named]({"context_id": context, "positive_ids": [cited]})

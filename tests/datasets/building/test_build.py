@@ -235,6 +235,14 @@ def test_splits_by_year(tmp_path: Path) -> None:
     ]
 
 
+def test_ids_with_underscores_make_different_contexts(tmp_path: Path) -> None:
+    pairs = [("a", "b__c"), ("a__b", "c"), ("d", "_e"), ("d_", "e")]
+    records = [item for a, b in pairs for item in (citing(a, [(CITES, b)]), paper(b))]
+    build_corpus(write(tmp_path / "a.jsonl", records), tmp_path / "out", TRAIN)
+    ids = [query["context_id"] for query in content(tmp_path / "out", "train.json")]
+    assert ids == ["a__b__c__0__1", "a__b__c__0__4", "d___e__0__1", "d___e__0__2"]
+
+
 def test_splits_by_month_of_arxiv_identifiers(tmp_path: Path) -> None:
     months = ["1912.00001", "2001.00001", "2003.00001", "2005.00001"]
     ids = [{"identifiers": {"arxiv": month}, "year": 2000 + int(month[:2])} for month in months]
