@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -103,12 +104,12 @@ def _is_open(step: Step) -> bool:
 
 
 def _resolve(options: list[str]) -> list[str]:
-    """Replace variables of the environment, whose values may change, in options; others are left to Hydra."""
+    """Replace variables of the environment, which may change, if Hydra can read options with their values."""
     prepare_hydra()
-    resolved = list(options)
+    resolved, parse = list(options), OverridesParser.create().parse_override
     for place, option in enumerate(options):
-        with suppress(OmegaConfBaseException):
-            resolved[place] = OmegaConf.create([option])[0]
+        with suppress(OmegaConfBaseException, HydraException):
+            resolved[place] = str(parse(OmegaConf.create([option])[0]).input_line)
     return resolved
 
 

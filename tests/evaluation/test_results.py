@@ -336,7 +336,7 @@ def test_variables_have_the_values_of_the_run(
     overrides = ["data=custom", "data.dir=${oc.env:PLACE}", f"data.cache_dir={tiny_source.parent}/cache"]
     data = {"tiny": {"title": "Tiny", "overrides": overrides}}
     job = read_plan(write_plan(tiny_source.parent, data=data)).jobs[2]
-    for place in (tiny_source, write_tiny(tiny_source.parent / "other")):
+    for place in (tiny_source, *(write_tiny(tiny_source.parent / name) for name in ("other", "José"))):
         monkeypatch.setenv("PLACE", str(place))
         assert run_all([job]) == run_all([job]) == {}
         assert ran == ["train ids", "evaluate fewer"]
