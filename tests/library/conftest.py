@@ -42,6 +42,16 @@ PAPERS = [
 ]  # fmt: skip
 
 
+FIELDS = ["rank", "score", "probability", "cited", "retracted", "id", "key", "title", "year", "why"]
+"""Those of a recommendation in JSON."""
+
+
+def entry(key: str, title: str, **fields: object) -> str:
+    """An entry of a .bib file."""
+    lines = "".join(f"  {name} = {{{value}}},\n" for name, value in ({"title": title} | fields).items())
+    return f"@article{{{key},\n{lines}}}\n"
+
+
 def papers_of(library: Library) -> list[LibraryPaper]:
     """All papers, by row."""
     return [library.paper(row) for row in range(len(library))]

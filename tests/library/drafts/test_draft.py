@@ -36,6 +36,8 @@ from citerec.library.drafts.reader import Draft, read_draft
 from citerec.library.drafts.suggest import draft, report, suggest
 from citerec.library.papers.library import Library
 from citerec.library.settings import DraftSettings
+from citerec.tests.datasets.conftest import write_files
+from citerec.tests.library.conftest import FIELDS
 
 SHELF = [
     ("bert", "devlin2019bert", "BERT: Pre-training of Deep Transformers", "Language models BERT."),
@@ -186,13 +188,9 @@ def recommender(tmp_path_factory: pytest.TempPathFactory) -> Recommender:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A draft in LaTeX with an input, one in Markdown, and their .bib file."""
-    place = tmp_path / "draft"
-    (place / "sec").mkdir(parents=True)
-    texts = {"paper.tex": PAPER, "sec/related.tex": RELATED, "refs.bib": BIB, "notes.md": NOTES}
-    for name, text in texts.items():
-        (place / name).write_text(text)
     (tmp_path / "outside.tex").write_text(r"Far away \cite{?}.")
-    return place
+    texts = {"paper.tex": PAPER, "sec/related.tex": RELATED, "refs.bib": BIB, "notes.md": NOTES}
+    return write_files(tmp_path / "draft", texts)
 
 
 def read_draft_of(folder: Path, text: str, name: str = "paper.tex") -> Draft:
@@ -294,17 +292,26 @@ def test_commands_without_a_key(command: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "caption",
+    ("name", "text", "contexts"),
     [
-        r"\begin{figure}\caption[short]{%s}\end{figure}", r"\captionof{table}{%s}",
-        r"\begin{table*} [htbp!]\caption{%s}\end{table*}",
-        r"\begin{algorithm}\subcaption{%s}\end{algorithm}",
-        "\\begin{lstlisting}[float, caption={%s}]\nx\n\\end{lstlisting}",
+        ("a.tex", r"\begin{figure}\caption[short]{Old \cite{?} fig}\end{figure}", ["Old [TARGETCIT] fig"]),
+        ("a.tex", r"\captionof{table}{Old \cite{?} fig}", ["Old [TARGETCIT] fig"]),
+        ("a.tex", r"\begin{table*} [htbp!]\caption{Old \cite{?} fig}\end{table*}", ["Old [TARGETCIT] fig"]),
+        ("a.tex", r"\begin{algorithm}\subcaption{Old \cite{?} fig}\end{algorithm}", ["Old [TARGETCIT] fig"]),
+        (
+            "a.tex",
+            "\\begin{lstlisting}[float, caption={A \\cite{?} b}]\nx\n\\end{lstlisting}",
+            ["A [TARGETCIT] b"],
+        ),
+        ("a.qmd", "As @? shows, trees grow.", ["As [TARGETCIT] shows, trees grow."]),
+        ("a.qmd", "Old -@TODO:adam trees.", ["Old [Adam TARGETCIT] trees."]),
+        ("a.qmd", "A $x=[@?]$ and [@?]; a@TODO.org, `@?`, \\@?", ["A and [TARGETCIT]; a@TODO.org, , @?"]),
+        ("a.qmd", "It costs $5 [@?] and $6.", ["It costs $5 [TARGETCIT] and $6."]),
+        ("a.qmd", "![Of @? and [@?]](a)", ["Of [TARGETCIT] and [OTHERCIT]", "Of [OTHERCIT] and [TARGETCIT]"]),
     ],
-)  # fmt: skip
-def test_captions(caption: str, tmp_path: Path) -> None:
-    (place,) = read_draft_of(tmp_path, caption % r"Trees \cite{?} grow").places
-    assert place.context == "Trees [TARGETCIT] grow"
+)
+def test_contexts_of_captions_and_marks(name: str, text: str, contexts: list[str], tmp_path: Path) -> None:
+    assert [place.context for place in read_draft_of(tmp_path, text, name).places] == contexts
 
 
 @pytest.mark.parametrize(
@@ -518,22 +525,6 @@ def test_filled_copies_in_typst_and_org(
 
 
 @pytest.mark.parametrize(
-    ("text", "contexts"),
-    [
-        ("As @? shows, trees grow.", ["As [TARGETCIT] shows, trees grow."]),
-        ("Old -@TODO:adam trees.", ["Old [Adam TARGETCIT] trees."]),
-        ("Trees $x=[@?]$ and [@?]; a@TODO.org, `@?`, \\@?", ["Trees and [TARGETCIT]; a@TODO.org, , @?"]),
-        ("It costs $5 [@?] and $6.", ["It costs $5 [TARGETCIT] and $6."]),
-        ("![Gradients @? and [@?]](x.png)", ["Gradients [TARGETCIT] and [OTHERCIT]", "Gradients [OTHERCIT]"]),
-    ],
-)
-def test_marks_in_markdown(text: str, contexts: list[str], tmp_path: Path) -> None:
-    places = read_draft_of(tmp_path, text, "a.qmd").places
-    assert len(places) == len(contexts)
-    assert all(place.context.startswith(text) for place, text in zip(places, contexts, strict=True))
-
-
-@pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
         (
@@ -678,11 +669,7 @@ def test_a_filled_file_and_a_report_as_json(
     places = json.loads(out)["places"]
     assert [place["line"] for place in places] == [8, 8, 18]
     paper = places[0]["recommendations"][0]
-    assert (
-        list(paper)
-        == ["rank", "score", "probability", "cited", "retracted", "id", "key", "title", "year", "why"]
-        and paper["id"] == "bert"
-    )
+    assert list(paper) == FIELDS and paper["id"] == "bert"
     assert err.startswith(f"{target}: filled 3 of 3 missing citations; check each of them\n")
     assert "sure=0.6 was ignored: the library's model gives no probabilities\n" in err
     text = target.read_text()
@@ -719,13 +706,8 @@ def project(tmp_path: Path) -> Path:
         "fonts/Body-Bold.otf": "",
         "unnamed.txt": "Not part of it.",
     }
-    for name, text in texts.items():
-        (tmp_path / "draft" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "draft" / name).write_text(text)
-    (tmp_path / "draft" / "figs").mkdir()
     png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
-    (tmp_path / "draft" / "figs" / "plot.png").write_bytes(b64decode(png))
-    return tmp_path / "draft" / "paper.tex"
+    return write_files(tmp_path / "draft", texts | {"figs/plot.png": b64decode(png)}) / "paper.tex"
 
 
 @pytest.mark.parametrize(("fill", "bib"), [("filled", "refs.bib"), ("elsewhere/copy.tex", "copy.bib")])
@@ -749,20 +731,15 @@ def test_copies_are_complete(project: Path, recommender: Recommender, fill: str,
 
 
 def test_a_copy_of_a_book_has_its_settings(tmp_path: Path, recommender: Recommender) -> None:
-    folder, encoding = tmp_path / "book", "utf-16"
-    folder.mkdir()
-    settings = (
-        "project: {type: book}\nbook: {chapters: [index.qmd, a.qmd]}\nbibliography: refs.bib\ncsl: my.csl\n"
-    )
-    (folder / "refs.bib").write_text(BIB, encoding=encoding)
+    settings, encoding = "project: {type: book}\nbook: {chapters: [index.qmd, a.qmd]}\n", "utf-16"
+    settings += "bibliography: refs.bib\ncsl: my.csl\n"
     texts = {
         "_quarto.yml": settings,
         "my.csl": "",
         "index.qmd": "# A\n",
         "a.qmd": "Models such as BERT [@?].\n",
     }
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    folder = write_files(tmp_path / "book", texts | {"refs.bib": BIB.encode(encoding)})
     run(recommender, tex=str(folder / "index.qmd"), fill=str(tmp_path / "filled"), sure=0)
     assert {file.name for file in (tmp_path / "filled").iterdir()} == {*texts, "refs.bib"}
     assert (tmp_path / "filled" / "refs.bib").read_text(encoding=encoding).startswith(BIB)
@@ -774,10 +751,8 @@ def test_a_copy_has_the_folder_of_inputs_above_the_draft(tmp_path: Path, recomme
         "_shared.qmd": "Adam adapts steps of gradients [@?].\n",
         "posts/a.qmd": "Models such as BERT [@?].\n\n{{< include ../_shared.qmd >}}\n",
     }
-    (tmp_path / "project" / "posts").mkdir(parents=True)
-    for name, text in texts.items():
-        (tmp_path / "project" / name).write_text(text)
-    run(recommender, tex=str(tmp_path / "project" / "posts" / "a.qmd"), fill=str(tmp_path / "filled"), sure=0)
+    project = write_files(tmp_path / "project", texts)
+    run(recommender, tex=str(project / "posts" / "a.qmd"), fill=str(tmp_path / "filled"), sure=0)
     copied = {path.relative_to(tmp_path / "filled").as_posix() for path in (tmp_path / "filled").rglob("*.*")}
     assert copied == {*texts, "a.bib"} and "@kingma" in (tmp_path / "filled" / "_shared.qmd").read_text()
 
@@ -878,21 +853,13 @@ def test_keys_of_entries_in_other_files(
     assert (folder / "copy" / "a.bib").is_file() == (key != "devlin2019bert")
 
 
-def test_only_the_last_of_several_bib_files_gets_another_name(folder: Path, recommender: Recommender) -> None:
-    (folder / "more.bib").write_text("@misc{a, title={A}}")
-    text = "\\addbibresource{more.bib}\\addbibresource{refs.bib}\nModels such as BERT \\cite{?}."
-    (folder / "a.tex").write_text(text)
-    run(recommender, tex=str(folder / "a.tex"), fill=str(folder / "b.tex"))
-    filled = text.replace("refs.bib", "b.bib").replace("?", "devlin2019bert")
-    assert (folder / "b.tex").read_text() == filled
-    assert (folder / "b.bib").read_text().startswith(BIB)
-
-
 @pytest.mark.parametrize(
     ("name", "text", "filled"),
     [
         ("d.tex", "The refs of BERT \\cite{?}.\n\\bibliography{refs}\n%\\bibliography{old}",
          "The refs of BERT \\cite{KEY}.\n\\bibliography{copy}\n%\\bibliography{old}"),
+        ("d.tex", "\\addbibresource{more.bib}\\addbibresource{refs.bib}\nModels such as BERT \\cite{?}.",
+         "\\addbibresource{more.bib}\\addbibresource{copy.bib}\nModels such as BERT \\cite{KEY}."),
         ("d.tex", "BERT \\cite{?}.\\bibliography{refs,../shared}",
          "BERT \\cite{KEY}.\\bibliography{copy,../shared}"),
         ("d.tex", "BERT \\cite{?}.\\bibliography{../shared}",
@@ -909,11 +876,13 @@ def test_only_the_last_of_several_bib_files_gets_another_name(folder: Path, reco
 def test_a_copy_names_its_bibliography_and_changes_nothing_else(
     name: str, text: str, filled: str, folder: Path, recommender: Recommender
 ) -> None:
-    (folder.parent / "shared.bib").write_text("@misc{a, title={A}}")
+    other = folder / "more.bib" if "more" in text else folder.parent / "shared.bib"
+    other.write_text("@misc{a, title={A}}")
     (folder / name).write_text(text)
     copy = folder / f"copy{Path(name).suffix}"
     run(recommender, tex=str(folder / name), fill=str(copy))
     assert copy.read_text() == filled.replace("KEY", "devlin2019bert")
+    assert "refs" not in text or copy.with_suffix(".bib").read_text().startswith(BIB)
 
 
 def test_a_bibliography_of_another_folder_is_copied(folder: Path, recommender: Recommender) -> None:
@@ -947,9 +916,7 @@ def test_a_book_is_read_with_its_chapters(tmp_path: Path, recommender: Recommend
         "_bookdown.yml": "delete_merged_file: true\n",
         "refs.bib": BIB,
     }
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text)
-    found = read_draft(tmp_path / "index.Rmd")
+    found = read_draft(write_files(tmp_path, texts) / "index.Rmd")
     (place,) = found.places
     assert (place.file.name, place.line, found.title) == ("01-parsing.Rmd", 3, "A book")
     assert found.cited.keys() == {"vaswani2017"}

@@ -28,9 +28,7 @@ from citerec.library.papers.library import Library
 from citerec.library.serve.messages import Question, check_references
 from citerec.library.serve.server import WorkQueue, host_names, listen
 from citerec.library.settings import ServeSettings
-from citerec.tests.library.conftest import PAPERS, RecommenderSpy, serving
-
-FIELDS = {"rank", "score", "probability", "cited", "retracted", "id", "key", "title", "year", "why"}
+from citerec.tests.library.conftest import FIELDS, PAPERS, RecommenderSpy, serving
 
 
 def ask(url: str, text: str = "Adam [CITE] is an optimiser", **more: Any) -> requests.Response:
@@ -60,7 +58,7 @@ def test_answers_have_the_documented_fields(url: str) -> None:
     answer = ask(url, k=2, title="Training", exclude=["vaswani"]).json()
     assert set(answer) == {"note", "recommendations"} and answer["note"] == ""
     first, second = answer["recommendations"]
-    assert set(first) == set(second) == FIELDS
+    assert set(first) == set(second) == set(FIELDS)
     assert (first["rank"], first["id"], first["key"], first["year"]) == (1, "kingma", "kingma2015adam", 2015)
     assert "Adam is named here" in first["why"]
     assert ask(url, "optimisers", only=["bare"]).json()["recommendations"][0]["year"] is None
