@@ -16,18 +16,19 @@ import pytest
 from citerec.base.errors import InputError
 from citerec.base.files import file_lock
 from citerec.library.ask.recommender import Recommender
-from citerec.library.commands.change import add, build, remove
+from citerec.library.commands.change import build, remove
 from citerec.library.papers import encoding
 from citerec.library.papers.encoding import BackgroundEncoding, encode, state
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN, ENCODED, ENCODED_LANGUAGES, LANGUAGES, NETWORKS
-from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
+from citerec.library.settings import BuildSettings, RemoveSettings
 from citerec.library.sources.readers import read_source
 from citerec.rerank.ranker.linear import LinearModel
 from citerec.rerank.ranker.model import RankingModel, encoder_of
 from citerec.retrieval.networks import encoder as module
 from citerec.retrieval.networks.networks import Networks
 from citerec.retrieval.networks.store import SUFFIX
+from citerec.tests.conftest import Run
 from citerec.tests.forked import exit_code
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "library.bib"
@@ -137,18 +138,16 @@ def test_a_killed_encoding_goes_on_where_it_was(
     assert_same_answers(library.path, whole.path)
 
 
-def test_build_and_add_read_what_is_new_and_what_is_removed_leaves(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_build_and_add_read_what_is_new_and_what_is_removed_leaves(tmp_path: Path, command: Run) -> None:
     bib, more = tmp_path / "a.bib", tmp_path / "b.bib"
     entry = "@article{{{0}, title={{A study of {0} in rivers}}, abstract={{{1}}}}}\n"
     bib.write_text("".join(entry.format(name, f"Many {name}.") for name in ("salmon", "trout", "perch")))
     more.write_text(entry.format("carp", ""))
     path = tmp_path / "fish"
-    build(BuildSettings(library=str(path), source=(str(bib),)))
-    assert "all 3 papers read by the encoder, 3 now" in capsys.readouterr().out
-    add(AddSettings(library=str(path), source=(str(more),)))
-    assert "all 4 papers read by the encoder, 1 now" in capsys.readouterr().out
+    said = command("build", f"library={path}", f"source={bib}")[1]
+    assert "all 3 papers read by the encoder, 3 now" in said
+    said = command("add", f"library={path}", f"source={more}")[1]
+    assert "all 4 papers read by the encoder, 1 now" in said
     networks = encoder_of(Library.open(path).retriever)
     assert networks is not None and len(networks.store) == 4
     found = Recommender.open(path).recommend("Carps [CITE] live in rivers.", explain=True)

@@ -21,14 +21,9 @@ from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
 from citerec.recommend import with_library
 from citerec.tests.conftest import Run
-from citerec.tests.library.conftest import papers_of
+from citerec.tests.library.conftest import entry, papers_of
 
 LEFT = "1 left out (removed by hand)"
-
-
-def entry(key: str, title: str, **fields: object) -> str:
-    lines = "".join(f"  {name} = {{{value}}},\n" for name, value in ({"title": title} | fields).items())
-    return f"@article{{{key},\n{lines}}}\n"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from citerec.library.ask import temporary
 from citerec.library.ask.temporary import temporary_library
 from citerec.library.papers.library import Library
 from citerec.tests.conftest import Run
-from citerec.tests.library.commands.test_watch import entries
+from citerec.tests.library.commands.test_watch import entries, started
 from citerec.tests.library.sources.zotero import Zotero
 
 
@@ -167,12 +167,10 @@ def test_the_command_alone_says_how_to_go_on(folder: Path) -> None:
 @pytest.mark.slow
 def test_an_interrupt_leaves_nothing_half_built(folder: Path) -> None:
     Path("a.bib").write_text(entries(*(f"Title {number}" for number in range(3000))), encoding="utf-8")
-    command = [sys.executable, "-m", "citerec", "search", "a.bib", "title"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+    with started("search", "a.bib", "title") as process:
         while process.poll() is None and not [*temporary.cache().glob("*/generations/*")]:
             time.sleep(0.001)
         process.send_signal(signal.SIGINT)
-        assert (process.stdout or sys.stdin).read() == ""
-        assert (process.stderr or sys.stdin).read() == "interrupted\n" and process.wait(120) == 130
+        assert process.stdout.read() == ""
+        assert process.stderr.read() == "interrupted\n" and process.wait(120) == 130
     assert [*temporary.cache().iterdir()] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import sqlite3
 import subprocess
@@ -12,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -57,6 +57,12 @@ def wait_for(condition: Callable[[], bool]) -> None:
 def write(path: str, *found: str) -> Path:
     Path(path).write_text(entries(*found), encoding="utf-8")
     return Path(path)
+
+
+def started(*arguments: str) -> Any:
+    """A process of citerec, and what it prints."""
+    command = [sys.executable, "-m", "citerec", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def make(*sources: str) -> None:
@@ -188,10 +194,7 @@ def test_a_library_that_goes_is_no_longer_watched(folder: Path, caplog: pytest.L
 def test_the_command_ends_with_an_interrupt(folder: Path) -> None:
     write("a.bib", "One")
     make("a.bib")
-    command = [sys.executable, "-m", "citerec", "update", "library=mine", "watch=true"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env={**os.environ}) as process:
-        assert process.stdout is not None and process.stderr is not None
+    with started("update", "library=mine", "watch=true") as process:
         assert process.stdout.readline() == f"watching {folder / 'a.bib'}; Ctrl-C ends\n"
         write("a.bib", "One", "Two")
         assert ": 1 added, 0 removed" in process.stderr.readline()
@@ -203,10 +206,7 @@ def test_the_command_ends_with_an_interrupt(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_server_of_a_file_follows_it(folder: Path) -> None:
     write("a.bib", "One")
-    command = [sys.executable, "-m", "citerec", "serve", "a.bib", "port=0", "watch=true"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
-        assert process.stdout is not None and process.stderr is not None
+    with started("serve", "a.bib", "port=0", "watch=true") as process:
         url, papers = process.stdout.readline().split("  ")
         assert papers == "1 paper of a.bib\n"
         write("a.bib", "One", "Two")

@@ -12,13 +12,12 @@ from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.drafts.languages import language_of
 from citerec.formats.drafts.office.language import Office
 from citerec.library.ask.recommender import Recommender
-from citerec.library.commands.references import references
-from citerec.library.drafts.check import check
 from citerec.library.drafts.copies import plan_copies, write_copies
 from citerec.library.drafts.reader import read_draft
 from citerec.library.drafts.suggest import draft, suggest
 from citerec.library.papers.library import Library
-from citerec.library.settings import CheckSettings, DraftSettings, ReferencesSettings
+from citerec.library.settings import DraftSettings
+from citerec.tests.conftest import Run
 from citerec.tests.formats.drafts.documents import ITEM, field, members, paragraph, write, zotero_code
 
 SHELF = [
@@ -44,9 +43,7 @@ def text_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("suffix", [".docx", ".odt"])
-def test_a_draft_is_filled(
-    suffix: str, library: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_draft_is_filled(suffix: str, library: str, tmp_path: Path, command: Run) -> None:
     runs = ["Models such as BERT [CI", "TE] are old. Adam [@kingma2015] adapts; so does [@ghost]. "]
     document = paragraph(suffix, "ParseNet", level=0) + paragraph(suffix, *runs)
     document += paragraph(suffix, "Parsing", level=1)
@@ -54,8 +51,7 @@ def test_a_draft_is_filled(
         suffix, "Parsers ", field(suffix, f" {zotero_code()} ", "(Lee)"), " are greedy. Greedy [@?]."
     )
     path, copy = write(tmp_path / f"a{suffix}", document), tmp_path / f"b{suffix}"
-    draft(DraftSettings(library=library, tex=str(path), fill=str(copy), sure=0))
-    out, err = capsys.readouterr()
+    _, out, err = command("draft", library, str(path), f"fill={copy}", "sure=0")
     assert "“ParseNet”, 2 missing citations, cites 3 papers, 2 of them" in " ".join(out.split())
     assert "neither in the library nor in the draft's bibliography: ghost" in " ".join(out.split())
     assert "filled 2 of 2 missing citations" in err and "1 citation of keys in brackets written out" in err
@@ -127,12 +123,12 @@ def test_comments_of_an_earlier_copy_are_gone(suffix: str, library: str, tmp_pat
     assert "citerec" not in texts[2] and "devlin2019" in texts[2]
 
 
-def test_what_fields_hold_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_fields_hold_is_checked(tmp_path: Path, command: Run) -> None:
     code = zotero_code({**ITEM, "title": "RETRACTED: Trees"})
     path = write(tmp_path / "a.docx", paragraph(".docx", "Trees ", field(".docx", f" {code} ", "(Lee)"), "."))
-    check(CheckSettings(tex=str(path)))
-    references(ReferencesSettings(library="", file=str(path)))
-    assert capsys.readouterr().out.splitlines() == [
+    assert [
+        line for name in ("check", "references") for line in command(name, str(path))[1].splitlines()
+    ] == [
         "a.docx:1: Lee-2020 was retracted (its title)",
         "a.docx: cites 1 key; 1 finding",
         "a.docx:1: Lee-2020 unknown; retracted (its title)",
@@ -140,14 +136,12 @@ def test_what_fields_hold_is_checked(tmp_path: Path, capsys: pytest.CaptureFixtu
     ]
 
 
-def test_checks(library: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_checks(library: str, tmp_path: Path, command: Run) -> None:
     document = paragraph(
         ".odt", "Trees ", field(".odt", zotero_code(), "(Lee)"), " and [@kingma2015; @ghost]."
     )
     path = write(tmp_path / "a.odt", document)
-    check(CheckSettings(tex=str(path), library=library))
-    out = capsys.readouterr().out.splitlines()
-    assert out == [
+    assert command("check", library, str(path))[1].splitlines() == [
         "a.odt:1: ghost is unknown in its bibliography and the library",
         "a.odt: cites 3 keys; 1 finding",
     ]

@@ -22,6 +22,8 @@ from citerec.library.papers.library import Library
 from citerec.library.serve.server import create_app
 from citerec.library.settings import ServeSettings
 from citerec.recommend import run
+from citerec.tests.conftest import Run
+from citerec.tests.datasets.conftest import write_files
 from citerec.tests.made_pdfs import place_text, write_pdf
 
 BEES = make_paper("bees", title="Honey bees dance in the dark", authors=("Ann Lee", "Bo Kim"), year=2001)
@@ -144,23 +146,20 @@ def test_works_that_are_missing(library: Library) -> None:
     assert works[0]._replace(places=by_many).paper().names == ("{World Health Organization}",)
 
 
-def test_commands(library: Library, capsys: pytest.CaptureFixture[str]) -> None:
-    run(["paper", "lee2001", f"library={library.path}"])
-    shown = " ".join(capsys.readouterr().out.split())
+def test_commands(library: Library, command: Run) -> None:
+    shown = " ".join(command("paper", "lee2001", f"library={library.path}")[1].split())
     assert (
         "no list of references" in shown
         and "cited by 2 papers" in shown
         and f"“{TEXTS['poe2012'][0]}” (p. 2)" in shown
     )
-    run(["paper", "roe2010", f"library={library.path}", "format=json"])
-    relations = json.loads(capsys.readouterr().out)
+    relations = json.loads(command("paper", "roe2010", f"library={library.path}", "format=json")[1])
     assert (relations["cites"][0]["key"], relations["others"], relations["note"]) == ("lee2001", 2, "")
-    run(["missing", f"library={library.path}"])
-    shown = " ".join(capsys.readouterr().out.split())
+    shown = " ".join(command("missing", f"library={library.path}")[1].split())
     assert shown.startswith(f"2 PDFs {LISTED[2][4:]} “{TEXTS['roe2010'][1]}” (roe2010, p. 2)")
     for style in ("bibtex", "ris", "csl"):
-        run(["missing", f"library={library.path}", f"format={style}"])
-        assert capsys.readouterr().out.count(READ_FROM_PDF) == 2
+        shown = command("missing", f"library={library.path}", f"format={style}")[1]
+        assert shown.count(READ_FROM_PDF) == 2
 
 
 def test_papers_are_found_by_how_they_are_cited(library: Library) -> None:
@@ -247,9 +246,7 @@ def test_the_server_shows_what_cites_a_paper(library: Library) -> None:
     assert opens["Cited for this in Poe 2012:"] == "pdf?id=poe2012#page=2"
 
 
-def test_check_compares_pages_and_quotations(
-    library: Library, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_compares_pages_and_quotations(library: Library, tmp_path: Path, command: Run) -> None:
     draft = tmp_path / "draft.tex"
     lines = [
         r"Poe found that ``bees dance was seen by others before'' \cite[p.~2]{poe2012}.",
@@ -258,8 +255,8 @@ def test_check_compares_pages_and_quotations(
         r"See \cite[p.~9]{roe2010} and \cite[p.~2]{roe2010}.",
     ]
     draft.write_text("\n\n".join(lines))
-    run(["check", str(draft), f"library={library.path}", "format=json"])
-    findings = json.loads(capsys.readouterr().out)["findings"]
+    out = command("check", str(draft), f"library={library.path}", "format=json")[1]
+    findings = json.loads(out)["findings"]
     assert [(finding["kind"], finding["line"]) for finding in findings] == [
         ("quotation", 3),
         ("quotation", 5),
@@ -317,22 +314,17 @@ ARTICLE = """<article><front><article-meta><title-group><article-title>A paper o
 <year>2001</year></element-citation></ref></ref-list></back></article>"""
 
 
-def test_xml_says_what_it_cites(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_xml_says_what_it_cites(tmp_path: Path, command: Run) -> None:
     files = {"good.xml": ARTICLE, "bad.xml": "<article><front>", "other.xml": "<html/>"}
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
     entries = [f"@article{{{name[:-4]}, title={{Paper {name}}}, file={{{name}}}}}" for name in files]
     entries.append("@article{bees, title={Honey bees dance in the dark}, author={Lee, Ann}, year=2001}")
-    (tmp_path / "papers.bib").write_text("\n".join(entries))
-    path = tmp_path / "library"
-    run(["build", f"library={path}", f"source={tmp_path / 'papers.bib'}", "fulltext=true", "model=static"])
-    problems = capsys.readouterr()
-    assert "bad.xml: malformed XML" in problems.out + problems.err
-    assert "other.xml: must be a JATS or TEI document" in problems.out + problems.err
-    run(["paper", "bees", f"library={path}"])
-    shown = capsys.readouterr().out
-    assert (
-        "“Bees dance in their hive at night a.”" in shown and "“Wasps build nests of paper pulp b.”" in shown
-    )
-    run(["missing", f"library={path}", "least=1", "format=bibtex"])
-    assert "title = {Wasps build nests of paper pulp}" in capsys.readouterr().out
+    write_files(tmp_path, files | {"papers.bib": "\n".join(entries)})
+    library, source = f"library={tmp_path / 'library'}", f"source={tmp_path / 'papers.bib'}"
+    _, *problems = command("build", library, source, "fulltext=true", "model=static")
+    assert "bad.xml: malformed XML" in "".join(problems)
+    assert "other.xml: must be a JATS or TEI document" in "".join(problems)
+    shown = command("paper", "bees", library)[1]
+    for sentence in ("Bees dance in their hive at night a.", "Wasps build nests of paper pulp b."):
+        assert f"“{sentence}”" in shown
+    shown = command("missing", library, "least=1", "format=bibtex")[1]
+    assert "title = {Wasps build nests of paper pulp}" in shown

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -27,7 +26,6 @@ from citerec.tests.library.conftest import serving
 from citerec.tests.library.evidence.made import paper_made, write_papers
 from citerec.tests.library.serve.test_mcp import call_tools
 
-Output = Callable[[], str]
 SENTENCE = paper_made(1).sections[2][1][0].split(". ")[1]
 """Of the third section of paper 1."""
 
@@ -81,25 +79,15 @@ def mine(built: Path, monkeypatch: pytest.MonkeyPatch) -> Recommender:
 
 
 @pytest.fixture
-def output(bibliography: Path, capsys: pytest.CaptureFixture[str]) -> Output:
-    """Build the library; return what has been printed since."""
-    run(BUILD)
-
-    def read() -> str:
-        return capsys.readouterr().out
-
-    return read
-
-
-@pytest.fixture
 def copied(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy of the library to change, in the working folder."""
     shutil.copytree(built / "mine", tmp_path / "mine")
     monkeypatch.chdir(tmp_path)
 
 
-def test_building_reads_pdfs_and_fills_in_abstracts(output: Output) -> None:
-    lines = output().splitlines()
+@pytest.mark.usefixtures("bibliography")
+def test_building_reads_pdfs_and_fills_in_abstracts(command: Run) -> None:
+    lines = command(*BUILD)[1].splitlines()
     assert lines[0].startswith("mine: 3 papers")
     assert lines[1].startswith("full texts: 2 papers, ")
     assert lines[1].endswith("; 2 PDFs read; 2 abstracts filled in")
@@ -111,8 +99,7 @@ def test_building_reads_pdfs_and_fills_in_abstracts(output: Output) -> None:
         "",
     ]
     assert [papers[f"made{n}"].filled for n in range(3)] == [("abstract:pdf",)] * 2 + [()]
-    run(["info", "library=mine"])
-    assert "full texts   2 papers" in output()
+    assert "full texts   2 papers" in command("info", "library=mine")[1]
 
 
 def test_a_paper_that_says_the_sentence_nearly_word_for_word_is_first(mine: Recommender) -> None:
@@ -151,21 +138,16 @@ def test_without_full_texts_nothing_changes(bibliography: Path) -> None:
     assert not any(name.startswith("passage") for name in first.features)
 
 
-def test_the_library_is_followed(output: Output, bibliography: Path) -> None:
-    run(["add", "library=mine", "source=papers.bib", "fulltext=true", "pdfs=pdfs"])
-    assert "full texts: 3 papers" in output()
-    run(["remove", "library=mine", "id=made1"])
-    assert "full texts: 2 papers" in output()
+def test_the_library_is_followed(command: Run, bibliography: Path) -> None:
+    run(BUILD)
+    options = ("source=papers.bib", "fulltext=true", "pdfs=pdfs")
+    assert "full texts: 3 papers" in command("add", "mine", *options)[1]
+    assert "full texts: 2 papers" in command("remove", "mine", "id=made1")[1]
     with pytest.raises(InputError, match="key=made1: no paper"):
         Recommender.open("mine").passages("some words", "made1")
-    bibliography.write_text(
-        "\n".join(
-            line for line in bibliography.read_text(encoding="utf-8").splitlines() if "made0" not in line
-        ),
-        encoding="utf-8",
-    )
-    run(["update", "library=mine", "force=true"])
-    assert "full texts: 1 paper, " in output()
+    entries = bibliography.read_text(encoding="utf-8").splitlines(keepends=True)
+    bibliography.write_text("".join(line for line in entries if "made0" not in line), encoding="utf-8")
+    assert "full texts: 1 paper, " in command("update", "mine", "force=true")[1]
     run(["add", "library=mine", "source=papers.bib", "fulltext=false"])
     assert not Path("mine/fulltexts").exists()
     assert Recommender.open("mine").recommend("some words")

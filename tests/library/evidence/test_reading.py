@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import zlib
 from pathlib import Path
@@ -137,9 +139,6 @@ def test_a_slow_pdf_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def sleeping_process() -> object:
-    import subprocess
-    import sys
-
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 

@@ -7,11 +7,10 @@ import gzip
 import json
 from collections.abc import Iterator
 from datetime import date
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
-from typing import Any, ClassVar
-from urllib.parse import unquote_plus
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,13 +19,13 @@ from hypothesis import strategies as st
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper, retraction
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
-from citerec.library.commands.references import references, report
-from citerec.library.drafts.check import check
+from citerec.library.commands.references import references
 from citerec.library.enrich.client import Client
 from citerec.library.enrich.services import SERVICES
 from citerec.library.references.answers import Answer, Record, judge
 from citerec.library.references.table import Table, build
-from citerec.library.settings import CheckSettings, ReferencesSettings, ReportSettings
+from citerec.library.settings import ReferencesSettings
+from citerec.tests.conftest import Run, Server
 from citerec.tests.made_pdfs import MadePaper
 
 TODAY = date(2026, 11, 29)
@@ -215,7 +214,7 @@ def test_the_index_of_crossref_is_made_once_and_near_titles_are_contradicted(
         Table.open([str(file)], lambda _: None)
 
 
-def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command(tmp_path: Path, command: Run) -> None:
     bib = tmp_path / "refs.bib"
     fern = "@article{fern, title={Ferns of southern hills}, doi={10.1000/7}}"
     late = "@article{late, title={Late}, year={2090}, doi={10.1000/7}}"
@@ -224,10 +223,9 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table.write_text(
         json.dumps({"w": {"title": WORK.title, "authors": WORK.authors, "year": 2021, "venue": "ICML"}})
     )
-    with pytest.raises(SystemExit) as stop:
-        references(ReferencesSettings(file=str(bib), table=(str(table),), strict=True))
-    assert stop.value.code == 1
-    first, second, third, *notes, last = capsys.readouterr().out.splitlines()
+    code, out, _ = command("references", str(bib), f"table={table}", "strict=true")
+    first, second, third, *notes, last = out.splitlines()
+    assert code == 1
     assert (
         first.startswith("refs.bib:1: moss confirmed: works.json, ") and second == "refs.bib:4: fern unknown"
     )
@@ -235,8 +233,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert third.endswith("has the DOI of fern (refs.bib:4), but another title; one of them is wrong")
     assert notes == ["note: refs.bib: bad cannot be read"]
     assert last.endswith("3 references: 1 confirmed, 1 contradicted, 1 unknown")
-    references(ReferencesSettings(file=str(bib), table=(str(table),), format="json"))
-    content = json.loads(capsys.readouterr().out)
+    content = json.loads(command("references", str(bib), f"table={table}", "format=json")[1])
     answers = [(row["key"], row["answer"]) for row in content["entries"]]
     assert answers == [("moss", "confirmed"), ("fern", "unknown"), ("late", "contradicted")]
     [finding] = content["entries"][2]["findings"]
@@ -262,72 +259,47 @@ def draft(tmp_path: Path) -> Path:
     return tmp_path / "paper.tex"
 
 
-def test_check_and_references_of_a_draft(draft: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    check(CheckSettings(tex=str(draft), references=True))
-    assert "refs.bib:4: late year 2090, but" in capsys.readouterr().out
-    check(CheckSettings(tex=str(draft)))
-    assert "2090" not in capsys.readouterr().out
-    references(ReferencesSettings(file=str(draft)))
-    assert "4 references: 0 confirmed, 1 contradicted, 3 unknown" in capsys.readouterr().out
+def test_check_and_references_of_a_draft(draft: Path, command: Run) -> None:
+    assert "refs.bib:4: late year 2090, but" in command("check", str(draft), "references=true")[1]
+    assert "2090" not in command("check", str(draft))[1]
+    assert "4 references: 0 confirmed, 1 contradicted, 3 unknown" in command("references", str(draft))[1]
 
 
-def test_report(draft: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings: dict[str, Any] = {"tex": str(draft), "author": ("Fern",)}
-    report(ReportSettings(**settings, format="json"))
-    content = json.loads(capsys.readouterr().out)
+def test_report(draft: Path, command: Run) -> None:
+    given = "report", str(draft), "author=Fern"
+    content = json.loads(command(*given, "format=json")[1])
     numbers = {name: content[name] for name in ("references", "citations", "own", "preprints", "oldest")}
     assert numbers == {"references": 3, "citations": 3, "own": 2, "preprints": 1, "oldest": 2001}
     assert content["uncited"] == ["never"] and len(content["contradicted"]) == 1
-    report(ReportSettings(**settings))
-    out = capsys.readouterr().out
-    assert "references: 3\n  citations: 3\n  own works: 2 (67%)" in out
+    assert "references: 3\n  citations: 3\n  own works: 2 (67%)" in command(*given)[1]
     draft.write_text(DRAFT.replace("moss}.", "moss,unknown}."))
-    report(ReportSettings(**settings))
-    out = capsys.readouterr().out
-    assert "references: 4\n  citations: 3\n  own works: 2 (67%)" in out  # of the known ones
+    assert "references: 4\n  citations: 3\n  own works: 2 (67%)" in command(*given)[1]  # of the known ones
 
 
-class _Answers(BaseHTTPRequestHandler):
-    """DataCite and Crossref, which know one work each."""
-
-    asked: ClassVar[list[str]] = []
-
-    def do_GET(self) -> None:
-        self.asked.append(unquote_plus(self.path))
-        if self.path.startswith("/dois"):
-            work = {
-                "doi": "10.48550/arxiv.2101.00001",
-                "titles": [{"title": "Ferns of the southern hills"}],
-                "creators": [{"givenName": "Jo", "familyName": "Roe"}],
-                "publicationYear": 2021,
-            }
-            body: dict[str, object] = {"data": [{"attributes": work}]}
-        else:
-            work = {
-                "DOI": "10.1145/7.8",
-                "title": [WORK.title],
-                "author": [
-                    {"given": "Ann", "family": "Lind"},
-                    {"given": "Bo", "family": "Moss"},
-                    {"given": "Cy", "family": "Fern"},
-                ],
-                "issued": {"date-parts": [[2021]]},
-                "container-title": ["ICML"],
-            }
-            body = {"message": {"items": [work]}}
-        content = json.dumps(body).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        pass
+def answer(server: Server, request: BaseHTTPRequestHandler) -> None:
+    """Answer as DataCite and Crossref, which know one work each."""
+    fern = {
+        "doi": "10.48550/arxiv.2101.00001",
+        "titles": [{"title": "Ferns of the southern hills"}],
+        "creators": [{"givenName": "Jo", "familyName": "Roe"}],
+        "publicationYear": 2021,
+    }
+    moss = {
+        "DOI": "10.1145/7.8",
+        "title": [WORK.title],
+        "author": [dict(zip(("given", "family"), name.split(), strict=True)) for name in WORK.authors],
+        "issued": {"date-parts": [[2021]]},
+        "container-title": ["ICML"],
+    }
+    of_datacite, of_crossref = {"data": [{"attributes": fern}]}, {"message": {"items": [moss]}}
+    server.put(request.path[1:], json.dumps(of_datacite if request.path.startswith("/dois") else of_crossref))
+    Server.answer(server, request)
 
 
 def test_services_are_asked_after_consent_and_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Run
 ) -> None:
+    monkeypatch.setattr(server, "answer", partial(answer, server))
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(Client, "_pause", lambda *_: None)
     bib = tmp_path / "refs.bib"
@@ -336,28 +308,16 @@ def test_services_are_asked_after_consent_and_once(
         "grows on the northern side", "never grows on the roots"
     )
     bib.write_text(f"{ENTRY}\n{fern}\n{wrong.replace('year =', 'doi = {10.1145/7.8}, year =')}")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
-    Thread(target=server.serve_forever, daemon=True).start()
-    _Answers.asked.clear()
-    address = f"http://127.0.0.1:{server.server_port}"
-    for name in (services := ("crossref", "datacite")):
-        monkeypatch.setitem(SERVICES, name, (SERVICES[name][0], address))
-    settings: dict[str, Any] = {"file": str(bib), "services": services}
-    try:
-        references(ReferencesSettings(**settings))
-        assert not _Answers.asked and "nothing was sent" in capsys.readouterr().out
-        references(ReferencesSettings(**settings, yes=True))
-        out = capsys.readouterr().out
-        assert "moss confirmed: Crossref; has doi:10.1145/7.8" in out and "fern confirmed: DataCite" in out
-        assert (
-            "wrong contradicted: title Moss never grows on the roots of old beech trees, but Moss grows"
-            in out
-        )
-        count = len(_Answers.asked)
-        references(ReferencesSettings(**settings, yes=True))
-        assert len(_Answers.asked) == count
-    finally:
-        server.shutdown()
+    for name in ("crossref", "datacite"):
+        monkeypatch.setitem(SERVICES, name, (SERVICES[name][0], server.url))
+    given = "references", str(bib), "services=[crossref,datacite]"
+    assert "nothing was sent" in command(*given)[1] and not server.requests
+    out = command(*given, "yes=true")[1]
+    assert "moss confirmed: Crossref; has doi:10.1145/7.8" in out and "fern confirmed: DataCite" in out
+    assert "wrong contradicted: title Moss never grows on the roots of old beech trees, but Moss grows" in out
+    count = len(server.requests)
+    command(*given, "yes=true")
+    assert len(server.requests) == count
 
 
 def test_the_first_page_of_an_own_pdf(tmp_path: Path) -> None:
@@ -387,9 +347,6 @@ def test_the_first_page_of_an_own_pdf(tmp_path: Path) -> None:
     )
 
 
-def test_works_of_a_file_without_keys_are_named_by_their_titles(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_works_of_a_file_without_keys_are_named_by_their_titles(tmp_path: Path, command: Run) -> None:
     (tmp_path / "a.ris").write_text("TY  - BOOK\nTI  - Trees\nER  - \n")
-    references(ReferencesSettings(file=str(tmp_path / "a.ris")))
-    assert capsys.readouterr().out.startswith("a.ris: “Trees” unknown\n")
+    assert command("references", str(tmp_path / "a.ris"))[1].startswith("a.ris: “Trees” unknown\n")

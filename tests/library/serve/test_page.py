@@ -62,6 +62,14 @@ def wait_for_answer(page: Any) -> None:
     expect(page.locator("#status")).to_have_text(re.compile("reranked$"))
 
 
+def asked(open_page: Any, text: str = TEXT, **settings: Any) -> Any:
+    """The page with the papers for a passage."""
+    page = open_page(**settings)
+    page.fill("#text", text)
+    wait_for_answer(page)
+    return page
+
+
 def record_questions(page: Any) -> list[dict[str, Any]]:
     """Record the questions that the page sends from now on."""
     questions: list[dict[str, Any]] = []
@@ -103,9 +111,7 @@ def test_the_caret_is_the_default_mark(open_page: Any) -> None:
 
 
 def test_markup_is_shown_as_text_and_evidence_is_marked(open_page: Any) -> None:
-    page = open_page()
-    page.fill("#text", "Adam and bold titles [CITE] of markup")
-    wait_for_answer(page)
+    page = asked(open_page, "Adam and bold titles [CITE] of markup")
     titles = page.locator("#papers h2").all_inner_texts()
     assert any(title.startswith("<img src=x onerror=") for title in titles)
     assert page.locator("#papers img, #papers b, #papers script, #papers u, #papers i").count() == 0
@@ -155,9 +161,7 @@ def test_keyboard_only(open_page: Any) -> None:
 
 
 def test_a_paper_is_found_while_typing(open_page: Any) -> None:
-    page = open_page()
-    page.fill("#text", TEXT)
-    wait_for_answer(page)
+    page = asked(open_page)
     recommended = page.locator("#papers h2").all_inner_texts()
     page.keyboard.press("Control+ArrowDown")
     page.keyboard.press("/")
@@ -185,9 +189,7 @@ def test_a_paper_is_found_while_typing(open_page: Any) -> None:
 
 
 def test_filters_exclude_papers(open_page: Any) -> None:
-    page = open_page()
-    page.fill("#text", "attention, optimisers and titles of Adam [CITE]")
-    wait_for_answer(page)
+    page = asked(open_page, "attention, optimisers and titles of Adam [CITE]")
     page.click("summary:text('Filters')")
     page.fill("#collection", "networks")
     expect(page.locator("#papers h2")).to_have_text(["Attention Is All You Need"])
@@ -206,11 +208,8 @@ def test_filters_exclude_papers(open_page: Any) -> None:
 
 
 def test_a_phone_in_dark_mode(open_page: Any) -> None:
-    page = open_page(
-        viewport={"width": 360, "height": 640}, color_scheme="dark", has_touch=True, is_mobile=True
-    )
-    page.fill("#text", TEXT)
-    wait_for_answer(page)
+    screen = {"width": 360, "height": 640}
+    page = asked(open_page, viewport=screen, color_scheme="dark", has_touch=True, is_mobile=True)
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     colours = "(name) => getComputedStyle(document.body)[name].match(/\\d+/g).map(Number)"
     ground, ink = (sum(page.evaluate(colours, name)[:3]) for name in ("backgroundColor", "color"))
@@ -220,9 +219,7 @@ def test_a_phone_in_dark_mode(open_page: Any) -> None:
 
 
 def test_controls_have_names_and_changes_are_announced(open_page: Any) -> None:
-    page = open_page()
-    page.fill("#text", TEXT)
-    wait_for_answer(page)
+    page = asked(open_page)
     unnamed = page.evaluate(
         "[...document.querySelectorAll('input, textarea, button, a, li')].filter(one =>"
         " !(one.labels?.length || one.ariaLabel || one.textContent.trim())).map(one => one.outerHTML)"
