@@ -11,10 +11,10 @@ import pytest
 
 from citerec.base.errors import InputError
 from citerec.datasets.splitting import RandomSplitting
+from citerec.tests.conftest import Run
 from citerec.tests.datasets.conftest import build_corpus
 
 Mount = Callable[[str], Path]
-Run = Callable[[str], tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mount]:
 
 
 @pytest.fixture
-def run(mount: Mount, command: Callable[..., tuple[int, str, str]], tmp_path: Path) -> Run:
+def run(mount: Mount, command: Run, tmp_path: Path) -> Run:
     """Runs a command beside a draft and a .bib file: (exit code, stdout, stderr)."""
     (tmp_path / "a.bib").write_text("@misc{one, title={Parsing trees}}\n@misc{two, title={Speech}}\n")
     (tmp_path / "draft.md").write_text("# Draft\n\nTrees are parsed [@?].\n")

@@ -39,17 +39,12 @@ from citerec.library.enrich.services import (
 )
 from citerec.library.papers.library import Library
 from citerec.tests.conftest import Run, Server
-from citerec.tests.library.conftest import papers_of
+from citerec.tests.library.conftest import entry, papers_of
 
 Work = partial(LibraryPaper, "", "")
 """A work by title, abstract, authors, year, venue and DOI."""
 KEY = "a-secret-key"
 ABSTRACT = "Graphs are studied here at some length, so that this abstract is long enough to be one."
-
-
-def entry(key: str, title: str, **fields: object) -> str:
-    lines = "".join(f"  {name} = {{{value}}},\n" for name, value in ({"title": title} | fields).items())
-    return f"@article{{{key},\n{lines}}}\n"
 
 
 BIB = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,26 +14,19 @@ from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.ask.question import Filters
 from citerec.library.ask.recommender import Recommender
 from citerec.library.papers.library import Library
+from citerec.tests.conftest import Run
 from citerec.tests.library.conftest import papers_of
 from citerec.tests.library.editor.client import Editor
 from citerec.tests.library.editor.test_language_server import EXPECTED
 from citerec.tests.library.editor.test_language_server import SENTENCE as RANKING
 from citerec.tests.library.evidence.test_library import BUILD, SENTENCE, write_bibliography
+from citerec.tests.library.test_instructions import QUESTIONS, SOURCE
 
 pytest.importorskip("lancedb")
 
-SOURCE = Path(__file__).parents[2] / "examples" / "library.bib"
-QUESTIONS = [
-    "Adam [CITE] is an optimiser",
-    "Passages are ranked by the words of a query [CITE] before networks read them.",
-    "Nearest neighbours are found by walking a graph of small worlds [CITE].",
-    "kingma2015adam",
-]
-Command = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def run(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+def run(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs commands in a folder with a library in LanceDB, `mine`, and one in memory, `memory`."""
     monkeypatch.chdir(tmp_path)
     for name, storage in (("mine", "lance"), ("memory", "memory")):
@@ -49,11 +41,11 @@ def ids(recommender: Recommender, question: str, **options: object) -> list[str]
     return [paper.id for paper in recommender.recommend(question, **options)]  # type: ignore[arg-type]
 
 
-def test_it_answers_like_a_library_in_memory(run: Command) -> None:
+def test_it_answers_like_a_library_in_memory(run: Run) -> None:
     lance, memory = Recommender.open("mine"), Recommender.open("memory")
     assert len(lance.library) == len(memory.library)
     assert sorted(papers_of(lance.library)) == sorted(papers_of(memory.library))
-    for question in QUESTIONS:
+    for question in (*QUESTIONS, "kingma2015adam"):
         assert ids(lance, question)[:3] == ids(memory, question)[:3]
         assert len({*ids(lance, question)} & {*ids(memory, question)}) >= 8
     for words in ("kingma 2015", "adam optimization", "lucene", "jimmy ba", "learning representations 2015"):
@@ -72,7 +64,7 @@ def test_it_answers_like_a_library_in_memory(run: Command) -> None:
         ids(lance, QUESTIONS[0], filters=Filters(only=["nobody"]))
 
 
-def test_it_is_changed(run: Command, tmp_path: Path) -> None:
+def test_it_is_changed(run: Run, tmp_path: Path) -> None:
     before = len(Library.open("mine"))
     (tmp_path / "new.bib").write_text(
         "@article{spade, title={Gardening with spades}, author={Lee, Ann}, year={2020}}\n"
@@ -100,7 +92,7 @@ def test_it_is_changed(run: Command, tmp_path: Path) -> None:
     assert code == 2 and "is kept in LanceDB (storage=lance), which this cannot use" in err
 
 
-def test_drafts_and_checks_use_it(run: Command, tmp_path: Path) -> None:
+def test_drafts_and_checks_use_it(run: Run, tmp_path: Path) -> None:
     (tmp_path / "refs.bib").write_text(
         "@misc{k, title={Adam: A method for stochastic optimization}, author={Kingma, D.}}\n"
     )
@@ -118,7 +110,7 @@ def test_drafts_and_checks_use_it(run: Command, tmp_path: Path) -> None:
             assert [paper["id"] for paper in found[0]] == [paper["id"] for paper in found[1]]
 
 
-def test_damage_is_one_line(run: Command) -> None:
+def test_damage_is_one_line(run: Run) -> None:
     folder = Library.open("mine").folder
     files = [file for file in folder.rglob("*") if file.is_file() and file.suffix in (".lance", ".idx")]
     assert files
@@ -132,7 +124,7 @@ def test_damage_is_one_line(run: Command) -> None:
     assert run("ask", "mine", QUESTIONS[0])[0] == 0
 
 
-def test_a_record_that_changed_is_noticed_when_it_is_read(run: Command) -> None:
+def test_a_record_that_changed_is_noticed_when_it_is_read(run: Run) -> None:
     """Also where no time of a file tells of it, as on a failing disk."""
     folder = Library.open("mine").folder
     data = max(folder.glob("lance/papers.lance/data/*.lance"), key=lambda file: file.stat().st_size)
@@ -146,16 +138,14 @@ def test_a_record_that_changed_is_noticed_when_it_is_read(run: Command) -> None:
         list(Library.open("mine").papers())
 
 
-def test_what_it_cannot_is_said(run: Command, tmp_path: Path) -> None:
+def test_what_it_cannot_is_said(run: Run, tmp_path: Path) -> None:
     code, _, err = run("build", "library=other", f"source={SOURCE}", "storage=lance", "model=bm25")
     assert code == 2 and "storage=lance needs a model with vectors" in err
     assert not (tmp_path / "other").exists()
     assert isinstance(papers_of(Library.open("mine"))[0], LibraryPaper)
 
 
-def test_full_texts_are_its_evidence(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_texts_are_its_evidence(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_bibliography(tmp_path)
     code, out, err = command(*BUILD, "storage=lance")
@@ -170,7 +160,7 @@ def test_full_texts_are_its_evidence(
         Recommender.open("mine").passages(SENTENCE, "made1")
 
 
-def test_an_editor_uses_it(run: Command, tmp_path: Path) -> None:
+def test_an_editor_uses_it(run: Run, tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "refs.bib").write_text("@misc{own, title={Adam: A method for stochastic optimization}}\n")

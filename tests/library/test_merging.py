@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,11 +31,21 @@ def with_field(name: str, *values: str, kind: str = "book") -> list[LibraryPaper
     return [entry(f"{name} = {{{value}}}", 2010, kind) for value in values]
 
 
-def leaders_of(*papers: LibraryPaper) -> list[int]:
-    found = Identities()
+def identities(papers: list[LibraryPaper], *known: Any) -> Identities:
+    found = Identities(*known)
     for one in papers:
         found.add(one)
-    return found.leaders().tolist()
+    return found
+
+
+@contextmanager
+def finished(papers: list[LibraryPaper], *given: Any, **options: Any) -> Iterator[Deduplicator]:
+    """A Deduplicator of these papers."""
+    with Deduplicator(*given, **options) as records:
+        for one in papers:
+            records.add(one)
+        records.finish()
+        yield records
 
 
 @pytest.mark.parametrize(
@@ -121,7 +134,7 @@ def leaders_of(*papers: LibraryPaper) -> list[int]:
 def test_records_match_by_id_doi_arxiv_id_or_title_if_what_both_have_agrees(
     papers: list[LibraryPaper], leaders: list[int]
 ) -> None:
-    assert leaders_of(*papers) == leaders
+    assert identities(papers).leaders().tolist() == leaders
 
 
 def slow_leaders(papers: list[LibraryPaper]) -> list[int]:
@@ -168,7 +181,7 @@ records = st.builds(
 
 @given(st.lists(records, max_size=12))
 def test_leaders_equal_those_of_a_plain_loop(papers: list[LibraryPaper]) -> None:
-    assert leaders_of(*papers) == slow_leaders(papers)
+    assert identities(papers).leaders().tolist() == slow_leaders(papers)
 
 
 @given(st.lists(records, max_size=8), st.lists(records, max_size=8))
@@ -180,12 +193,7 @@ def test_leaders_among_papers_of_a_library_equal_those_of_a_plain_loop(
     known = [known[row] for row in sorted(set(slow_leaders(known)))]
     if slow_leaders(known) != list(range(len(known))):
         return
-    existing = Identities()
-    for one in known:
-        existing.add(one)
-    found = Identities(existing.numbers())
-    for one in added:
-        found.add(one)
+    found = identities(added, identities(known).numbers())
     assert found.leaders().tolist() == slow_leaders([*known, *added])
     assert len(found.numbers()) == len(known) + len(added)
 
@@ -217,10 +225,8 @@ def test_a_published_version_comes_first_and_keeps_the_ids_of_its_preprint() -> 
 
 
 def test_papers_keep_their_order_and_get_unique_ids(tmp_path: Path) -> None:
-    with Deduplicator(tmp_path) as records:
-        for one in (paper("a", "First"), paper("b"), paper("a", "Third"), paper("c"), paper("a", "Fourth")):
-            records.add(one)
-        records.finish()
+    ones = [paper("a", "First"), paper("b"), paper("a", "Third"), paper("c"), paper("a", "Fourth")]
+    with finished(ones, tmp_path) as records:
         found = list(records.papers())
         assert [one.id for one in found] == ["a", "b", "a-2", "a-3"] and found == list(records.papers())
         assert (records.count, records.duplicates, found[1].aliases) == (4, 1, ("c",))
@@ -230,27 +236,18 @@ def test_papers_keep_their_order_and_get_unique_ids(tmp_path: Path) -> None:
 def test_separate_records_are_merged_with_none(tmp_path: Path) -> None:
     ones = [paper("a", key="k1"), paper("b", key="k2"), paper("c", key="k3"), paper("b", key="k2")]
     for separate, left in ((), ["a"]), (["k2"], ["a", "b"]), (["c"], ["a", "c"]), (["all"], ["a", "b", "c"]):
-        with Deduplicator(tmp_path, separate=separate) as records:
-            for one in ones:
-                records.add(one)
-            records.finish()
+        with finished(ones, tmp_path, separate=separate) as records:
             assert [one.id for one in records.papers()] == left
             merged = [(record.key, into.key) for record, into in records.merged()]
             assert len(merged) == records.duplicates == 4 - len(left)
     assert merged == [("k2", "k2")]
     library = Library.create(tmp_path / "mine", ones[:1], model="bm25")
-    with Deduplicator(tmp_path, library.mapped, separate=["k1"]) as records:
-        for one in ones:
-            records.add(one)
-        records.finish()
+    with finished(ones, tmp_path, library.mapped, separate=["k1"]) as records:
         assert [one.id for one in records.papers()] == ["b"], "k1 is there, and others are not merged into it"
     ones = [entry(f"note = {number}", key="k") for number in (1, 2, 3)]
     library = Library.create(tmp_path / "two", [ones[0], ones[1]._replace(id="k-2")], model="bm25")
     for separate in (["k"], ["all"]):
-        with Deduplicator(tmp_path, library.mapped, separate=separate) as records:
-            for one in ones:
-                records.add(one)
-            records.finish()
+        with finished(ones, tmp_path, library.mapped, separate=separate) as records:
             assert records.duplicates == 2, "the third has the same key, but is another record"
 
 
@@ -259,20 +256,15 @@ def test_what_was_filled_in_merges_records_in_each_update(tmp_path: Path) -> Non
     other = paper("she", "Deep residual learning for images", year=2016, doi="10.1/x")
     former = Library.create(tmp_path / "0", [own._replace(doi="10.1/x", filled=("doi:openalex",))])
     for place in "12":
-        with Deduplicator(tmp_path, former=former.mapped) as records:
-            records.add(own)
-            records.add(other)
-            records.finish()
+        with finished([own, other], tmp_path, former=former.mapped) as records:
             assert records.count == 1
             former = Library.create(tmp_path / place, records.papers())
 
 
 def test_papers_are_merged_into_a_library(tmp_path: Path) -> None:
     library = Library.create(tmp_path / "mine", [paper("a"), paper("b", "Second"), paper("a-2", "Third")])
-    with Deduplicator(tmp_path, library.mapped) as records:
-        for one in (paper("c", abstract="Fuller."), paper("b", "Second"), paper("a", "Another")):
-            records.add(one)
-        records.finish()
+    added = [paper("c", abstract="Fuller."), paper("b", "Second"), paper("a", "Another")]
+    with finished(added, tmp_path, library.mapped) as records:
         found = list(records.papers())
     assert records.replaced.tolist() == [0] and records.count == 2
     assert found == [paper("a", abstract="Fuller.", aliases=("c",)), paper("a-3", "Another")]

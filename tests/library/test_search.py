@@ -15,7 +15,7 @@ from citerec.library.ask.question import Filters
 from citerec.library.ask.recommender import Recommender
 from citerec.library.papers.library import Library
 from citerec.library.papers.search import MAX_WORDS
-from citerec.tests.library.conftest import change
+from citerec.tests.library.conftest import change, papers_of
 
 PAPERS = [
     LibraryPaper(
@@ -136,12 +136,8 @@ def test_the_index_follows_changes(recommender: Recommender, tmp_path: Path) -> 
     same = LibraryPaper("li", "li", "Graphs", "", ("Bo Li",), 2018, "KDD")
     change(recommender, [LibraryPaper("new", "pei", "Plays", "", ("A. Pei",), 1999), same], ["dtm"])
     library = recommender.library
-    fresh = Recommender(
-        Library.create(
-            tmp_path / "fresh", [library.paper(row) for row in range(len(library))], model="bm25",
-        )
-    )  # fmt: skip
-    anew, own = fresh.library.mapped.search_index, library.mapped.search_index
+    fresh = Library.create(tmp_path / "fresh", papers_of(library), model="bm25")
+    anew, own = fresh.mapped.search_index, library.mapped.search_index
     for query in ("blei", "li", "pei 1999", "lakens", "kdd", "2018", "hinton maaten", "topic"):
         assert own.search(query, 9) == anew.search(query, 9)
     assert found(recommender, "kdd") == ["li"] and found(recommender, "blei") == ["plates"]

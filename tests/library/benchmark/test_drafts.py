@@ -43,6 +43,7 @@ from citerec.library.settings import BuildSettings
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.passages import CitingPassages
 from citerec.retrieval.queries import Query
+from citerec.tests.datasets.conftest import write_files
 
 TITLES = {
     "bert": "Deep Bidirectional Transformers for Language Understanding",
@@ -125,7 +126,6 @@ def bibtex(keys: list[str], abstracts: bool = True) -> str:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A paper in LaTeX with an input, notes in Markdown and a book in R Markdown."""
-    place = tmp_path / "mine"
     texts = {
         "paper/paper.tex": PAPER,
         "paper/related.tex": RELATED,
@@ -137,10 +137,7 @@ def folder(tmp_path: Path) -> Path:
         "book/_bookdown.yml": "delete_merged_file: true\n",
         "book/refs.bib": bibtex(["adam", "svm", "bert", "mst"]),
     }
-    for name, text in texts.items():
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_text(text)
-    return place
+    return write_files(tmp_path / "mine", texts)
 
 
 def no_retriever() -> Retriever:
@@ -465,8 +462,8 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 @pytest.fixture
-def repository(folder: Path, tmp_path: Path) -> tuple[Path, str]:
-    """A repository, and a commit that is not its last."""
+def repository(folder: Path, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """A repository, and its entry in list.yaml: with a commit that is not its last."""
     place = tmp_path / "lee" / "paper"
     shutil.copytree(folder / "paper", place)
     (place / "figure.png").write_bytes(b"a figure")
@@ -476,19 +473,19 @@ def repository(folder: Path, tmp_path: Path) -> tuple[Path, str]:
     commit = git(place, "rev-parse", "HEAD")
     (place / "paper.tex").write_text("gone")
     git(place, "commit", "-am", "Second")
-    return place, commit
+    listed = {"repository": place.as_uri(), "commit": commit, "main": "paper.tex", "bib": ["refs.bib"]}
+    (tmp_path / "list.yaml").write_text(yaml.safe_dump([listed]))
+    return place, listed
 
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 
 @needs_git
-def test_fetching(repository: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place, commit = repository
-    listed: list[dict[str, Any]] = [
-        {"repository": place.as_uri(), "commit": commit, "main": "paper.tex", "bib": ["refs.bib"]}
-    ]
-    (tmp_path / "list.yaml").write_text(yaml.safe_dump(listed))
+def test_fetching(
+    repository: tuple[Path, dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, listed = repository
     given = DraftsSettings(output=str(tmp_path / "drafts"), list=str(tmp_path / "list.yaml"))
     fetch_drafts(given)
     assert "1 drafts; citerec evaluate benchmark=drafts" in capsys.readouterr().out
@@ -499,10 +496,8 @@ def test_fetching(repository: tuple[Path, str], tmp_path: Path, capsys: pytest.C
 
     (fetched / "mark").touch()
     shutil.rmtree(place)  # what is there is not fetched again
-    listed.append(
-        {"repository": (tmp_path / "lee" / "other").as_uri(), "commit": "0" * 40, "main": "a.tex", "bib": []}
-    )
-    (tmp_path / "list.yaml").write_text(yaml.safe_dump(listed))
+    other = {"repository": (tmp_path / "lee" / "other").as_uri(), "commit": "0" * 40}
+    (tmp_path / "list.yaml").write_text(yaml.safe_dump([listed, listed | other]))
     with pytest.raises(
         InputError, match=r"^1 of 2 drafts could not be fetched; lee\+other: git fetch: .*goes on"
     ) as error:
@@ -511,8 +506,7 @@ def test_fetching(repository: tuple[Path, str], tmp_path: Path, capsys: pytest.C
     assert (fetched / "mark").exists()
     assert sorted(path.name for path in (tmp_path / "drafts").iterdir()) == [LIST, "lee+paper"]
 
-    listed[0]["commit"] = "1" * 40
-    (tmp_path / "list.yaml").write_text(yaml.safe_dump(listed[:1]))
+    (tmp_path / "list.yaml").write_text(yaml.safe_dump([listed | {"commit": "1" * 40}]))
     with pytest.raises(InputError, match="lee\\+paper: git fetch"):
         fetch_drafts(given)
     assert (fetched / "paper.tex").exists()  # the former commit stays until the new one is there
@@ -520,11 +514,9 @@ def test_fetching(repository: tuple[Path, str], tmp_path: Path, capsys: pytest.C
 
 @needs_git
 def test_lists_have_names_and_ids(
-    repository: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repository: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, commit = repository
-    listed = [{"repository": place.as_uri(), "commit": commit, "main": "paper.tex", "bib": ["refs.bib"]}]
-    (tmp_path / "list.yaml").write_text(yaml.safe_dump(listed))
+    place, _ = repository
     monkeypatch.setitem(LISTS, "2026-12", str(tmp_path / "list.yaml"))
     cache = tmp_path / "cache"
     monkeypatch.setenv("CITATION_CACHE", str(cache))

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from citerec.tests.library.benchmark.test_drafts import git
+
 ROOT = Path(__file__).parents[3]
 ENTRY = "@article{%s, title = {%s}, author = {Lee, Ann}, year = {2001}}\n"
 TITLES = {"tides": "Tides of the moon", "salt": "Salt marshes in winter", "moss": "Moss on old walls"}
@@ -24,11 +26,9 @@ def test_a_citation_is_asked_with_what_was_there_before(tmp_path: Path) -> None:
     def commit(text: str, keys: list[str]) -> str:
         (work / "paper.tex").write_text(f"\\title{{Coasts}}\\begin{{document}}{text}\\end{{document}}")
         (work / "refs.bib").write_text("".join(ENTRY % (key, TITLES[key]) for key in keys))
-        identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
-        for arguments in (["init", "-q"], ["add", "."], [*identity, "commit", "-q", "-m", "x"]):
-            subprocess.run(["git", *arguments], cwd=work, check=True)
-        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=work, check=True, capture_output=True)
-        return head.stdout.decode().strip()
+        for arguments in (["init"], ["add", "."], ["commit", "-m", "x"]):
+            git(work, *arguments)
+        return git(work, "rev-parse", "HEAD")
 
     first = "The moon draws the tides \\cite{tides}."
     commit(first, ["tides", "salt"])

@@ -16,6 +16,7 @@ from citerec.library.papers.library import Library
 from citerec.library.settings import CheckSettings
 from citerec.library.sources.finding import find_sources
 from citerec.tests.conftest import Run
+from citerec.tests.datasets.conftest import write_files
 
 BIB = r"""
 @string{nips = "NeurIPS"}
@@ -71,8 +72,7 @@ EXPECTED = [
 def run(command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Runs `citerec check ...` beside draft.tex: (exit code, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
-    for name, text in {"refs.bib": BIB, "draft.tex": TEX, "part.tex": PART}.items():
-        Path(name).write_text(text, encoding="utf-8")
+    write_files(tmp_path, {"refs.bib": BIB, "draft.tex": TEX, "part.tex": PART})
 
     def run_(*arguments: str) -> tuple[int, str, str]:
         return command("check", *arguments)
@@ -257,11 +257,6 @@ FILES = {
             "refs.bib": "@misc{moss, ids={peat}, title={A}}",
         },
         [],
-        "",
-    ),
-    "beside": (
-        {"draft.tex": "\\cite{a}\\cite{b}\\cite{ghost1}", "one.bib": "a", "two.bib": "b"},
-        ["draft.tex:1: ghost1"],
         "",
     ),
     "typst": (

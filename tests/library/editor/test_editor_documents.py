@@ -22,6 +22,7 @@ from citerec.library.editor.documents import Document, citation_at, outline, sen
 from citerec.library.editor.features import Features
 from citerec.library.papers.library import Library
 from citerec.library.settings import LspSettings
+from citerec.tests.datasets.conftest import write_files
 
 ENCODINGS = {"utf-8": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 WRITTEN = [language for language in languages() if not language.holds_items]
@@ -311,7 +312,7 @@ OUTSIDE = {
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_files_outside_of_the_workspace_are_never_read(
-    name: str, features: Features, tmp_path: Path, read: list[str]
+    name: str, features: Features, tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outside, inside = tmp_path / "outside", tmp_path / "inside"
     outside.mkdir()
@@ -324,17 +325,14 @@ def test_files_outside_of_the_workspace_are_never_read(
     (inside / "_quarto.yml").symlink_to(outside / "_quarto.yml")
     read.clear()
     text = OUTSIDE[name] % outside + " Trees grow [@secret] \\cite{secret} @secret [cite:@secret]."
-    features.folders = [inside.resolve()]
-    try:
-        document = show(features, (inside / name).as_uri(), text)
-        features.read_main(document)
-        features.diagnose(document)
-        place = document.position(document.text.index("secret") + 2)
-        assert features.hover(document, place) is None and features.definition(document, place) is None
-        elsewhere = show(features, (outside / name).as_uri(), "\\bibliography{refs} \\cite{secret}")
-        assert features.definition(elsewhere, elsewhere.position(28)) is None  # in no folder of the workspace
-    finally:
-        features.folders = []
+    monkeypatch.setattr(features, "folders", [inside.resolve()])
+    document = show(features, (inside / name).as_uri(), text)
+    features.read_main(document)
+    features.diagnose(document)
+    place = document.position(document.text.index("secret") + 2)
+    assert features.hover(document, place) is None and features.definition(document, place) is None
+    elsewhere = show(features, (outside / name).as_uri(), "\\bibliography{refs} \\cite{secret}")
+    assert features.definition(elsewhere, elsewhere.position(28)) is None  # in no folder of the workspace
     assert not [file for file in read if "outside" in file or "passwd" in file or "link" in file]
 
 
@@ -368,22 +366,19 @@ PROJECTS = {
 
 
 @pytest.mark.parametrize("name", PROJECTS)
-def test_keys_and_labels_of_a_project_are_known(name: str, features: Features, tmp_path: Path) -> None:
-    for file, text in PROJECTS[name].items():
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).write_text(text)
+def test_keys_and_labels_of_a_project_are_known(
+    name: str, features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_files(tmp_path, PROJECTS[name])
     file, text = next(iter(PROJECTS[name].items()))
-    features.folders = [tmp_path.resolve()]
-    try:
-        document = show(features, (tmp_path / file).as_uri(), text)
-        features.read_main(document)
-        found = features.diagnose(document)
-        place = document.position(re.search(r"(?<=[{@:<])a(?!\w)", text).start())  # type: ignore[union-attr]
-        assert [(one.code, one.message.split()[0]) for one in found] == [("unknown", "ghost")]
-        hover = features.hover(document, place)
-        assert hover is not None and ("paper" in str(hover.contents) or "Lee" in str(hover.contents))
-    finally:
-        features.folders = []
+    monkeypatch.setattr(features, "folders", [tmp_path.resolve()])
+    document = show(features, (tmp_path / file).as_uri(), text)
+    features.read_main(document)
+    found = features.diagnose(document)
+    place = document.position(re.search(r"(?<=[{@:<])a(?!\w)", text).start())  # type: ignore[union-attr]
+    assert [(one.code, one.message.split()[0]) for one in found] == [("unknown", "ghost")]
+    hover = features.hover(document, place)
+    assert hover is not None and ("paper" in str(hover.contents) or "Lee" in str(hover.contents))
 
 
 def test_a_work_with_identifiers_is_one_entry(features: Features, tmp_path: Path) -> None:

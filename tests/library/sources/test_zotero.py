@@ -95,13 +95,12 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def user(home: Path) -> Path:
-    """The folder of a user of Zotero."""
-    ZOTERO.write(home / "Zotero" / "zotero.sqlite")
-    return home
+def database(home: Path) -> Path:
+    """The database of a user of Zotero."""
+    return ZOTERO.write(home / "Zotero" / "zotero.sqlite")
 
 
-def test_items_become_papers(user: Path) -> None:
+def test_items_become_papers(database: Path) -> None:
     papers, bad = read("zotero")
     plain = [paper._replace(bibtex="", collections=tuple(sorted(paper.collections))) for paper in papers]
     assert plain == [paper._replace(collections=tuple(sorted(paper.collections))) for paper in PAPERS]
@@ -128,7 +127,7 @@ def test_items_become_papers(user: Path) -> None:
         ("zotero://group/Empty", []),
     ],
 )
-def test_collections_and_groups(user: Path, source: str, titles: list[str]) -> None:
+def test_collections_and_groups(database: Path, source: str, titles: list[str]) -> None:
     assert find_sources([source, source]) == [source]
     assert [paper.title for paper in read(source)[0]] == titles
 
@@ -163,7 +162,7 @@ def test_collections_in_the_trash_are_none(database: Path, trash: bool) -> None:
         ("zotero://", "write zotero, "),
     ],
 )
-def test_unknown_places(user: Path, source: str, line: str) -> None:
+def test_unknown_places(database: Path, source: str, line: str) -> None:
     assert line in fails(source)
 
 
@@ -173,11 +172,6 @@ def test_places_are_checked_before_anything_is_read() -> None:
 
 
 # The database.
-
-
-@pytest.fixture
-def database(home: Path) -> Path:
-    return ZOTERO.write(home / "Zotero" / "zotero.sqlite")
 
 
 def titles(source: str | Path) -> list[str]:
