@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +36,7 @@ from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.queries import Queries, Query
 from citerec.tests.conftest import PAPERS, Hub, Run
 from citerec.tests.hatten.made import random_model
-from citerec.tests.library.conftest import change
+from citerec.tests.library.conftest import FIELDS, change, papers_of
 from citerec.tests.rerank.made import linear
 
 SHELF = [
@@ -286,20 +287,37 @@ def test_a_changed_library_answers_like_a_new_one(library: Path, tmp_path: Path)
     mine, model = Recommender.open(library), Library.open(library).manifest.model
     more = [
         LibraryPaper("id:new", "new", "Parsers of trees", "Dependency parsers build trees of words."),
-        SHELF[1]._replace(abstract="Messages pass along the edges of a graph, and so are graphs parsed."),
+        SHELF[1]._replace(abstract="Messages pass along edges, and so are graphs parsed.", aliases=()),
     ]
-    other = Recommender.open(library)
-    change(mine, more, ["speech"])
+    other, texts = Recommender.open(library), (QUESTION, "graphs [CITE]", "sound waves [CITE]")
+    for paper in (LibraryPaper("id:gone", "gone", "Parsers of beetles", "Dependency trees."), *more):
+        change(mine, [paper])
+        anew = Recommender.open(library)
+        assert [*map(anew.recommend, texts)] == [*map(mine.recommend, texts)]
+    change(mine, removed=["speech", "gone"])
     papers = [paper for paper in SHELF if paper.key not in ("graph", "speech")] + more
     assert ids(other.recommend(QUESTION, k=20)) == ids(mine.recommend(QUESTION, k=20)), "it follows changes"
     Library.create(tmp_path / "other", papers, model=model)
     other = Recommender.open(tmp_path / "other")
-    for text in (QUESTION, "graphs [CITE]", "sound waves [CITE]"):
+    assert sorted(papers_of(mine.library)) == sorted(papers_of(other.library))
+    for text in texts:
         found, expected = mine.recommend(text, k=20), other.recommend(text, k=20)
         assert ids(found) == ids(expected) and "id:speech" not in ids(found)
         np.testing.assert_allclose([p.score for p in found], [p.score for p in expected], rtol=1e-5)
     assert Recommender.open(library).recommend(QUESTION) == mine.recommend(QUESTION)
     assert [paper.key for paper in mine.search("parsers of words", 1)] == ["new"]
+    mine.library.verify()
+
+
+def test_files_behind_symbolic_links_do_not_change(library: Path, tmp_path: Path) -> None:
+    """As in the cache of the hub."""
+    before = {file: file.read_bytes() for file in library.rglob("*") if file.is_file()}
+    shutil.copytree(library, tmp_path / "linked", copy_function=os.symlink)
+    mine, paper = Recommender.open(tmp_path / "linked"), LibraryPaper("id:new", "new", "Beetles for parsing")
+    change(mine, [paper])
+    assert papers_of(mine.library)[-1] == paper
+    mine.library.verify()
+    assert {file: file.read_bytes() for file in before} == before
 
 
 def test_a_cross_encoder_reranks_the_top_papers(
@@ -337,9 +355,7 @@ def test_ask_prints_the_requested_format(library: Path, command: Run) -> None:
         return command("ask", f"library={library}", *arguments)[1]
 
     found = json.loads(said(f"text={QUESTION}", "k=3", "format=json"))
-    assert [list(one) for one in found] == [
-        ["rank", "score", "probability", "cited", "retracted", "id", "key", "title", "year", "why"]
-    ] * 3
+    assert [list(one) for one in found] == [FIELDS] * 3
     assert [one["id"] for one in found] == ids(Recommender.open(library).recommend(QUESTION, k=3))
     keys = [one["key"] for one in found]
     assert said(QUESTION, "k=3", "format=cite") == f"\\cite{{{','.join(keys)}}}\n"
