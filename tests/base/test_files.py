@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
+    content[-3] ^= 1
     path.write_bytes(content)
 
 

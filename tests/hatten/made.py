@@ -1,4 +1,4 @@
-"""Test helpers: random models, documents from word ids, recall on the demo corpus."""
+"""Test helpers: random models, documents from word ids, hostile pickles, recall on the demo corpus."""
 
 from __future__ import annotations
 
@@ -53,6 +53,16 @@ def documents(rows: list[list[list[int]]]) -> Documents:
                 index[i, j], types[i, j] = len(paragraphs), (TITLE, ABSTRACT, CONTEXT, NEAR)[j]
                 paragraphs.append(paragraph)
     return Documents(Ragged.from_rows(paragraphs), index, types)
+
+
+class Evil:
+    """Pickles to a call of `function`."""
+
+    def __init__(self, function: Any, *args: Any) -> None:
+        self.call = function, args
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return self.call
 
 
 def measured_recall(retriever: Retriever, demo: dict[str, Any]) -> float:

@@ -109,8 +109,7 @@ def test_bm25_can_mine_the_first_pool(
     allowed = demo_corpus.is_candidate & (np.arange(len(demo_corpus.paper_ids)) < 12) if few else None
     words = WordSets(demo_corpus)
     pool = Mining(demo_corpus, split, queries, words, allowed).by_bm25(DEPTH)
-    bm25 = BM25("okapi", stopwords=None, query=("title", "abstract", "context"))
-    bm25.index(demo_corpus)
+    bm25 = BM25("okapi", stopwords=None, query=("title", "abstract", "context")).index(demo_corpus)
     ranked = bm25.search_allowed(split.contexts[queries], len(demo_corpus.paper_ids), allowed).papers
     for row, query in enumerate(queries.tolist()):
         cited = split.positives[query].tolist()

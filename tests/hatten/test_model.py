@@ -18,7 +18,7 @@ from citerec.hatten.encoder import HAttenEncoder
 from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.hatten.published.checkpoint import load_reference_checkpoint, load_reference_model
 from citerec.tests.datasets.conftest import archive_of
-from citerec.tests.hatten.made import documents, random_model
+from citerec.tests.hatten.made import Evil, documents, random_model
 
 WORDS = ["deep", "nets", "targetcit", "learn", "othercit"]
 
@@ -87,20 +87,12 @@ def test_a_missing_file_and_a_file_of_another_kind_are_clear_errors(tmp_path: Pa
         load_reference_checkpoint(path)
 
 
-class CreatesFolder:
-    """Pickles to a call that creates a folder when loaded."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> Any:
-        return os.mkdir, (str(self.path),)
-
-
 @pytest.mark.parametrize("legacy", [False, True])
 def test_a_checkpoint_cannot_run_code(tmp_path: Path, legacy: bool) -> None:
     path, made = tmp_path / "evil.ckpt", tmp_path / "made"
-    torch.save({"document_encoder": CreatesFolder(made)}, path, _use_new_zipfile_serialization=not legacy)
+    torch.save(
+        {"document_encoder": Evil(os.mkdir, str(made))}, path, _use_new_zipfile_serialization=not legacy
+    )
     with pytest.raises(InputError, match=r"evil\.ckpt: not a torch checkpoint of plain weights"):
         load_reference_checkpoint(path)
     assert not made.exists()

@@ -68,8 +68,7 @@ class Made(Embeddings):
 @pytest.mark.parametrize("weighting", ["mean", "idf"])
 def test_ranks_by_the_cosine_of_averages(demo_corpus: Corpus, weighting: str) -> None:
     made = vectors(demo_corpus)
-    retriever = AverageRetriever(Made(made), weighting)
-    retriever.index(demo_corpus)
+    retriever = AverageRetriever(Made(made), weighting).index(demo_corpus)
     contexts = np.array([5, 0, 17])
     ranking = retriever.search(contexts, 4)
     words = [any(map(str.isalnum, word)) for word in made.words]
@@ -136,8 +135,7 @@ def test_a_fusion_with_averages_opens_again_and_only_with_the_same_vectors(
 def test_the_configured_word_vectors_are_made_for_the_corpus(demo: dict[str, Any]) -> None:
     options = {name: value for name, value in demo.items() if not name.startswith("model.")}
     composed = compose_config("evaluate", ["retriever=average", *overrides(options)])
-    retriever = instantiate(composed.retriever)
-    retriever.index(instantiate(composed.data))
+    retriever = instantiate(composed.retriever).index(instantiate(composed.data))
     assert retriever.encoder.dim == 16
     assert (retriever.search(np.arange(5), 10).papers >= 0).all()
     with pytest.raises(InputError, match=r"retriever\.weighting=tfidf: choose mean or idf"):

@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as npst
 
 from citerec.base.errors import InputError
 from citerec.hatten.published.pickles import load_array, load_word_list
+from citerec.tests.hatten.made import Evil
 
 PROTOCOLS = range(6)
 
@@ -59,16 +60,6 @@ def test_an_array_survives(
     loaded = load_array(written(folder, data))
     np.testing.assert_array_equal(loaded, given_array)
     assert loaded.dtype == pickle.loads(data).dtype
-
-
-class Evil:
-    """Pickles to a call of `function`."""
-
-    def __init__(self, function: Any, *args: Any) -> None:
-        self.call = function, args
-
-    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        return self.call
 
 
 def hostile() -> dict[str, object]:

@@ -64,8 +64,7 @@ def test_reads_a_published_checkpoint_with_its_words(tiny_source: Path, tmp_path
     corpus = open_corpus(tiny_source, tokenizer="reference", cache_dir=tmp_path / "cache")
     words = ["<eos>", "<pad>", "<unk>", *corpus.words[:57]]
     (tmp_path / "words.pkl").write_bytes(pickle.dumps(words))
-    retriever = HAttenRetriever(golden, tmp_path / "words.pkl")
-    retriever.index(corpus)
+    retriever = HAttenRetriever(golden, tmp_path / "words.pkl").index(corpus)
     result = retriever.search(np.arange(12), 5)
     assert (result.papers >= 0).all() and len(np.unique(result.papers)) > 5
 
@@ -87,8 +86,7 @@ def test_a_model_that_knows_few_words_logs_a_warning(
     tiny_corpus: Corpus, demo_corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     model(tiny_corpus).save(tmp_path / "hatten")
-    retriever = HAttenRetriever(tmp_path / "hatten")
-    retriever.index(tiny_corpus)
+    retriever = HAttenRetriever(tmp_path / "hatten").index(tiny_corpus)
     assert not caplog.messages
     retriever.index(demo_corpus)
     retriever.save(tmp_path / "index")

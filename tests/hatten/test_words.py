@@ -1,4 +1,4 @@
-"""Word vectors: validation, cache, file formats, downloads and error messages."""
+"""Word vectors: validation, cache, file formats, downloads and error messages; training on the corpus."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import logging
 import pickle
 import struct
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.published.releases import RELEASES
 from citerec.hatten.settings import EncoderConfig, HAttenSettings
+from citerec.hatten.words import word2vec as module
 from citerec.hatten.words.vectors import (
     PACKAGE,
     GloVe,
@@ -33,6 +36,7 @@ from citerec.hatten.words.vectors import (
     log_coverage,
     read_vectors,
 )
+from citerec.hatten.words.word2vec import TrainingTexts, Word2Vec, default_epochs
 from citerec.tests.datasets.conftest import archive_of
 
 
@@ -207,19 +211,14 @@ def test_bad_files_are_clear_errors(tmp_path: Path, tiny_corpus: Corpus, name: s
     assert not list(tmp_path.glob("vectors/*.npz"))
 
 
+NO_FILE = r"no such file; glove\.6B is downloaded; other.*glove50"
+
+
 @pytest.mark.parametrize(
     ("source", "dim", "said"),
     [
-        (
-            "nowhere/glove.txt",
-            4,
-            r"nowhere/glove\.txt: no such file; glove\.6B is downloaded; other.*glove50",
-        ),
-        (
-            "glove.6B.200d.txt",
-            4,
-            r"glove\.6B\.200d\.txt: no such file; glove\.6B is downloaded; other.*glove50",
-        ),
+        ("nowhere/glove.txt", 4, rf"nowhere/glove\.txt: {NO_FILE}"),
+        ("glove.6B.200d.txt", 4, rf"glove\.6B\.200d\.txt: {NO_FILE}"),
         ("glove.6B", 4, r"embeddings\.dim=4: glove\.6B has 50, 100, 200, 300"),
         (".", 4, "no such file"),
         ("glove.txt", 200, r"glove\.txt: .*4 dimensions.*dim=200; .*embeddings\.dim=4"),
@@ -337,3 +336,66 @@ def test_the_reference_release_is_downloaded_on_first_use(
     few.write_bytes(pickle.dumps(WORDS[:3]))
     with pytest.raises(InputError, match="3 words do not match"):
         GloVe(str(array), words=str(few)).load(reference_corpus)
+
+
+# Vectors trained on the corpus: training texts, epochs, determinism and caching.
+
+
+def arguments(folder: Path, **changes: Any) -> dict[str, Any]:
+    options = {"dim": 8, "epochs": 1, "window": 3, "min_count": 2, "seed": 0, "workers": 1}
+    return {**options, "cache_dir": str(folder), **changes}
+
+
+def test_training_reads_only_titles_abstracts_and_training_contexts(tiny_corpus: Corpus) -> None:
+    texts = TrainingTexts(tiny_corpus)
+    passages = list(texts)
+    running = Counter(word for passage in passages for word in passage)
+    counts = zip(tiny_corpus.words, tiny_corpus.word_counts.tolist(), strict=True)
+    assert running == Counter({word: n for word, n in counts if n})
+    assert len(passages) == len(texts) and running.total() == texts.words
+    assert ["a", "dependency", "parser", "targetcit", "reads", "the", "captions", "."] in passages  # train
+    assert not any("phonemes" in p and "targetcit" in p for p in passages)  # test
+    assert not any("lists" in p and "targetcit" in p for p in passages)  # val
+    assert list(texts) == passages, "every epoch reads the same"
+
+
+@pytest.mark.parametrize(("words", "epochs"), [(1, 20), (6_000_000, 10), (10**9, 4)])
+def test_small_corpora_get_more_epochs(words: int, epochs: int) -> None:
+    assert default_epochs(SimpleNamespace(word_counts=np.array([words - 1, 1]))) == epochs  # type: ignore[arg-type]
+
+
+def test_one_thread_is_deterministic(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    item, two, other = (
+        Word2Vec(**arguments(tmp_path / name, seed=seed)).load(tiny_corpus)
+        for name, seed in (("one", 0), ("two", 0), ("two", 1))
+    )
+    assert item.words == two.words
+    np.testing.assert_array_equal(item.matrix, two.matrix)
+    assert not np.array_equal(item.matrix, other.matrix)
+
+
+def test_vectors_are_trained_once_per_corpus_and_settings(
+    tiny_corpus: Corpus, demo_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Word2Vec(**arguments(tmp_path)).load(tiny_corpus)
+    Word2Vec(**arguments(tmp_path, window=4)).load(tiny_corpus)
+    Word2Vec(**arguments(tmp_path)).load(demo_corpus)
+    monkeypatch.setattr(module, "train_vectors", None)
+    again = Word2Vec(**arguments(tmp_path, workers=2)).load(tiny_corpus)
+    assert again.words == first.words
+    np.testing.assert_array_equal(again.matrix, first.matrix)
+    for change in ({"seed": 1}, {"dim": 9}, {"epochs": 2}, {"min_count": 3}):
+        with pytest.raises(TypeError, match="NoneType"):
+            Word2Vec(**arguments(tmp_path, **change)).load(tiny_corpus)
+
+
+def test_rare_words_are_excluded_but_markers_always_included(
+    tiny_corpus: Corpus, tiny_source: Path, tmp_path: Path
+) -> None:
+    result = Word2Vec(**arguments(tmp_path)).load(tiny_corpus)
+    frequent = {w for w, n in zip(tiny_corpus.words, tiny_corpus.word_counts, strict=True) if n >= 2}
+    assert set(result.words) == frequent | {"targetcit", "othercit"} and result.dim == 8
+    with pytest.raises(InputError, match=r"no word occurs 1000 times.*embeddings\.min_count"):
+        Word2Vec(**arguments(tmp_path, min_count=1000)).load(tiny_corpus)
+    without_contexts = open_corpus(tiny_source, splits=["test"], cache_dir=tmp_path)
+    assert {"targetcit", "othercit"} <= set(Word2Vec(**arguments(tmp_path)).load(without_contexts).words)

@@ -70,8 +70,7 @@ def test_their_encoder_gives_the_same_vectors_here(
     )
     theirs.save(str(tmp_path))
     encoder = ArticleConfig("local", path=str(tmp_path), pooling="auto", layout="sep", query=("context",))
-    ours = ArticleRetriever(encoder, "float32")
-    ours.index(tiny_corpus)
+    ours = ArticleRetriever(encoder, "float32").index(tiny_corpus)
     read = ours.encoder.config
     assert (read.pooling, read.similarity) == (pooling, "cosine" if normalised else "dot")
     papers = np.arange(len(tiny_corpus.titles))

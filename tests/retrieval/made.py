@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -16,18 +15,12 @@ from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.run import Run
 
 DEPTH = 20
-Made = TypeVar("Made", bound=Retriever)
 
 
 def assert_same(ranking: Ranking, expected: Ranking) -> None:
     """Assert identical papers and scores, bit for bit."""
     np.testing.assert_array_equal(ranking.papers, expected.papers)
     np.testing.assert_array_equal(ranking.scores, expected.scores)
-
-
-def indexed(retriever: Made, corpus: Corpus) -> Made:
-    retriever.index(corpus)
-    return retriever
 
 
 def write_runs(

@@ -66,8 +66,7 @@ class Everything(Retriever):
 
 
 def test_citing_papers_and_non_candidates_never_appear(tiny_corpus: Corpus) -> None:
-    retriever = Everything()
-    retriever.index(tiny_corpus)
+    retriever = Everything().index(tiny_corpus)
     contexts = np.arange(len(tiny_corpus.context_ids))
     ranking = retriever.search(contexts, 20)
     assert ranking.papers.shape == (12, 20)
@@ -101,8 +100,7 @@ def test_search_before_index_says_so() -> None:
 
 
 def test_indexing_again_replaces_the_index(tiny_corpus: Corpus, tiny_source: Path, tmp_path: Path) -> None:
-    retriever = Everything()
-    retriever.index(tiny_corpus)
+    retriever = Everything().index(tiny_corpus)
     everyone = open_corpus(tiny_source, cache_dir=tmp_path / "cache", candidates="all")
     retriever.index(everyone)
     bare = everyone.paper_row("bare")
@@ -111,8 +109,7 @@ def test_indexing_again_replaces_the_index(tiny_corpus: Corpus, tiny_source: Pat
 
 @pytest.fixture
 def saved(tiny_corpus: Corpus, tmp_path: Path) -> Path:
-    retriever = Popularity()
-    retriever.index(tiny_corpus)
+    retriever = Popularity().index(tiny_corpus)
     retriever.save(tmp_path / "index")
     return tmp_path / "index"
 
@@ -182,8 +179,7 @@ def test_other_folders_are_never_replaced(tmp_path: Path) -> None:
 
 
 def test_ranks_by_citations_in_training_contexts(tiny_corpus: Corpus) -> None:
-    retriever = Popularity()
-    retriever.index(tiny_corpus)
+    retriever = Popularity().index(tiny_corpus)
     ranking = retriever.search(tiny_corpus.split("test").contexts, 11)
     rows = [tiny_corpus.paper_row(p) for p in ("parsing", "graph", "speech", "vision")]
     for papers, scores in zip(ranking.papers.tolist(), ranking.scores.tolist(), strict=True):

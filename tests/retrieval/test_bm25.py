@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import bm25s
 import numpy as np
 import pytest
 import Stemmer
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,17 +23,14 @@ from citerec.retrieval.arrays import Counts
 from citerec.retrieval.lexical import bm25_formula
 from citerec.retrieval.lexical.bm25 import BM25, top_scores
 from citerec.retrieval.lexical.bm25_formula import METHODS, Formula, Postings, RankBM25
-from citerec.tests.retrieval.made import counts_of, plain_bm25
+from citerec.retrieval.lexical.terms import Terms, strip_markers
+from citerec.retrieval.queries import Queries
+from citerec.tests.composing import compose_config
+from citerec.tests.retrieval.made import counts_of, matrix, plain_bm25
 
 CONTEXTS = np.arange(12)
 PEERS = {"lucene": "lucene", "okapi": "atire"}
 """bm25s's name of the term frequency component of each variant."""
-
-
-def indexed(corpus: Corpus, **options: Any) -> BM25:
-    retriever = BM25(**options)
-    retriever.index(corpus)
-    return retriever
 
 
 def rewritten(source: Path, cache: Path, **texts: str) -> Corpus:
@@ -108,6 +104,34 @@ def test_loaded_postings_are_mapped(tmp_path: Path) -> None:
         assert isinstance(part, np.memmap)
 
 
+# The terms of queries, against bm25s's tokeniser.
+
+
+@pytest.mark.parametrize("stemmer", ["english", None])
+@pytest.mark.parametrize("tokens", ["default", "reference"])
+def test_stored_words_give_the_terms_of_bm25s(
+    tiny_source: Path, tmp_path: Path, tokens: str, stemmer: str | None
+) -> None:
+    contexts = json.loads((tiny_source / "contexts.json").read_text())
+    contexts["c1"]["masked_text"] = (
+        "State-of-the-art (TARGETCIT), we don't use x 0.95; re-runs,OTHERCIT-based"
+    )
+    (tiny_source / "contexts.json").write_text(json.dumps(contexts))
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache", tokenizer=tokens)
+    terms = Terms.from_words(corpus.words, stemmer, "en")
+    assert Terms.from_words(corpus.words, stemmer, "en") is terms
+    assert Terms.from_words(corpus.words, stemmer, None) is not terms
+    fields = ("context", "title", "abstract", "context")
+    counts = terms.query_counts(Queries.from_contexts(corpus, CONTEXTS), fields)
+    queries = Queries.from_contexts(corpus, CONTEXTS)
+    texts = [" ".join(map(strip_markers, parts)) for parts in zip(*map(queries.texts, fields), strict=True)]
+    stem = Stemmer.Stemmer(stemmer) if stemmer else None
+    expected = bm25s.tokenize(texts, stopwords="en", stemmer=stem, return_ids=False, show_progress=False)
+    for row, of_text in enumerate(expected):
+        result = matrix(counts)[row].tocoo()
+        assert {terms.names[i]: n for i, n in zip(result.col, result.data, strict=True)} == Counter(of_text)
+
+
 # The retriever.
 
 
@@ -127,10 +151,8 @@ def words_of(text: str) -> list[str]:
 def test_scores_are_those_of_the_formula(
     tiny_corpus: Corpus, options: list[str], fields: list[str], constants: tuple[float, float, float]
 ) -> None:
-    with initialize_config_dir(str(Path(__file__).parents[2] / "conf"), version_base="1.3"):
-        choices = ["retriever=bm25", "retriever.stopwords=null", *options]
-        retriever = instantiate(compose("evaluate", choices).retriever)
-    retriever.index(tiny_corpus)
+    choices = ["retriever=bm25", "retriever.stopwords=null", *options]
+    retriever = instantiate(compose_config("evaluate", choices).retriever).index(tiny_corpus)
     # Evenly spaced of three contexts: the last, or the second and third.
     parsing = {"retriever.contexts=1": ["c6"], "retriever.contexts=2": ["c2", "c6"]}.get(options[0], [])
     others = {"graph": ["c3"], "speech": ["c4"], "vision": ["c5"]} if parsing else {}
@@ -160,13 +182,13 @@ def test_markers_are_not_query_words(tiny_source: Path, tmp_path: Path) -> None:
     (tiny_source / "papers.json").write_text(json.dumps(papers))
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
     # c1 has both markers and no word of "graph"
-    ranking = indexed(corpus, query=["context"]).search(np.array([0]), 11)
+    ranking = BM25(query=["context"]).index(corpus).search(np.array([0]), 11)
     assert corpus.paper_row("graph") not in ranking.papers
 
 
 def test_a_query_without_a_known_word_finds_nothing(tiny_source: Path, tmp_path: Path) -> None:
     corpus = rewritten(tiny_source, tmp_path / "cache", c1="Zyx qwv TARGETCIT the of.", c2="TARGETCIT ?")
-    ranking = indexed(corpus, query=["context"]).search(np.array([0, 1, 2]), 5)
+    ranking = BM25(query=["context"]).index(corpus).search(np.array([0, 1, 2]), 5)
     assert (ranking.papers[:2] == -1).all() and np.isneginf(ranking.scores[:2]).all()
     assert ranking.papers[2, 0] == corpus.paper_row("graph")
 
@@ -179,7 +201,7 @@ def test_repeated_fields_and_terms_count_repeatedly(tiny_source: Path, tmp_path:
         c2="graph parsing graphs graph TARGETCIT parsing parsing",
     )
     forms = [("context",), ("context", "title"), ("context", "title", "abstract"), ("context", "context")]
-    result = [indexed(corpus, query=fields).search(CONTEXTS, 11) for fields in forms]
+    result = [BM25(query=fields).index(corpus).search(CONTEXTS, 11) for fields in forms]
     counts = [int((ranking.papers >= 0).sum()) for ranking in result]
     assert counts[0] == counts[3] < counts[1] < counts[2]
     np.testing.assert_array_equal(result[0].papers, result[3].papers)
@@ -188,10 +210,10 @@ def test_repeated_fields_and_terms_count_repeatedly(tiny_source: Path, tmp_path:
 
 
 def test_set_parameters_applies_to_the_next_index(tiny_corpus: Corpus) -> None:
-    retriever = indexed(tiny_corpus)
+    retriever = BM25().index(tiny_corpus)
     retriever.set_parameters(k1=0.4, b=0.1)
     retriever.index(tiny_corpus)
-    expected = indexed(tiny_corpus, k1=0.4, b=0.1).search(CONTEXTS, 11)
+    expected = BM25(k1=0.4, b=0.1).index(tiny_corpus).search(CONTEXTS, 11)
     np.testing.assert_array_equal(retriever.search(CONTEXTS, 11).scores, expected.scores)
     with pytest.raises(InputError, match=r"retriever\.b"):
         retriever.set_parameters(b=2)
@@ -211,7 +233,7 @@ def test_a_corpus_without_words_raises_one_line(tiny_source: Path, tmp_path: Pat
 
 def test_only_training_contexts_enter_the_index(tiny_source: Path, tmp_path: Path) -> None:
     def matches(corpus: Corpus) -> list[list[tuple[str, float]]]:
-        ranking = indexed(corpus, contexts=5).search(np.arange(6), 11)  # the training contexts
+        ranking = BM25(contexts=5).index(corpus).search(np.arange(6), 11)  # the training contexts
         rows = zip(ranking.papers.tolist(), ranking.scores.tolist(), strict=True)
         pairs = (zip(papers, scores, strict=True) for papers, scores in rows)
         return [[(corpus.paper_ids[paper], score) for paper, score in row if paper >= 0] for row in pairs]

@@ -68,9 +68,7 @@ def corpus(opened: Callable[[list[Paper]], Corpus]) -> Corpus:
 
 def indexed(corpus: Corpus, **options: Any) -> Citations:
     defaults: dict[str, Any] = {"similar": 5, "depth": 10, "weights": WEIGHTS}
-    retriever = Citations(BM25(), **(defaults | options))
-    retriever.index(corpus)
-    return retriever
+    return Citations(BM25(), **(defaults | options)).index(corpus)
 
 
 def all_queries(corpus: Corpus) -> np.ndarray:
@@ -86,8 +84,7 @@ def is_before(year: int, other: int) -> bool:
 def test_scores_are_their_definition(opened: Callable[[list[Paper]], Corpus], seed: int) -> None:
     papers = literature(seed)
     corpus = opened(papers)
-    retriever, text, n = indexed(corpus), BM25(), len(papers)
-    text.index(corpus)
+    retriever, text, n = indexed(corpus), BM25().index(corpus), len(papers)
     years = [paper["year"] for paper in papers]
     row = {paper["paper_id"]: number for number, paper in enumerate(papers)}
     # Relevant, and so in the graph, are cited papers that are not of a later year.
@@ -192,8 +189,7 @@ def test_later_papers_come_last_also_with_filters(corpus: Corpus) -> None:
 
 def test_without_the_graph_only_later_papers_move(corpus: Corpus) -> None:
     only = indexed(corpus, weights={"text": 1, "cited": 0, "citing": 0}, depth=40)
-    text = BM25()
-    text.index(corpus)
+    text = BM25().index(corpus)
     contexts = all_queries(corpus)
     result, plain = only.search(contexts, 39), text.search(contexts, 39)
     for query, (mine, theirs) in enumerate(zip(result.papers, plain.papers, strict=True)):

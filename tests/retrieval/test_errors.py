@@ -31,6 +31,7 @@ def fusion(**options: Any) -> Fusion:
     return Fusion(**{"parts": {"words": BM25(), "fame": Popularity()}, **options})
 
 
+QUOTE = """quote numbers, as in '["1901.10430"]'; ids may be in a file"""
 OPTIONS: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (BM25, {"query": "contexts"}, "retriever.query: 'contexts' is not one of"),
     (BM25, {"query": []}, "retriever.query: '' is not one of"),
@@ -63,6 +64,9 @@ OPTIONS: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (Filters, {"year": 2001.0}, "filters.year: 2001.0 is neither a year"),
     (Filters, {"year": True}, "filters.year: True is neither a year"),
     (Filters, {"exclude": "p1"}, "filters.exclude: p1: No such file or directory; name a file"),
+    (Filters, {"exclude": 12345}, f"exclude: 12345 is no list of names; {QUOTE}"),
+    (Filters, {"exclude": [1901.10430]}, f"exclude: [1901.1043] is no list of names; {QUOTE}"),
+    (Filters, {"field": 1.5}, f"filters.field: 1.5 is no list of names; {QUOTE}"),
     (IndexConfig, {"kind": "annoy"}, "index.kind=annoy: choose exact, half or ivf"),
     (IndexConfig, {"kind": "half", "probes": 3}, "index.probes=3: index.kind=half has no such setting"),
     (IndexConfig, {"kind": "ivf", "device": "gpu"}, "index.device=gpu: index.kind=ivf has no such setting"),

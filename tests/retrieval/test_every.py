@@ -19,9 +19,6 @@ from citerec.retrieval.encoders.article import article_retriever
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.fusion import Fusion
 from citerec.retrieval.lexical.bm25 import BM25
-from citerec.retrieval.networks.encoder import NetworkRetriever
-from citerec.retrieval.networks.networks import Networks
-from citerec.retrieval.networks.store import VectorStore
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.queries import Queries, Query
 from citerec.retrieval.run import CachedRun
@@ -29,7 +26,8 @@ from citerec.retrieval.settings import ArticleConfig, IndexConfig
 from citerec.tests.conftest import write_tiny
 from citerec.tests.hatten.made import random_model
 from citerec.tests.rerank.made import linear
-from citerec.tests.retrieval.made import assert_same, indexed, write_runs
+from citerec.tests.retrieval.made import assert_same, write_runs
+from citerec.tests.retrieval.networks.test_store import network
 
 ALL = np.arange(12)
 FIELDS = ["title", "abstract", "context"]
@@ -50,13 +48,8 @@ def article(index: IndexConfig | None = None, **settings: Any) -> Maker:
     return make
 
 
-def network(_: Corpus, folder: Path, __: Path, networks: Path) -> Retriever:
-    opened = Networks.open(networks)
-    return NetworkRetriever(opened, VectorStore(folder / "encoded", opened.identity, opened.dim))
-
-
 def run(corpus: Corpus, folder: Path, *_: Path) -> Retriever:
-    return CachedRun(write_runs(indexed(BM25(), corpus), corpus, folder, ["train", "val", "test"]))
+    return CachedRun(write_runs(BM25().index(corpus), corpus, folder, ["train", "val", "test"]))
 
 
 def ranker(*_: Any) -> Retriever:
@@ -75,7 +68,7 @@ MAKERS: dict[str, Maker] = {
     "ivf": article(IndexConfig("ivf", lists=3, probes=1)),
     "l2": article(similarity="l2"),
     "sentences": article(pooling="aspire"),
-    "network": network,
+    "network": lambda _, folder, __, networks: network(folder / "encoded", networks),
     "fusion": lambda *_: Fusion({"bm25": BM25(), "popularity": Popularity()}),
     "citations": lambda *_: Citations(BM25(), similar=5, depth=10),
     "run": run,
@@ -103,7 +96,7 @@ def make(
 
 @pytest.fixture(scope="module")
 def retriever(corpus: Corpus, make: Callable[[], Retriever]) -> Retriever:
-    return indexed(make(), corpus)
+    return make().index(corpus)
 
 
 def question(corpus: Corpus, row: int) -> Query:

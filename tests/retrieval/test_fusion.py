@@ -32,7 +32,8 @@ from citerec.retrieval.fusion import (
 )
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
-from citerec.tests.retrieval.made import assert_same, indexed
+from citerec.tests.retrieval.made import assert_same
+from citerec.tests.retrieval.test_errors import fusion
 
 PAPERS = 9
 SEEDS = st.integers(0, 2**32 - 1)
@@ -173,12 +174,8 @@ def test_a_perfect_reranker_gets_enough_weight() -> None:
 # The retriever: BM25 and popularity on the tiny corpus.
 
 
-def parts() -> dict[str, Retriever]:
-    return {"words": BM25(), "fame": Popularity()}
-
-
 def joined(corpus: Corpus, **options: Any) -> Fusion:
-    return indexed(Fusion(parts(), **options), corpus)
+    return fusion(**options).index(corpus)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +235,7 @@ def test_weights_tuned_for_other_query_fields_are_refused(tiny_corpus: Corpus, t
     fixed = {"fusion": "equal", "citations": {"text": 1, "cited": 1, "citing": 1}}
     for kind, weights in fixed.items():
         for folder, value in ((f"{kind}-fixed", weights), (f"{kind}-tuned", "tuned")):
-            indexed(made(value, ["title"], kind), tiny_corpus).save(tmp_path / folder)
+            made(value, ["title"], kind).index(tiny_corpus).save(tmp_path / folder)
         made(weights, ["context"], kind).load(tmp_path / f"{kind}-fixed", tiny_corpus)
         with pytest.raises(InputError, match="was built with query="):
             made("tuned", ["context"], kind).load(tmp_path / f"{kind}-tuned", tiny_corpus)

@@ -1,4 +1,4 @@
-"""Indexes against brute force over their stored vectors, and exact search against the full product."""
+"""Indexes against brute force, exact search against the full product; saved indexes of dense retrievers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
+from citerec.datasets.corpus import Corpus
+from citerec.retrieval import dense
+from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.indexes import cpu as cpu_index
 from citerec.retrieval.indexes import gpu as gpu_index
 from citerec.retrieval.indexes.cpu import CHUNK, FlatIndex, PaperIndex, load_faiss, nearest_in_numpy
 from citerec.retrieval.indexes.gpu import FaissGPUIndex, TorchIndex
 from citerec.retrieval.indexes.index import build_index, load_index, search_exact
+from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import IndexConfig
+from citerec.retrieval.vectors import VectorTable
 
 faiss = load_faiss()
 
@@ -330,3 +335,125 @@ def test_a_missing_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for make in (lambda: build_index(gpu, papers()), lambda: load_index(gpu, tmp_path)):
         with pytest.raises(InputError, match=r"index\.device=gpu: no usable GPU.* choose index\.device=cpu"):
             make()
+
+
+# Several float16 arrays as one table of vectors.
+
+
+def table(sizes: list[int], dim: int, seed: int = 0) -> list[NDArray[np.float16]]:
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal((size, dim)).astype(np.float16) for size in sizes]
+
+
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=5), st.data())
+def test_rows_are_those_of_the_concatenated_arrays(sizes: list[int], data: st.DataObject) -> None:
+    arrays = table(sizes, 3)
+    whole = np.concatenate(arrays).astype(np.float32)
+    halves = VectorTable(arrays)
+    assert halves.shape == whole.shape and halves.nbytes == whole.nbytes // 2
+    np.testing.assert_array_equal(np.asarray(halves), whole)
+    start, stop = data.draw(st.integers(0, 40)), data.draw(st.integers(0, 40))
+    np.testing.assert_array_equal(halves[start:stop], whole[start:stop])
+    if len(whole):
+        rows = np.array(data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=20)), np.int64)
+        np.testing.assert_array_equal(halves[rows], whole[rows])
+    np.testing.assert_array_equal(np.concatenate([*halves.blocks(), whole[:0]]), whole)
+
+
+@pytest.mark.parametrize("allowed", [None, 0.4])
+def test_a_mapped_index_finds_what_exact_search_finds(tmp_path: Path, allowed: float | None) -> None:
+    arrays = table([300, 1, 0, 199], 8)
+    queries = np.random.default_rng(1).standard_normal((40, 8)).astype(np.float32)
+    may = None if allowed is None else np.random.default_rng(2).random(500) < allowed
+    index = build_index(IndexConfig(device="cpu"), VectorTable(arrays))
+    assert isinstance(index, FlatIndex) and index.nbytes == 500 * 8 * 2 and len(index) == 500
+    result = index.search(queries, 17, may)
+    whole = np.concatenate(arrays).astype(np.float32)
+    expected = search_exact(queries, whole, 17, candidates=may)
+    assert result.papers.tolist() == expected.papers.tolist()
+    np.testing.assert_allclose(result.scores, expected.scores, rtol=1e-5)
+    index.save(tmp_path)
+    loaded = load_index(IndexConfig(device="cpu"), tmp_path)
+    again = loaded.search(queries, 17, may)
+    assert again.papers.tolist() == result.papers.tolist() and again.scores.tolist() == result.scores.tolist()
+    assert np.load(tmp_path / "halves.npy").tobytes() == b"".join(array.tobytes() for array in arrays)
+
+
+@pytest.mark.parametrize("config", [IndexConfig("half", device="cpu"), IndexConfig("ivf", lists=4)])
+def test_indexes_of_tables_match_those_of_arrays(config: IndexConfig) -> None:
+    arrays = table([200, 220], 8)
+    queries = np.random.default_rng(1).standard_normal((5, 8)).astype(np.float32)
+    whole = np.concatenate(arrays).astype(np.float32)
+    result, expected = (build_index(config, vectors) for vectors in (VectorTable(arrays), whole))
+    assert result.search(queries, 6).papers.tolist() == expected.search(queries, 6).papers.tolist()
+
+
+IVF = IndexConfig("ivf", lists=3, probes=1)
+
+
+class Bags(DenseRetriever):
+    """Encodes texts as sums of random word vectors."""
+
+    name = "bags"
+
+    def __init__(self, seed: int = 0, index: IndexConfig | None = None) -> None:
+        super().__init__(index or IndexConfig(device="cpu"))
+        self.seed = seed
+        self.encoded = 0
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"seed": self.seed}
+
+    def prepare(self, corpus: Corpus) -> None:
+        self.of = corpus
+        self.table = np.random.default_rng(self.seed).standard_normal((len(corpus.words), 6))
+
+    def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        self.encoded += len(rows)
+        return self._sums(self.of.abstract_tokens, rows)
+
+    def encode_queries(self, queries: Queries | NDArray[np.int64]) -> NDArray[np.float32]:
+        return self._sums(self.of.context_tokens, Queries.from_contexts(self.of, queries).contexts)
+
+    def _sums(self, tokens: Any, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        sums = np.array([self.table[tokens[row][tokens[row] >= 0]].sum(0) for row in rows])
+        return np.asarray(sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-9), np.float32)
+
+
+def saved(corpus: Corpus, folder: Path, **settings: Any) -> Bags:
+    retriever = Bags(**settings).index(corpus)
+    retriever.save(folder)
+    return retriever
+
+
+def test_paper_ids_are_saved_next_to_their_vectors(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    saved(tiny_corpus, tmp_path / "index")
+    ids = (tmp_path / "index" / "ids.txt").read_text("utf-8").splitlines()
+    assert ids == [id for id, may in zip(tiny_corpus.paper_ids, tiny_corpus.is_candidate, strict=True) if may]
+    assert len(np.load(tmp_path / "index" / "vectors.npy")) == len(ids) == 11
+
+
+def test_an_index_of_something_else_is_refused(
+    tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "index"
+    saved(tiny_corpus, folder, index=IVF)
+
+    def refused(retriever: Bags, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            retriever.open(tiny_corpus, folder)
+        assert retriever.encoded == 0
+
+    refused(Bags(1, IVF), "the index was built with seed=0, not 1")
+    refused(Bags(), "the index was built with index={'kind': 'ivf'.*, not {'kind': 'exact'}")
+    monkeypatch.setattr(dense, "NORMALISATIONS", {})
+    refused(Bags(index=IVF), "built with normalisation=unit, not none")
+    monkeypatch.undo()
+    Bags(index=IndexConfig("ivf", lists=3, probes=2)).load(folder, tiny_corpus)  # search settings may differ
+
+
+def test_too_few_papers_raise_before_encoding(tiny_corpus: Corpus) -> None:
+    retriever = Bags(index=IndexConfig("ivf", lists=12))
+    with pytest.raises(InputError, match=r"index\.kind=ivf: needs 12 papers to train on, has 11"):
+        retriever.index(tiny_corpus)
+    assert retriever.encoded == 0

@@ -21,8 +21,7 @@ from citerec.tests.hatten.made import random_model
 
 
 def test_unknown_words_count_if_their_stem_is_known(tiny_corpus: Corpus) -> None:
-    bm25 = BM25(query=["context"])
-    bm25.index(tiny_corpus)
+    bm25 = BM25(query=["context"]).index(tiny_corpus)
     plain, inflected, unknown = (
         Query(f"{word} TARGETCIT") for word in ("parser", "parsers parsers", "zyzzyva")
     )
@@ -36,8 +35,7 @@ def test_unknown_words_count_if_their_stem_is_known(tiny_corpus: Corpus) -> None
 
 def test_words_that_only_the_model_knows_are_read(tiny_corpus: Corpus) -> None:
     model = random_model([*tiny_corpus.words, "zyzzyva"], dim=12, hidden=8, max_tokens=20)
-    retriever = HAttenRetriever(model, arithmetic="float32")
-    retriever.index(tiny_corpus)
+    retriever = HAttenRetriever(model, arithmetic="float32").index(tiny_corpus)
     asked = Queries.from_list(tiny_corpus, [Query("zyzzyva"), Query("quagga"), Query("")])
     assert (retriever.search(asked, 3).papers[0] >= 0).all()
     assert (retriever.search(asked, 3).papers[1:] == -1).all()
@@ -81,7 +79,6 @@ def test_the_marker_is_found_if_the_corpus_lacks_it(tmp_path: Path) -> None:
 
 def test_runs_cannot_answer_new_queries(tiny_corpus: Corpus, tmp_path: Path) -> None:
     (tmp_path / "run.trec").write_text("c9 Q0 speech 1 2.5 made\n")
-    run = CachedRun(tmp_path / "run.trec")
-    run.index(tiny_corpus)
+    run = CachedRun(tmp_path / "run.trec").index(tiny_corpus)
     with pytest.raises(InputError, match="choose another retriever"):
         run.search(Queries.from_list(tiny_corpus, [Query("sound TARGETCIT")]), 3)

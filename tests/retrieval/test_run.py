@@ -18,7 +18,7 @@ from citerec.retrieval.fusion import Fusion
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.run import CachedRun, Run
-from citerec.tests.retrieval.made import assert_same, indexed, write_runs
+from citerec.tests.retrieval.made import assert_same, write_runs
 
 IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
 
@@ -112,16 +112,16 @@ def _queries(corpus: Corpus) -> np.ndarray:
 def test_returns_the_rankings_of_the_retriever(
     tiny_corpus: Corpus, tmp_path: Path, k: int, filters: Filters | None
 ) -> None:
-    bm25 = indexed(BM25(), tiny_corpus)
-    run = indexed(CachedRun(write_runs(bm25, tiny_corpus, tmp_path)), tiny_corpus)
+    bm25 = BM25().index(tiny_corpus)
+    run = CachedRun(write_runs(bm25, tiny_corpus, tmp_path)).index(tiny_corpus)
     assert_same(run.search(_queries(tiny_corpus), k, filters), bm25.search(_queries(tiny_corpus), k, filters))
 
 
 def test_runs_of_different_depth_and_one_file_by_name(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    fame = indexed(Popularity(), tiny_corpus)
-    (val,) = write_runs(indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["val"])
+    fame = Popularity().index(tiny_corpus)
+    (val,) = write_runs(BM25().index(tiny_corpus), tiny_corpus, tmp_path, ["val"])
     (test,) = write_runs(fame, tiny_corpus, tmp_path, ["test"])
-    both, alone = indexed(CachedRun([val, test]), tiny_corpus), indexed(CachedRun(str(test)), tiny_corpus)
+    both, alone = CachedRun([val, test]).index(tiny_corpus), CachedRun(str(test)).index(tiny_corpus)
     contexts = tiny_corpus.split("test").contexts
     assert_same(both.search(contexts, 6), fame.search(contexts, 6))
     assert_same(alone.search(contexts, 6), fame.search(contexts, 6))
@@ -133,14 +133,14 @@ def test_the_first_papers_are_candidates_and_ties_are_in_the_order_of_the_corpus
     bare, last, first = "bare", *(tiny_corpus.paper_ids[row] for row in (4, 2))
     lines = [f"c9 Q0 {paper} 0 {score} r\n" for paper, score in ((bare, 3), (last, 2), (first, 2))]
     (tmp_path / "run.trec").write_text("".join(lines))
-    run = indexed(CachedRun(tmp_path / "run.trec"), tiny_corpus)
+    run = CachedRun(tmp_path / "run.trec").index(tiny_corpus)
     contexts = tiny_corpus.split("test").contexts[:1]
     assert [run.search(contexts, k).papers.tolist() for k in (1, 2)] == [[[2]], [[2, 4]]]
 
 
 def test_an_index_of_other_files_is_refused(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    files = write_runs(indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path)
-    indexed(CachedRun(files), tiny_corpus).save(tmp_path / "index")
+    files = write_runs(BM25().index(tiny_corpus), tiny_corpus, tmp_path)
+    CachedRun(files).index(tiny_corpus).save(tmp_path / "index")
     files[0].write_text(files[0].read_text() + "\n")
     with pytest.raises(InputError, match="the index was built with files="):
         CachedRun(files).load(tmp_path / "index", tiny_corpus)
@@ -148,16 +148,16 @@ def test_an_index_of_other_files_is_refused(tiny_corpus: Corpus, tmp_path: Path)
 
 def test_runs_fuse_as_their_retrievers_do(tiny_corpus: Corpus, tmp_path: Path) -> None:
     parts: dict[str, Retriever] = {"words": BM25(), "fame": Popularity()}
-    fusion = indexed(Fusion(parts), tiny_corpus)
+    fusion = Fusion(parts).index(tiny_corpus)
     runs = {name: CachedRun(write_runs(part, tiny_corpus, tmp_path)) for name, part in parts.items()}
-    fused_runs = indexed(Fusion(runs), tiny_corpus)
+    fused_runs = Fusion(runs).index(tiny_corpus)
     assert fused_runs.tuned == fusion.tuned
     assert_same(fused_runs.search(_queries(tiny_corpus), 8), fusion.search(_queries(tiny_corpus), 8))
 
 
 def test_a_split_without_a_file(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    files = write_runs(indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["test"])
-    run = indexed(CachedRun(files), tiny_corpus)
+    files = write_runs(BM25().index(tiny_corpus), tiny_corpus, tmp_path, ["test"])
+    run = CachedRun(files).index(tiny_corpus)
     with pytest.raises(InputError, match=r"bm25-test\.trec: no query of split 'val' of tiny"):
         run.search(tiny_corpus.split("val").contexts, 3)
     with pytest.raises(InputError, match="no query of split 'val'"):
@@ -167,14 +167,14 @@ def test_a_split_without_a_file(tiny_corpus: Corpus, tmp_path: Path) -> None:
 def test_a_query_in_no_file_gets_no_papers(
     tiny_corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bm25 = indexed(BM25(), tiny_corpus)
+    bm25 = BM25().index(tiny_corpus)
     contexts = tiny_corpus.split("test").contexts
     ids = [tiny_corpus.context_ids[row] for row in contexts[1:].tolist()] + ["from elsewhere"]
     result = bm25.search(contexts, 5)
     rest = np.roll(np.arange(len(contexts)), -1)
     Run(ids, tiny_corpus.paper_ids, Ranking(result.papers[rest], result.scores[rest])).write(tmp_path / "run")
     with caplog.at_level(logging.WARNING):
-        run = indexed(CachedRun(tmp_path / "run"), tiny_corpus)
+        run = CachedRun(tmp_path / "run").index(tiny_corpus)
     assert "1 of the 4 queries of split test are missing" in caplog.text
     assert "1 of 4 queries are not in tiny" in caplog.text
     again = run.search(contexts, 5)
@@ -201,20 +201,20 @@ def test_unrelated_runs_raise_one_line(
 
 
 def test_a_query_in_two_files(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    (file,) = write_runs(indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["test"])
+    (file,) = write_runs(BM25().index(tiny_corpus), tiny_corpus, tmp_path, ["test"])
     with pytest.raises(InputError, match=r"query 'c\d+' is also in an earlier file of retriever.files"):
         CachedRun([file, file]).index(tiny_corpus)
 
 
 def test_max_results_of_a_run(tiny_corpus: Corpus, tmp_path: Path) -> None:
     val, test = write_runs(
-        indexed(BM25(query=["context", "title", "abstract"]), tiny_corpus), tiny_corpus, tmp_path
+        BM25(query=["context", "title", "abstract"]).index(tiny_corpus), tiny_corpus, tmp_path
     )
     whole = Run.read(test)
     ranking = Ranking(whole.ranking.papers[:, :2], whole.ranking.scores[:, :2])
     Run(whole.query_ids, whole.paper_ids, ranking).write(test)
-    run = indexed(CachedRun([val, test]), tiny_corpus)
+    run = CachedRun([val, test]).index(tiny_corpus)
     assert run.max_results(tiny_corpus.split("test").contexts) == 2
     assert (run.max_results(tiny_corpus.split("val").contexts) or 99) > 2
-    everyone = indexed(Popularity(), tiny_corpus)
+    everyone = Popularity().index(tiny_corpus)
     assert everyone.max_results(tiny_corpus.split("test").contexts) is None

@@ -20,6 +20,7 @@ from citerec.retrieval.encoders.article import ArticleRetriever
 from citerec.retrieval.encoders.embeddings import Advance, load_or_encode
 from citerec.retrieval.settings import ArticleConfig
 from citerec.retrieval.vectors import VectorTable
+from citerec.tests.base.test_files import flip
 from citerec.tests.forked import exit_code
 
 MODEL: dict[str, Any] = {"weights": "abc", "query": ("title",)}
@@ -71,12 +72,6 @@ def test_vectors_are_kept_in_half_precision_and_used_again(tiny_corpus: Corpus, 
     assert len(list(cache.iterdir())) == 3
     assert Encoder(tiny_corpus).load(ROWS[:3])[1] == 3  # so few are not kept
     assert len(list(cache.iterdir())) == 3
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-3] ^= 1
-    path.write_bytes(content)
 
 
 def test_damage_is_named_and_repaired(tiny_corpus: Corpus, cache: Path) -> None:

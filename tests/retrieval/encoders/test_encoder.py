@@ -41,6 +41,7 @@ from citerec.retrieval.encoders.encoder import ArticleEncoder, find_folder, load
 from citerec.retrieval.encoders.nets import weights_hash
 from citerec.retrieval.settings import ArticleConfig, IndexConfig
 from citerec.tests.conftest import Hub
+from citerec.tests.hatten.made import Evil
 
 
 @pytest.fixture
@@ -53,15 +54,17 @@ def at(folder: Path, **settings: Any) -> ArticleConfig:
     return ArticleConfig("tiny", path=str(folder), **{"max_tokens": 32, **settings})
 
 
+SIZES: dict[str, Any] = {
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+}
+
+
 def test_padding_is_not_attended_to_without_fused_attention() -> None:
     """Off the CPU: `mask` says that it is there."""
-    sizes: dict[str, Any] = {
-        "hidden_size": 8,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 8,
-    }
-    model: Any = MPNetModel(MPNetConfig(vocab_size=20, **sizes)).eval()
+    model: Any = MPNetModel(MPNetConfig(vocab_size=20, **SIZES)).eval()
     tokens, mask = torch.arange(12).reshape(2, 6) + 4, torch.tensor([[1] * 6, [1] * 4 + [0] * 2]).bool()
     away: Any = SimpleNamespace(device=torch.device("cuda"), long=mask.long)
     encoder = ArticleEncoder(model, cast(Any, None), ArticleConfig("tiny"))
@@ -131,9 +134,7 @@ def test_a_model_is_downloaded_once(
     assert not hub.requests
 
 
-class Payload:
-    def __reduce__(self) -> tuple[Any, ...]:
-        return exec, ("import builtins; builtins.payload_ran = True",)
+PAYLOAD = pickle.dumps(Evil(exec, "import builtins; builtins.payload_ran = True"), 2)
 
 
 def without(file: str) -> Callable[[Path], object]:
@@ -147,7 +148,7 @@ def halved(folder: Path) -> None:
 
 def pickled(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Payload(), 2))
+    (folder / "pytorch_model.bin").write_bytes(PAYLOAD)
 
 
 def with_few_weights(folder: Path) -> None:
@@ -202,13 +203,7 @@ def test_a_pooler_makes_no_difference(folder: Path) -> None:
 
 
 def test_roberta_reads_fewer_tokens_than_it_has_positions() -> None:
-    sizes: dict[str, Any] = {
-        "hidden_size": 8,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 1,
-        "intermediate_size": 8,
-    }
-    config = RobertaConfig(max_position_embeddings=20, vocab_size=9, pad_token_id=1, **sizes)
+    config = RobertaConfig(max_position_embeddings=20, vocab_size=9, pad_token_id=1, **SIZES)
     model = RobertaModel(config).eval()
     limit = max_positions(model)
     assert limit == 18
@@ -320,7 +315,7 @@ def written(file: str, content: bytes) -> Callable[[Path], object]:
         ),
         (renamed(".output.", ".attention.output."), "not a weight of an adapter after a layer's feed"),
         (written("pytorch_adapter.bin", b""), r"pytorch_adapter\.bin: cannot read the weights"),
-        (written("pytorch_adapter.bin", pickle.dumps(Payload(), 2)), "cannot read the weights"),
+        (written("pytorch_adapter.bin", PAYLOAD), "cannot read the weights"),
         (written("adapter_config.json", b"{"), "not an adapter configuration"),
         (written("adapter_config.json", b'{"config": 3}'), "not an adapter configuration"),
         (without("adapter_config.json"), r"no configuration; expected adapter_config\.json there"),
@@ -486,8 +481,7 @@ def test_minilm_retrieves_similar_sentences(tiny_corpus: Corpus) -> None:
     config = ArticleConfig("minilm", max_tokens=64)
     if find_folder(config) is None:
         pytest.skip("all-MiniLM-L6-v2 is not on this machine: make minilm")
-    retriever = ArticleRetriever(config, "float32")
-    retriever.index(tiny_corpus)
+    retriever = ArticleRetriever(config, "float32").index(tiny_corpus)
     for split in tiny_corpus.splits.values():
         result = retriever.search(split.contexts, 10)
         assert (result.papers[:, :2] == split.positives.values[:, None]).any(axis=1).mean() > 0.8

@@ -12,7 +12,6 @@ from citerec.datasets.corpus import Corpus
 from citerec.retrieval.networks.encoder import REACH, NetworkRetriever, score_titles, word_weights
 from citerec.retrieval.networks.networks import Networks
 from citerec.retrieval.queries import Queries
-from citerec.tests.retrieval.made import indexed
 
 DIM, MARK, STOP = 8, 0, 1
 PASSAGES = st.lists(st.integers(2, 9), max_size=6)
@@ -53,7 +52,7 @@ def test_titles_get_the_weighted_mean_of_the_highest_cosines(
 
 
 def test_a_network_reads_titles_as_it_reads_papers(tiny_corpus: Corpus, tiny_networks: Path) -> None:
-    retriever = indexed(NetworkRetriever(Networks.open(tiny_networks)), tiny_corpus)
+    retriever = NetworkRetriever(Networks.open(tiny_networks)).index(tiny_corpus)
     networks, reader = retriever.networks, retriever.networks.reader
     retriever.encode(np.array([3]))  # once more, in a file of its own
     queries, papers = (

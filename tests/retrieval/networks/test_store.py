@@ -21,7 +21,7 @@ from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.networks.networks import Networks
 from citerec.retrieval.networks.store import MANY, Encoded, VectorStore, check_encoded
 from citerec.tests.forked import exit_code
-from citerec.tests.retrieval.made import assert_same, indexed
+from citerec.tests.retrieval.made import assert_same
 
 DIM = 4
 
@@ -170,7 +170,7 @@ def test_a_killed_encoding_goes_on_where_it_was(
     tiny_corpus: Corpus, tiny_networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PART", 3)
-    whole = indexed(network(tmp_path / "whole", tiny_networks), tiny_corpus)
+    whole = network(tmp_path / "whole", tiny_networks).index(tiny_corpus)
     encode, calls = Networks.encode, list[int]()
 
     def counted(self: Networks, keys: np.ndarray, *options: object) -> Encoded:
@@ -184,7 +184,7 @@ def test_a_killed_encoding_goes_on_where_it_was(
     killed = exit_code(lambda: network(tmp_path / "killed", tiny_networks).index(tiny_corpus))
     assert killed == -signal.SIGKILL and len(list((tmp_path / "killed").glob("*.safetensors"))) == 2
     dying = False
-    resumed = indexed(network(tmp_path / "killed", tiny_networks), tiny_corpus)
+    resumed = network(tmp_path / "killed", tiny_networks).index(tiny_corpus)
     assert calls == [3, 2] and resumed.complete  # 11 papers, of which 6 were kept
     queries = np.arange(12)
     assert_same(resumed.search(queries, 12), whole.search(queries, 12))
@@ -193,7 +193,7 @@ def test_a_killed_encoding_goes_on_where_it_was(
 def test_papers_without_a_vector_are_not_found_and_encoding_them_on_demand_finds_them(
     tiny_corpus: Corpus, tiny_networks: Path, tmp_path: Path
 ) -> None:
-    whole = indexed(network(tmp_path / "whole", tiny_networks), tiny_corpus)
+    whole = network(tmp_path / "whole", tiny_networks).index(tiny_corpus)
     few = network(tmp_path / "few", tiny_networks)
     few.whole = False
     few.index(tiny_corpus)
@@ -213,7 +213,7 @@ def test_papers_without_a_vector_are_not_found_and_encoding_them_on_demand_finds
 def test_pairs_are_scored_once(
     tiny_corpus: Corpus, tiny_networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    retriever, scores, pairs = indexed(network(tmp_path, tiny_networks), tiny_corpus), Networks.scores, []
+    retriever, scores, pairs = network(tmp_path, tiny_networks).index(tiny_corpus), Networks.scores, []
 
     def counted(self: Networks, texts: list[Any]) -> np.ndarray:
         pairs.extend(texts)
