@@ -378,15 +378,23 @@ def tiny_networks(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session")
-def tiny_reranker(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained cross-encoder, saved as by a training."""
+def make_encoder(tiny_bert: Path) -> Callable[..., Any]:
+    """Return a function that makes cross-encoders from `tiny_bert`; pairs: options of PairSettings."""
     from citerec.rerank.cross_encoder.network import CrossEncoder
     from citerec.rerank.settings import PairSettings
     from citerec.retrieval.settings import ArticleConfig
 
-    folder = tmp_path_factory.mktemp("rerankers") / "tiny-reranker"
-    encoder = ArticleConfig("tiny", path=str(tiny_bert))
-    CrossEncoder.pretrained(encoder, PairSettings(max_tokens=64), head="linear").save(folder)
+    def make(head: str = "sigmoid", seed: int = 0, **pairs: Any) -> CrossEncoder:
+        config = PairSettings(**{"max_tokens": 64, **pairs})
+        return CrossEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert)), config, head, seed).eval()
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_reranker(make_encoder: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained cross-encoder, saved as by a training."""
+    folder: Path = make_encoder("linear").save(tmp_path_factory.mktemp("rerankers") / "tiny-reranker")
     return folder
 
 

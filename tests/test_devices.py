@@ -156,7 +156,7 @@ Make = Callable[..., CrossEncoder]
 
 @pytest.mark.parametrize("loss", ["hinge", "pointwise", "listwise"])
 def test_a_step_of_a_cross_encoder_waits_for_nothing(
-    demo_corpus: Corpus, make_cross: Make, loss: str
+    demo_corpus: Corpus, make_encoder: Make, loss: str
 ) -> None:
     settings = RerankerSettings(
         precision="float32",
@@ -164,22 +164,11 @@ def test_a_step_of_a_cross_encoder_waits_for_nothing(
         batch=StepSettings(kept=100),
     )
     for device in ("cpu", "meta"):
-        model = make_cross()
+        model = make_encoder("linear", max_tokens=48)
         prepare_for_training(model, settings, device)
         batch = lists_of(demo_corpus, model, papers=8, tokens=200)
         assert len(batch.chunks) > 2
         assert step_on(quiet(RerankModule(model, settings, 0, 10)), batch, device).waits == []
-
-
-@pytest.fixture
-def make_cross(tiny_bert: Path) -> Make:
-    from citerec.rerank.settings import PairSettings
-
-    def make() -> CrossEncoder:
-        config = ArticleConfig("tiny", path=str(tiny_bert))
-        return CrossEncoder.pretrained(config, PairSettings(max_tokens=48), "linear", 0)
-
-    return make
 
 
 class Saved:
@@ -203,11 +192,11 @@ class Saved:
 
 @pytest.mark.slow
 def test_memory_of_a_cross_encoder_does_not_grow_with_its_lists(
-    demo_corpus: Corpus, make_cross: Make
+    demo_corpus: Corpus, make_encoder: Make
 ) -> None:
     def peak(papers: int, kept: int) -> tuple[int, list[Tensor]]:
         settings = RerankerSettings(dropout=0.0, batch=StepSettings(kept=kept))
-        model = make_cross()
+        model = make_encoder("linear", max_tokens=48)
         prepare_for_training(model, settings)
         module, saved = quiet(RerankModule(model, settings, 0, 10)), Saved()
         batch = lists_of(demo_corpus, model, papers, tokens=200)
@@ -224,11 +213,11 @@ def test_memory_of_a_cross_encoder_does_not_grow_with_its_lists(
 
 
 @pytest.mark.slow
-def test_dropout_is_the_same_when_a_chunk_is_computed_again(demo_corpus: Corpus, make_cross: Make) -> None:
+def test_dropout_is_the_same_when_a_chunk_is_computed_again(demo_corpus: Corpus, make_encoder: Make) -> None:
     gradients = []
     for kept in (1, 1000):
         settings = RerankerSettings(dropout=0.3, batch=StepSettings(kept=kept))
-        model = make_cross()
+        model = make_encoder("linear", max_tokens=48)
         prepare_for_training(model, settings)
         torch.manual_seed(0)
         batch = lists_of(demo_corpus, model, papers=20, tokens=200)

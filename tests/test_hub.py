@@ -134,10 +134,7 @@ def test_pushing_and_loading_from_the_hub_round_trips(
     assert same(type(model).open("someone/model"), model)  # as it was downloaded
 
 
-def test_retriever_and_reranker_load_by_hub_id(hub: Hub, tiny_reranker: Path) -> None:
-    model = random_model(["deep", "nets"], dict(ABOUT))
-    model.push("someone/prefetcher")
-    assert same(HAtten.open("someone/prefetcher"), model)
+def test_small_models_and_rerankers_load_by_hub_id(hub: Hub, tiny_reranker: Path) -> None:
     small = static(["<pad>", "a", "b"], "int8")
     small.push("someone/static")
     assert (

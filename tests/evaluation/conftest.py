@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 
 from citerec.base.errors import InputError, error_line
 from citerec.base.files import write_text
+from citerec.datasets.citations.graph import CitationGraph, open_graph
 from citerec.evaluate import build_benchmark
 from citerec.evaluation.benchmark import Data
 from citerec.evaluation.report import Provenance
@@ -78,6 +79,11 @@ def distractors_file(tmp_path: Path) -> Path:
         for i in range(60)
     ]
     return write_lines(tmp_path / "distractors.jsonl", papers)
+
+
+@pytest.fixture
+def graph(world_file: Path, distractors_file: Path, tmp_path: Path) -> CitationGraph:
+    return open_graph(world_file, distractors=distractors_file, cache_dir=tmp_path / "cache")
 
 
 class Damaged(BM25):

@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from citerec.rerank.cross_encoder.network import CrossEncoder
-from citerec.rerank.settings import PairSettings
-from citerec.retrieval.settings import ArticleConfig
 from citerec.tests.composing import compose_config
 from citerec.tests.runs import Composed
 
@@ -58,14 +55,3 @@ def tiny_training(tiny_options: Callable[..., list[str]]) -> Composed:
         return compose_config("train", tiny_options(**more))
 
     return composed
-
-
-@pytest.fixture(scope="session")
-def make_encoder(tiny_bert: Path) -> Callable[..., CrossEncoder]:
-    """Return a function that makes cross-encoders from `tiny_bert`; pairs: options of PairSettings."""
-
-    def make(head: str = "sigmoid", seed: int = 0, **pairs: Any) -> CrossEncoder:
-        config = PairSettings(**{"max_tokens": 64, **pairs})
-        return CrossEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert)), config, head, seed).eval()
-
-    return make

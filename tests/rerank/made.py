@@ -27,8 +27,7 @@ def make_corpus(folder: Path, papers: list[PaperRecord], **more: Any) -> Corpus:
 
 
 def over_bm25(corpus: Corpus, weights: dict[str, float]) -> Ranker:
-    made = Ranker(RankingModel(linear(weights)), {"bm25": BM25()})
-    return made.index(corpus)
+    return Ranker(RankingModel(linear(weights)), {"bm25": BM25()}).index(corpus)
 
 
 def top(made: Ranker, text: str, k: int = 1) -> list[str]:

@@ -66,6 +66,8 @@ def test_the_order_is_that_of_sorting_the_scores(
         pairs += len(head)
         contexts = np.full(len(head), rows[query])
         scores = reranker.score(tiny_corpus, contexts, np.array([tiny_corpus.paper_row(p) for p in head]))
+        assert len(set(scores.tolist())) == len(head)
+        assert [result[query][paper] for paper in head] == pytest.approx(scores, abs=1e-6)
         best = [paper for _, paper in sorted(zip(scores, head, strict=True), key=lambda pair: -pair[0])]
         assert sorted(result[query], key=lambda paper: -result[query][paper]) == best + tail
     assert metrics["pairs"] == metrics["pairs_new"] == pairs == len(scored_pairs(tmp_path))

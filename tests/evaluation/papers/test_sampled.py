@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from citerec.base.errors import InputError
-from citerec.datasets.citations.graph import open_graph
+from citerec.datasets.citations.graph import CitationGraph
 from citerec.datasets.citations.queries import QuerySet, graph_corpus
 from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.papers.sampled import DatasetLevel, FieldLevel, PoolRanker, tune
@@ -37,8 +37,7 @@ Make = Callable[[], Retriever]
 
 
 @pytest.fixture
-def sampler(world_file: Path, distractors_file: Path, tmp_path: Path) -> Sampler:
-    graph = open_graph(world_file, distractors=distractors_file, cache_dir=tmp_path / "cache")
+def sampler(graph: CitationGraph) -> Sampler:
     return Sampler(graph, RULES, seed=0)
 
 
@@ -64,8 +63,7 @@ def ranked_alone(
     queries = QuerySet(np.sort(pool.queries), sampler.relevant.take(np.sort(pool.queries)))
     corpus = graph_corpus(sampler.graph, rows, {"test": queries}, "alone", folder)
     corpus.is_candidate = np.isin(rows, pool.papers)
-    retriever = make()
-    retriever.index(corpus)
+    retriever = make().index(corpus)
     context_rows = {corpus.context_ids[row]: row for row in range(len(pool.queries))}
     contexts = [context_rows[sampler.graph.ids[row]] for row in pool.queries.tolist()]
     return listed(retriever.search(np.array(contexts), depth), corpus.paper_ids)
@@ -108,10 +106,7 @@ def test_a_pool_is_ranked_as_if_there_were_no_other_papers(
         assert [listed(ranker.rank(retriever, pool, index_dir).ranking, ids) for pool in pools] == first
 
 
-def test_without_a_year_no_query_finds_later_papers(
-    world_file: Path, distractors_file: Path, tmp_path: Path
-) -> None:
-    graph = open_graph(world_file, distractors=distractors_file, cache_dir=tmp_path / "cache")
+def test_without_a_year_no_query_finds_later_papers(graph: CitationGraph, tmp_path: Path) -> None:
     sampler = Sampler(graph, SamplingRules(min_citations=0), seed=0)
     queries, _ = sampler.queries(20, 0)
     pools = dataset_pools(sampler, queries, [150], 1)

@@ -21,11 +21,6 @@ from citerec.tests.evaluation.conftest import world
 ANY = SamplingRules(min_citations=0)
 
 
-@pytest.fixture
-def graph(world_file: Path, distractors_file: Path, tmp_path: Path) -> CitationGraph:
-    return open_graph(world_file, distractors=distractors_file, cache_dir=tmp_path / "cache")
-
-
 def plain_rules(
     papers: list[dict[str, Any]], rules: SamplingRules
 ) -> tuple[set[str], set[str], dict[str, set[str]]]:

@@ -90,8 +90,7 @@ def test_the_cache_key_depends_on_settings_contexts_depth_and_corpus(
 
 
 def test_a_run_covers_only_its_queries(demo_corpus: Corpus, tmp_path: Path) -> None:
-    split, bm25 = demo_corpus.split("train"), BM25()
-    bm25.index(demo_corpus)
+    split, bm25 = demo_corpus.split("train"), BM25().index(demo_corpus)
     asked = split.contexts[3:40:4]
     ids = [demo_corpus.context_ids[row] for row in asked]
     Run(ids, demo_corpus.paper_ids, bm25.search(asked, 20)).write(tmp_path / "run.trec")

@@ -16,6 +16,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.rerank.cross_encoder.published import load_reference
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.settings import ScoringSettings
+from citerec.tests.hatten.made import Evil
 
 Floats = NDArray[np.float64]
 
@@ -137,11 +138,6 @@ def test_the_published_reranker_is_opened_by_name(
     assert Reranker.open("scibert-acl200").name == "scibert-acl200"
 
 
-class Evil:
-    def __reduce__(self) -> Any:
-        return print, ("unpickled",)
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -154,7 +150,7 @@ class Evil:
             {"scorer": {}},
             "has no subword vectors, but the tokeniser in .* has 179 subwords; .*scoring.encoder=FOLDER",
         ),
-        ({"scorer": Evil()}, "damaged, or contains something other than tensors"),
+        ({"scorer": Evil(print, "unpickled")}, "damaged, or contains something other than tensors"),
     ],
 )
 def test_invalid_files_are_named(

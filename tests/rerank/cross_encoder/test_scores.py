@@ -17,10 +17,8 @@ from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.rerank.cross_encoder.pairs import PairReader
 from citerec.rerank.cross_encoder.reranker import Reranker
-from citerec.rerank.cross_encoder.scores import PairScores, first_k, reorder
-from citerec.rerank.settings import ScoringSettings
+from citerec.rerank.cross_encoder.scores import PairScores, reorder
 from citerec.retrieval.base import Ranking
-from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.run import Run
 
 
@@ -181,26 +179,3 @@ def test_trec_eval_sees_the_same_order(tmp_path: Path) -> None:
     read = list(ir_measures.read_trec_run(str(tmp_path / "run.trec")))
     assert [line.doc_id for line in sorted(read, key=lambda line: -line.score)] == ["d", "b", "c", "a"]
     assert len({line.score for line in read}) == 4
-
-
-def test_a_cross_encoder_reranks_bm25(tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path) -> None:
-    reranker = Reranker.open(tiny_reranker, ScoringSettings(precision="float32"))
-    retriever = BM25()
-    retriever.index(tiny_corpus)
-    contexts = tiny_corpus.split("test").contexts
-    ranking = retriever.search(contexts, 5)
-    pairs = PairScores(tmp_path, reranker, tiny_corpus)
-    scores, scored = pairs.candidate_scores(contexts, first_k(ranking, 3).papers)
-    found = reorder(ranking, scores)
-    assert scored.new == np.count_nonzero(ranking.papers[:, :3] >= 0) > 6
-    for query, context in enumerate(contexts):
-        alone = {
-            int(paper): float(reranker.score(tiny_corpus, np.array([context]), np.array([paper]))[0])
-            for paper in ranking.papers[query, :3]
-            if paper >= 0
-        }
-        assert len(set(alone.values())) == len(alone)
-        best = sorted(alone, key=lambda paper: -alone[paper])
-        assert found.papers[query, : len(best)].tolist() == best
-        assert (found.papers[query, 3:] == ranking.papers[query, 3:]).all()
-        assert np.allclose(found.scores[query, : len(best)], [alone[paper] for paper in best], atol=1e-6)

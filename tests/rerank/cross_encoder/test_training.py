@@ -52,9 +52,8 @@ def score_lists(
     best: Path, corpus: Corpus, depth: int, cited_too: bool
 ) -> list[tuple[list[float], list[bool]]]:
     """Return the logits of BM25's candidates per training query, and which of them are cited."""
-    encoder, split, bm25 = CrossEncoder.open(best), corpus.split("train"), BM25()
+    encoder, split, bm25 = CrossEncoder.open(best), corpus.split("train"), BM25().index(corpus)
     reader = PairReader(corpus, encoder.tokenizer, encoder.config)
-    bm25.index(corpus)
     found = []
     for context, cited, papers in zip(
         split.contexts, split.positives, bm25.search(split.contexts, depth).papers, strict=True
@@ -69,9 +68,7 @@ def score_lists(
     return found
 
 
-def test_training_learns_and_saves_the_best_model(
-    tiny_training: Composed, tiny_corpus: Corpus, tmp_path: Path
-) -> None:
+def test_training_learns_and_saves_the_best_model(tiny_training: Composed, tmp_path: Path) -> None:
     changes = {"model.epochs": 20, "model.validation.every": 10, "output_dir": tmp_path / "out"}
     best = train(tiny_training(**changes))
     assert best == tmp_path / "out" / "reranker"

@@ -118,7 +118,7 @@ def test_names_in_other_letters_find_the_paper(tmp_path: Path, author: str, text
     assert top(made, text)[0] == "this"
 
 
-def test_without_authors_nothing_changes(library: Ranker, tmp_path: Path) -> None:
+def test_without_authors_nothing_changes(tmp_path: Path) -> None:
     plain = [record._replace(fields=()) for record in RECORDS[:300]]
     made = over_bm25(make_corpus(tmp_path / "plain", plain), WEIGHTS | AUTHORS)
     without = over_bm25(made.corpus, WEIGHTS)

@@ -14,8 +14,7 @@ from scipy.sparse import random as random_matrix
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.prepare import prepare_store
-from citerec.datasets.records import SECTION, TARGET_MARKER, PaperRecord, Source
+from citerec.datasets.records import SECTION, TARGET_MARKER, PaperRecord
 from citerec.hatten.nnselect.model import AverageRetriever
 from citerec.hatten.words.vectors import Embeddings, WordVectors
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
@@ -38,6 +37,7 @@ from citerec.rerank.ranker.texts import (
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.passages import CitedElsewhere, CitingPassages
 from citerec.retrieval.queries import Queries, Query, cut_around_mark
+from citerec.tests.rerank.made import make_corpus
 
 TERMS, TEXTS, PAPERS = 12, 9, 5
 
@@ -231,9 +231,7 @@ def test_beginnings_of_words_are_shared_by_languages(context: str, title: str, t
         PaperRecord("p1", "Graph networks", ""),
         PaperRecord("p2", "Pro", ""),
     ]
-    source = Source("made", {}, papers=lambda: papers, contexts=tuple, splits={})
-    prepare_store(source, tmp_path / "store", {"tokenizer": "default", "candidates": "all"})
-    corpus = Corpus(tmp_path / "store")
+    corpus = make_corpus(tmp_path / "store", papers)
     statistics = CorpusStatistics.build(corpus)
     asked = Queries.from_list(corpus, [Query(context), Query("The networked TARGETCIT")])
     rows = np.tile(np.arange(3, dtype=np.int32), (2, 1))

@@ -54,9 +54,7 @@ DEVIATIONS = {"bm25": 3.5, "title_share": 1.5, "citing_words": 2.0, "name_near":
 
 def ranker(corpus: Corpus, weights: dict[str, float] = MIXED, depth: int = 15, **options: Any) -> Ranker:
     parts = {"bm25": BM25(), "bm25_contexts": BM25(contexts=100), "dense": average()}
-    made = Ranker(RankingModel(linear(weights)), parts, depth, **options)
-    made.index(corpus)
-    return made
+    return Ranker(RankingModel(linear(weights)), parts, depth, **options).index(corpus)
 
 
 def contexts(corpus: Corpus, split: str = "test") -> np.ndarray:
@@ -164,11 +162,10 @@ def test_the_dense_model_is_saved_inside(demo_corpus: Corpus, tmp_path: Path) ->
     model = RankingModel(weights, dense=dense)
     folder = model.save(tmp_path / "ranker")
     assert folder.stat().st_mode == (folder / "dense").stat().st_mode
-    rankings = []
-    for one in (model, RankingModel.open(tmp_path)):
-        made = one.retriever()
-        made.index(demo_corpus)
-        rankings.append(made.search(contexts(demo_corpus), 10))
+    rankings = [
+        one.retriever().index(demo_corpus).search(contexts(demo_corpus), 10)
+        for one in (model, RankingModel.open(tmp_path))
+    ]
     same(*rankings)
     with pytest.raises(InputError, match=r"without its dense model: use Ranker.over\(retriever, ranker\)"):
         RankingModel(weights).retriever()
@@ -202,8 +199,7 @@ def test_missing_options_are_named(demo_corpus: Corpus) -> None:
         Ranker(None, {})
     with pytest.raises(InputError, match=r"retriever.depth=0: must be a whole number"):
         Ranker(None, {"bm25": BM25()}, 0)
-    untrained = Ranker(None, {"bm25": BM25()})
-    untrained.index(demo_corpus)
+    untrained = Ranker(None, {"bm25": BM25()}).index(demo_corpus)
     with pytest.raises(InputError, match="needs ranker=FOLDER"):
         untrained.search(contexts(demo_corpus), 3)
 
@@ -320,11 +316,9 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path
     measures = about["cross_fitted"]
     assert about["data"] == demo_corpus.name and measures["draft/recall@10"] > 0
     given = compose_config("evaluate", ["retriever=ranker", f"ranker={out}", *options])
-    made = instantiate(given.retriever)
-    made.index(demo_corpus)
+    made = instantiate(given.retriever).index(demo_corpus)
     found = made.search(contexts(demo_corpus), 10).papers
-    bm25 = BM25()
-    bm25.index(demo_corpus)
+    bm25 = BM25().index(demo_corpus)
     split = demo_corpus.split("test")
 
     def hits(papers: np.ndarray) -> int:
