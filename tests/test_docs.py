@@ -1,7 +1,9 @@
-"""README and docs: links lead somewhere, commands, options and paths exist, and pages are short."""
+"""README and docs: links lead somewhere, commands, options and paths exist, and pages are short; doctests."""
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -239,3 +241,21 @@ def test_pages_are_short() -> None:
 def test_readme_shows_the_commands_of_a_checkout() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     assert {"make demo", "make test"} <= set(re.findall(r"`(make \w+)`", text))
+
+
+PACKAGES = (
+    *("base", "formats", "datasets", "retrieval", "training", "hatten", "rerank", "library"),
+    "evaluation",
+)
+MODULES = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
+    if ">>> " in path.read_text("utf-8")
+]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_in_docstrings(module: str) -> None:
+    result = doctest.testmod(importlib.import_module(f"citerec.{module}"))
+    assert result.attempted and not result.failed

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from citerec.base.errors import InputError
@@ -23,6 +22,7 @@ from citerec.datasets.citations.queries import (
 )
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.splitting import RandomSplitting, YearShares, YearSplitting
+from citerec.tests.composing import compose_config
 from citerec.tests.datasets.conftest import write_lines
 
 ABOUT = {"b": {"title": "On B", "abstract": " "}, "d": {"title": "On D", "abstract": "About d."}}
@@ -185,8 +185,7 @@ def test_splits_are_by_year_or_by_a_list(write: Write, tmp_path: Path) -> None:
 def test_ranges_of_years_and_files_come_from_the_command_line(write: Write, tmp_path: Path) -> None:
     options = ["splitting@data.splitting=year", "data.splitting.train=[null,2001]", "data.splitting.val=null"]
     options += ["data.splitting.test=[2002,null]", f"data.papers=[{write()}]", f"data.cache_dir={tmp_path}"]
-    with initialize_config_dir(str(Path(__file__).parents[2] / "conf"), version_base="1.3"):
-        corpus = instantiate(compose("evaluate", ["data=papers", "retriever=bm25", *options]).data)
+    corpus = instantiate(compose_config("evaluate", ["data=papers", "retriever=bm25", *options]).data)
     assert {split: list(queries) for split, queries in queries_of(corpus).items()} == {
         "train": ["b"],
         "test": ["d"],

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import pytest
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -33,11 +32,11 @@ from citerec.base.files import file_lock
 from citerec.datasets.published import downloads
 from citerec.datasets.published.downloads import ensure_release, fetch
 from citerec.datasets.published.releases import CORPUS_FILES, RELEASES
+from citerec.tests.composing import compose_config
 from citerec.tests.conftest import Done
 from citerec.tests.datasets.conftest import archive_of
 from citerec.tests.forked import with_stderr
 
-ROOT = Path(__file__).parents[2]
 WEIGHTS = "model_batch_35000.pt"
 
 
@@ -378,8 +377,7 @@ def test_an_unwritable_folder_is_a_one_line_error(cache: Path) -> None:
 
 
 def opened(*overrides: str) -> Any:
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return instantiate(compose("evaluate", ["data=acl200", *overrides]).data)
+    return instantiate(compose_config("evaluate", ["data=acl200", *overrides]).data)
 
 
 def test_data_acl200_is_downloaded_and_opened(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import logging
 import subprocess
@@ -23,6 +22,7 @@ from citerec.datasets.published.downloads import (
 )
 from citerec.datasets.published.recipes.neurips import _numbers
 from citerec.datasets.published.releases import RELEASES
+from citerec.tests.datasets.building.test_build import content
 from citerec.tests.datasets.conftest import write_files
 from citerec.tests.formats.articles.test_jats import article, cite, entry
 
@@ -72,13 +72,6 @@ def build_twice(name: str, address: str, tmp_path: Path) -> Path:
     return folders[0]
 
 
-def content(folder: Path, name: str) -> Any:
-    path = folder / name
-    return json.loads(
-        path.read_bytes() if path.exists() else gzip.decompress((folder / f"{name}.gz").read_bytes())
-    )
-
-
 def test_papers_of_conferences_cited_by_numbers(serve: Serve, tmp_path: Path) -> None:
     titles = [f"Learning to {what} graphs" for what in ("parse", "rank", "prune", "label", "count", "draw")]
     entries = "\n".join(
@@ -125,8 +118,8 @@ Figure 1: A caption [6].
         "neurips2025-lcr", files, {"nips/nips2010.json": json.dumps(listed), "other/x.json": "[]"}
     )
     folder = build_twice("neurips2025-lcr", address, tmp_path)
-    contexts = content(folder, "contexts.json")
-    papers = content(folder, "papers.json")
+    contexts = content(folder, "contexts.json.gz")
+    papers = content(folder, "papers.json.gz")
     assert [paper["title"] for paper in papers.values()] == [*titles, "A paper"]
     cited = sorted(papers[context["refid"]]["title"] for context in contexts.values())
     assert cited == sorted(titles[:4]) and {item["citing_id"] for item in contexts.values()} == {
@@ -154,7 +147,7 @@ def test_sentences_citing_a_paper_by_its_first_author_and_year(serve: Serve, tmp
     corpus = open_published("acl-scisumm-lcr", cache_dir=tmp_path / "cache")  # candidates: with an abstract
     assert corpus.titles[0] == "A tagger" and corpus.is_candidate.tolist() == [True, False, False, False]
     assert {name: len(split) for name, split in corpus.splits.items()} == {"train": 1, "val": 1, "test": 1}
-    masked = [item["masked_text"] for item in content(folder, "contexts.json").values()]
+    masked = [item["masked_text"] for item in content(folder, "contexts.json.gz").values()]
     assert masked == [
         "The sentences of the collection were tagged by a model (TARGETCIT) and parsed.",
         "Much as in (TARGETCIT; OTHERCIT), tags are found by rules that were learned.",
@@ -174,7 +167,7 @@ def test_papers_with_a_licence_only(serve: Serve, tmp_path: Path) -> None:
         )
     files["crops/rice/corpus/results.json"] = "{}"
     folder = build_twice("crops-lcr", serve("crops-lcr", files), tmp_path)
-    citing = {context["citing_id"] for context in content(folder, "contexts.json").values()}
+    citing = {context["citing_id"] for context in content(folder, "contexts.json.gz").values()}
     assert citing == {f"PMC{number}" for number in range(1, 40)}
     corpus = open_corpus(folder, candidates="all", splits=["train", "val", "test", "train_named"])
     assert len(corpus.split("train")) > 40

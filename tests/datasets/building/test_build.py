@@ -28,6 +28,7 @@ from citerec.tests.datasets.conftest import build_corpus, write_files, write_lin
 TEXTS = Path(__file__).parent / "texts"
 TRAIN = RandomSplitting(1, 0, 0, seed=0)
 END = "is a sentence that is long enough to be a context of its own"
+HEAD = r"\documentclass{a}\title{A title}\begin{abstract}An abstract.\end{abstract}\begin{document}"
 CITES = "a sentence that cites {} and is long enough to be a context"
 
 
@@ -182,8 +183,7 @@ def test_entries_with_an_abstract_become_papers_and_others_are_listed(tmp_path: 
     bib = [f"@article{{{key}, title={{Work of {key}}}, {more} year=2001}}" for key, more in entries.items()]
     (source / "refs.bib").write_text("\n".join(bib))
     cites = " ".join(CITES.replace("{}", f"\\cite{{{key}}}") + "." for key in ("one", "own", "two", "two"))
-    head = "\\documentclass{a}\\title{A title}\\begin{abstract}An abstract.\\end{abstract}\\begin{document}"
-    (source / "paper.tex").write_text(f"{head} {cites} \\bibliography{{refs}}")
+    (source / "paper.tex").write_text(f"{HEAD} {cites} \\bibliography{{refs}}")
     write(source / "papers.jsonl", [paper("mine", "Work of own", year=2001)])
     report = build_corpus(str(source), tmp_path / "out", TRAIN, leaks="keep")
     papers = content(tmp_path / "out", "papers.json.gz")
@@ -208,9 +208,8 @@ def test_entries_with_an_abstract_become_papers_and_others_are_listed(tmp_path: 
     ],
 )
 def test_papers_named_in_a_file_are_cited(tmp_path: Path, name: str, text: str, id: str) -> None:
-    head = "\\documentclass{a}\\title{A title}\\begin{abstract}An abstract.\\end{abstract}\\begin{document}"
     tex, more = tmp_path / "paper.tex", tmp_path / name
-    tex.write_text(head + CITES.replace("{}", "\\cite{two}") + "\\bibliography{refs}")
+    tex.write_text(HEAD + CITES.replace("{}", "\\cite{two}") + "\\bibliography{refs}")
     (tmp_path / "refs.bib").write_text(
         "@misc{two, title={Work of two}, year=2001, note={arXiv preprint arXiv:0704.0001v2}}"
     )
@@ -395,61 +394,53 @@ def test_nothing_is_left_after_a_broken_record_or_an_interrupt(
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
-HEAD = r"\documentclass{a}\title{A title}\begin{abstract}An abstract.\end{abstract}\begin{document}"
 ENTRY = "@misc{two, title={Work of two}, year=2001}"
 
 
 @pytest.mark.parametrize(
-    ("source", "options", "message"),
+    ("source", "message"),
     [
         (
             {"a.jsonl": json.dumps(paper("cited")) + json.dumps(citing("a", [("too {} short", "cited")]))},
-            {},
             "found: 1 full texts, 1 citations; dropped: too short: 1 (see shortest)",
         ),
         (
             {"a.tex": rf"{HEAD} It cites \cite{{two}}.\bibliography{{refs}}", "refs.bib": ENTRY},
-            {},
             "found: 1 full texts, 1 citations; dropped: the cited paper was not found: 1 (use "
             "candidates=title, or add titles and abstracts of the cited papers to source "
             "(docs/research/build.md))",
         ),
         (
             {"a.tex": rf"{HEAD} It cites \cite{{two}}.\bibliography{{gone}}"},
-            {},
             "found: 1 full texts, 0 citations; dropped: spans of a reference that the bibliography lacks, "
             "masked: 1 (put the .bib or .bbl file beside the document)",
         ),
         (
             {"a.tex": r"\documentclass{a}\title{A title}\begin{document} It cites \cite{two}."},
-            {},
             "found: 1 full texts, 0 citations; dropped: full texts of papers without an abstract: 1 "
             "(use candidates=title)",
         ),
         (
             {"a.tex": r"\documentclass{a}\begin{document} It cites \cite{two}."},
-            {},
             "dropped: full texts of papers without a title: 1 (give them titles, or use candidates=title)",
         ),
         (
             {"a.jsonl": json.dumps(citing("a", [(f"In 2010 {{}} {END}", "b")])) + json.dumps(paper("b"))},
-            {},
             "dropped: a year next to the mask: 1 (leaks=keep keeps them)",
         ),
         (
             {"a.jsonl": json.dumps(paper("a"))},
-            {},
             "found: 0 full texts, 0 citations; add the texts that cite to source",
         ),
     ],
 )
 def test_the_error_says_why_no_contexts_are_left(
-    tmp_path: Path, source: dict[str, str], options: dict[str, Any], message: str
+    tmp_path: Path, source: dict[str, str], message: str
 ) -> None:
     for name, text in source.items():
         (tmp_path / name).write_text(text.replace("}{", "}\n{") if name.endswith(".jsonl") else text)
     with pytest.raises(InputError) as error:
-        build_corpus(str(tmp_path), tmp_path / "out", TRAIN, **options)
+        build_corpus(str(tmp_path), tmp_path / "out", TRAIN)
     assert str(error.value).startswith("source: no contexts are left; found: ")
     assert str(error.value).endswith(message) and "\n" not in str(error.value)
 

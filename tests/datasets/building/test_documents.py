@@ -14,24 +14,19 @@ from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
 from citerec.datasets.building.readers import SourceFile, find_files, read_documents
-from citerec.formats.documents import FullText, Metadata, Reference
+from citerec.formats.documents import Metadata, Reference
 from citerec.formats.drafts.latex import LATEX
 from citerec.formats.drafts.latex_source import read_source
 from citerec.formats.latex_text import plain_text
-from citerec.tests.formats.articles.test_layouts import documents
+from citerec.tests.datasets.conftest import write_files
+from citerec.tests.formats.articles.test_layouts import documents, read_text
 
 TEXTS = Path(__file__).parent / "texts"
 
 
-def full_text(path: Path) -> FullText:
-    (document,) = documents(path)
-    assert document.full_text is not None
-    return document.full_text()
-
-
 def test_tei(tmp_path: Path) -> None:
-    (document,) = documents(TEXTS / "1911.00042.grobid.tei.xml")
-    assert document.metadata == Metadata(
+    metadata, text = read_text(TEXTS / "1911.00042.grobid.tei.xml")
+    assert metadata == Metadata(
         id="1911.00042",
         title="Speech into trees",
         abstract="Trees are built from speech.",
@@ -39,7 +34,6 @@ def test_tei(tmp_path: Path) -> None:
         authors=("Writer, Ann B",),
         identifiers=("arxiv:1911.00042",),
     )
-    text = full_text(TEXTS / "1911.00042.grobid.tei.xml")
     cited = [[(p.text[start:end], ref) for start, end, ref in p.citations] for p in text.paragraphs]
     first = [("Nivre and Scholz (2004)", "b0"), ("(Kim et al., 2017;", "b1"), ("Lee, 2018)", "b2")]
     assert cited == [
@@ -57,7 +51,7 @@ def test_tei(tmp_path: Path) -> None:
     (tmp_path / "a.tei.xml").write_text(
         f"{head}<text><body><div><p><s>Bees dance.</s><s>Ants walk.</s></p></div></body></text></TEI>"
     )
-    assert full_text(tmp_path / "a.tei.xml").paragraphs[0].text.strip() == "Bees dance. Ants walk."
+    assert read_text(tmp_path / "a.tei.xml")[1].paragraphs[0].text.strip() == "Bees dance. Ants walk."
 
 
 @pytest.mark.parametrize(
@@ -78,9 +72,9 @@ def test_a_journal_is_no_papers_title(titles: str, title: str, tmp_path: Path) -
         f'<TEI xmlns="http://www.tei-c.org/ns/1.0"><teiHeader><fileDesc>{source}</fileDesc></teiHeader>'
         f"<text><body/><back>{cited}</back></text></TEI>"
     )
-    (document,) = documents(tmp_path / "PMC2912345.tei.xml")
-    assert document.metadata == Metadata("PMC2912345", title), "a name that is no arXiv id"
-    assert full_text(tmp_path / "PMC2912345.tei.xml").references["b0"].title == title
+    metadata, text = read_text(tmp_path / "PMC2912345.tei.xml")
+    assert metadata == Metadata("PMC2912345", title), "a name that is no arXiv id"
+    assert text.references["b0"].title == title
 
 
 def test_latex_with_a_bib_file() -> None:
@@ -123,20 +117,19 @@ def test_latex_with_a_bib_file() -> None:
 
 
 def test_latex_with_a_printed_bibliography() -> None:
-    (document,) = documents(TEXTS / "printed")
-    assert (document.metadata.id, document.metadata.year) == ("paper", 2019)
-    references = full_text(TEXTS / "printed").references
-    assert {key: reference.authors for key, reference in references.items()} == {
+    metadata, text = read_text(TEXTS / "printed")
+    assert (metadata.id, metadata.year) == ("paper", 2019)
+    assert {key: reference.authors for key, reference in text.references.items()} == {
         "a": ("Nivre", "Scholz"),
         "b": ("Kim", "Park", "Lund"),
         "c": ("Lee",),
         "d": ("Müller", "Øster"),
     }
-    assert "Graph networks for structured text. CoRR" in references["b"].text
+    assert "Graph networks for structured text. CoRR" in text.references["b"].text
 
 
 def test_latex_with_a_biblatex_bibliography() -> None:
-    text = full_text(TEXTS / "biblatex")
+    _, text = read_text(TEXTS / "biblatex")
     assert text.paragraphs[1].text.startswith("See [1, 2] and [1] for the graphs")
     assert text.references == {
         "kim": Reference("", "Graph Networks for Structured Text", ("Kim", "Müller"), 2017),
@@ -196,9 +189,7 @@ def test_latex_reads_no_file_outside_its_folder(tmp_path: Path) -> None:
     "definition", [r"\newcommand{\chapters}{parts}", r"\newcommand*\chapters{parts}", r"\def\chapters{parts}"]
 )
 def test_chapters_by_macros(tmp_path: Path, definition: str) -> None:
-    (tmp_path / "parts").mkdir()
-    for name in ("one", "two"):
-        (tmp_path / "parts" / f"{name}.tex").write_text(f"Chapter {name}.")
+    write_files(tmp_path / "parts", {f"{name}.tex": f"Chapter {name}." for name in ("one", "two")})
     chapters = r"\include{\chapters/one} \includepaper{parts/two} \input{\unknown/three}"
     (tmp_path / "p.tex").write_text(f"{definition} {chapters}")
     assert read_source(tmp_path / "p.tex").split() == ["Chapter", "one.", "Chapter", "two."]
@@ -262,17 +253,13 @@ def test_any_latex_is_converted_to_text(latex: str) -> None:
 
 def write_papers(folder: Path, names: str) -> None:
     (folder / "a").mkdir()
-    for name in names.split():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("\\documentclass{a} @key [@key] [cite:@key]")
+    write_files(folder, dict.fromkeys(names.split(), "\\documentclass{a} @key [@key] [cite:@key]"))
 
 
 def test_files_of_a_folder_a_pattern_and_by_name(tmp_path: Path) -> None:
-    names = "b.jsonl a.jsonl.gz notes.txt x/y/c.xml x/part.tex p1/main.tex p1/a.run.xml p2/v1.tex p2/v2.tex"
-    for name in names.split():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("% \\documentclass\n" if name == "x/part.tex" else "\\documentclass{a}")
+    names = "b.jsonl a.jsonl.gz notes.txt x/y/c.xml p1/main.tex p1/a.run.xml p2/v1.tex p2/v2.tex"
+    files = dict.fromkeys(names.split(), "\\documentclass{a}")
+    write_files(tmp_path, files | {"x/part.tex": "% \\documentclass\n"})
     ids = {str(file.path.relative_to(tmp_path)): file.id for file in find_files(str(tmp_path))}
     assert ids == {
         "a.jsonl.gz": "a.jsonl",
@@ -282,9 +269,8 @@ def test_files_of_a_folder_a_pattern_and_by_name(tmp_path: Path) -> None:
         "p2/v2.tex": "v2",
         "x/y/c.xml": "c",
     }
-    for name in ("a/latex/main.tex", "b/latex/main.tex", "c/2101.00001.tex", "d/2101.00001.xml"):
-        (tmp_path / "again" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "again" / name).write_text("\\documentclass{a}")
+    names = "a/latex/main.tex b/latex/main.tex c/2101.00001.tex d/2101.00001.xml"
+    write_files(tmp_path / "again", dict.fromkeys(names.split(), "\\documentclass{a}"))
     again = [file.id for file in find_files(str(tmp_path / "again"))]
     assert again == ["a_latex", "b_latex", "c", "2101.00001"]
     (tmp_path / "again" / "c" / "other.tex").write_text("\\documentclass{a}")  # same arXiv id: one paper
@@ -346,8 +332,7 @@ def test_equal_names_in_a_folder_do_not_lengthen_ids(names: str, ids: list[str],
 def test_files_without_readable_text_say_what_to_do(
     tmp_path: Path, name: str, source: str, reason: str
 ) -> None:
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text("@article{a}")
+    write_files(tmp_path, {name: "@article{a}"})
     with pytest.raises(InputError, match=re.escape(f"source: {tmp_path}/{reason}")):
         find_files(str(tmp_path / source))
 
@@ -382,9 +367,7 @@ def test_standalone_chapters_are_read(tmp_path: Path) -> None:
         "\\documentclass{a}\\begin{document}\\subfile{one}\\subfile{two} last \\inlinecite{three}"
         "\\bibitem{one}A\\bibitem{two}B\\bibitem{three}C\\end{document} \\cite{four}"
     )
-    (document,) = documents(tmp_path / "p.tex")
-    assert document.full_text is not None
-    (paragraph,) = document.full_text().paragraphs
+    (paragraph,) = read_text(tmp_path / "p.tex")[1].paragraphs
     assert [span.ref for span in paragraph.citations] == ["one", "two", "three"]
     assert "CHAPTER[1]. CHAPTER[2]. last [3]" in paragraph.text
 
@@ -422,4 +405,4 @@ def test_a_bib_file_that_moved_is_found_by_its_name(tmp_path: Path, command: str
     (folder / "p.tex").write_text(
         rf"\documentclass{{a}}\begin{{document}}Trees \cite{{trees}}.{command}\end{{document}}"
     )
-    assert full_text(folder / "p.tex").references["trees"].title == "Parsing Trees"
+    assert read_text(folder / "p.tex")[1].references["trees"].title == "Parsing Trees"

@@ -63,8 +63,7 @@ def test_queries_of_other_collections_get_an_implicit_citing_paper(tmp_path: Pat
     test = corpus.split("test")
     assert test.contexts.tolist() == [0, 1] and [row.tolist() for row in test.positives] == [[0, 2], [1]]
     assert list(corpus.field_names) == ["speech"]
-    retriever = BM25()
-    retriever.index(corpus)
+    retriever = BM25().index(corpus)
     result = retriever.search(test.contexts, 6).papers
     assert result[:, 0].tolist() == [0, 1] and not np.isin(result, [3, 4, 5]).any()
 
@@ -86,8 +85,7 @@ def test_a_document_with_the_querys_id_is_left_out_of_its_ranking_alone(tmp_path
     headless = [line for line in QRELS if not line.startswith("query-id")]
     corpus = open_corpus(beir(tmp_path / "beir", headless, corpus=documents), cache_dir=tmp_path)
     assert corpus.split("test").contexts.tolist() == [0, 1], "without a header the first row counts"
-    retriever = BM25()
-    retriever.index(corpus)
+    retriever = BM25().index(corpus)
     own = corpus.paper_row("q1")
     assert own not in retriever.search(corpus.split("test"), 9).papers[0]
     assert own == retriever.search(Queries.from_list(corpus, [Query("what parses trees?")]), 1).papers[0, 0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
@@ -17,20 +16,14 @@ from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
 from citerec.datasets.building.contexts import find_citations
-from citerec.datasets.splitting import RandomSplitting
 from citerec.formats.articles.jats import expand_ranges
-from citerec.formats.documents import CitationSpan, FullText, Metadata, Reference
+from citerec.formats.documents import CitationSpan, Metadata, Reference
 from citerec.tests.datasets.building.fuzzing import damaged, fuzzed, packed
+from citerec.tests.datasets.building.test_build import TRAIN, content
 from citerec.tests.datasets.conftest import archive_of, build_corpus
-from citerec.tests.formats.articles.test_layouts import documents
+from citerec.tests.formats.articles.test_layouts import documents, read_text
 
 ARTICLE = (Path(__file__).parent / "jats" / "frogs.nxml").read_text()
-
-
-def read(path: Path) -> tuple[Metadata, FullText]:
-    (document,) = documents(path)
-    assert document.full_text is not None
-    return document.metadata, document.full_text()
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -40,7 +33,7 @@ def write(path: Path, content: str | bytes) -> Path:
 
 def test_an_article(tmp_path: Path) -> None:
     head = '<?xml version="1.0"?><!DOCTYPE article PUBLIC "-//NLM//DTD" "http://gone.example/journal.dtd">'
-    metadata, text = read(write(tmp_path / "a.nxml", head + ARTICLE))
+    metadata, text = read_text(write(tmp_path / "a.nxml", head + ARTICLE))
     assert metadata == Metadata(
         id="PMC12",
         title="Frogs of Java",
@@ -85,7 +78,7 @@ def test_elements_without_white_space_between_them(tmp_path: Path) -> None:
         "<article-title>Croaks</article-title><year>2010</year>",
         "<source>arXiv:0704.0001</source><year>2007</year>",
     )
-    metadata, text = read(write(tmp_path / "a.nxml", article))
+    metadata, text = read_text(write(tmp_path / "a.nxml", article))
     assert metadata.year == 2012
     assert (text.references["B3"].arxiv, text.references["B3"].year) == ("0704.0001", 2007)
 
@@ -141,7 +134,7 @@ def test_several_articles_in_a_file(tmp_path: Path, name: str, content: Callable
 def test_ids_of_articles_without_their_own(tmp_path: Path) -> None:
     """A DOI if there is no PMC id, else the name of the file."""
     only_doi = ARTICLE.replace('"pmc"', '"other"')
-    assert read(write(tmp_path / "a.xml", only_doi))[0].id == "10.1000/main"
+    assert read_text(write(tmp_path / "a.xml", only_doi))[0].id == "10.1000/main"
     result = documents(write(tmp_path / "b.xml", pmc(only_doi.replace('"doi"', '"other"'))))
     assert [document.metadata.id for document in result] == ["b", "b-2"]
 
@@ -149,7 +142,7 @@ def test_ids_of_articles_without_their_own(tmp_path: Path) -> None:
 def test_named_entities_of_the_document_type_are_known(tmp_path: Path) -> None:
     head = '<!DOCTYPE article SYSTEM "journal.dtd">'
     article = ARTICLE.replace("Frogs sing.", "Fr&ouml;gs&nbsp;sing &amp; &eacute;.")
-    assert "Frögs sing & é." in read(write(tmp_path / "a.xml", head + article))[0].abstract
+    assert "Frögs sing & é." in read_text(write(tmp_path / "a.xml", head + article))[0].abstract
 
 
 BOMB = "".join(f'<!ENTITY b{n} "{(f"&b{n - 1};" if n else "frog") * 20}">' for n in range(9))
@@ -248,7 +241,6 @@ def test_ranges(text: str, marked: list[tuple[str, str]], refs: list[str]) -> No
 
 # Corpora.
 
-ALL_TRAIN = RandomSplitting(1, 0, 0, 0)
 END = "and that is known of frogs which sing in the night and at the day"
 
 
@@ -287,11 +279,9 @@ def test_cited_works_with_only_a_title_are_candidates(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     write(tmp_path / "in" / "1.xml", article(1, cite(1, 2, 3, 4), first))
     write(tmp_path / "in" / "2.xml", article(2, cite(1, 2, 3, 4, 5, 6), second))
-    report = build_corpus(
-        str(tmp_path / "in"), tmp_path / "out", ALL_TRAIN, candidates="title", per_pair=None
-    )
-    papers = json.loads(gzip.decompress((tmp_path / "out" / "papers.json.gz").read_bytes()))
-    contexts = json.loads(gzip.decompress((tmp_path / "out" / "contexts.json.gz").read_bytes())).values()
+    report = build_corpus(str(tmp_path / "in"), tmp_path / "out", TRAIN, candidates="title", per_pair=None)
+    papers = content(tmp_path / "out", "papers.json.gz")
+    contexts = content(tmp_path / "out", "contexts.json.gz").values()
     songs = "Songs of frogs in the tropical night"
     cited = sorted((item["citing_id"], papers[item["refid"]]["title"]) for item in contexts)
     assert cited == [
@@ -309,7 +299,7 @@ def test_cited_works_with_only_a_title_are_candidates(tmp_path: Path) -> None:
     references = report.counts["references"]
     assert references == {"by DOI": 3, "by PubMed id": 2, "by title": 5}
     with pytest.raises(InputError, match="use candidates=title"):
-        build_corpus(str(tmp_path / "in" / "1.xml"), tmp_path / "none", ALL_TRAIN)
+        build_corpus(str(tmp_path / "in" / "1.xml"), tmp_path / "none", TRAIN)
 
 
 def test_contexts_that_name_the_author_get_splits_of_their_own(tmp_path: Path) -> None:
@@ -321,14 +311,14 @@ def test_contexts_that_name_the_author_get_splits_of_their_own(tmp_path: Path) -
     options: dict[str, Any] = {"candidates": "title", "window": 100}
     counts = {}
     for leaks in ("drop", "keep", "named"):
-        report = build_corpus(str(path), tmp_path / leaks, ALL_TRAIN, leaks=leaks, **options)
+        report = build_corpus(str(path), tmp_path / leaks, TRAIN, leaks=leaks, **options)
         counts[leaks] = dict(report.counts["splits"])
     assert counts == {"drop": {"train": 2}, "keep": {"train": 3}, "named": {"train": 1, "train_named": 2}}
-    contexts = json.loads(gzip.decompress((tmp_path / "named" / "contexts.json.gz").read_bytes()))
+    contexts = content(tmp_path / "named", "contexts.json.gz")
     splits = {
         split: [
             contexts[item["context_id"]]["masked_text"]
-            for item in json.loads((tmp_path / "named" / f"{split}.json").read_text())
+            for item in content(tmp_path / "named", f"{split}.json")
         ]
         for split in ("train", "train_named")
     }

@@ -12,7 +12,7 @@ import pytest
 
 from citerec.base.errors import InputError
 from citerec.datasets.building.readers import find_files, read_documents
-from citerec.formats.documents import Document, Metadata, Reference
+from citerec.formats.documents import Document, FullText, Metadata, Reference
 from citerec.formats.names import surname
 from citerec.tests.datasets.conftest import write_lines
 
@@ -147,6 +147,13 @@ def documents(path: Path) -> list[Document]:
     ]
 
 
+def read_text(path: Path) -> tuple[Metadata, FullText]:
+    """Metadata and full text of the only document of a file."""
+    (document,) = documents(path)
+    assert document.full_text is not None
+    return document.metadata, document.full_text()
+
+
 @pytest.mark.parametrize("layout", [own, s2orc, s2orc_v2, s2orc_2020])
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
 def test_layouts_of_json_lines_are_equivalent(
@@ -192,13 +199,11 @@ def test_unarxive(tmp_path: Path) -> None:
             },
         },
     }
-    (document,) = documents(write_lines(tmp_path / "a.jsonl", [paper]))
+    metadata, text = read_text(write_lines(tmp_path / "a.jsonl", [paper]))
     identifiers = ("arxiv:2212.00001",)
-    assert document.metadata == Metadata(
+    assert metadata == Metadata(
         "2212.00001", "On x^2 waves", "We show x.", 2022, ("Writer, Ann",), "Physics", identifiers
     )
-    assert document.full_text is not None
-    text = document.full_text()
     assert text.paragraphs[0][:3] == ("Of : [2], [0].", [(6, 7, "b1"), (11, 12, "gone")], "1 One")
     assert text.references == {
         "b0": Reference(text="A. Lee. A book."),

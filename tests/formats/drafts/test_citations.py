@@ -16,7 +16,8 @@ from citerec.formats.drafts.inputs import Inputs
 from citerec.formats.drafts.language import Language, Source
 from citerec.formats.drafts.languages import language_of, languages
 from citerec.formats.drafts.latex import LATEX
-from citerec.tests.formats.articles.test_layouts import documents
+from citerec.tests.datasets.conftest import write_files
+from citerec.tests.formats.articles.test_layouts import read_text
 
 KEYS = {
     ".tex": [
@@ -153,11 +154,9 @@ BIB = "@article{%s, title = {Trees of %s}, author = {Lee, Ann}, year = 2020}\n"
 
 def read(folder: Path, files: dict[str, str]) -> Source:
     """Write files and read the first. KEY.bib in `files` has the entries that are listed."""
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        keys = text.split() if name.endswith(".bib") else []
-        path.write_text("".join(BIB % (key, key) for key in keys) if keys else text)
+    listed = {name: text.split() for name, text in files.items() if name.endswith(".bib")}
+    entries = {name: "".join(BIB % (key, key) for key in keys) for name, keys in listed.items()}
+    write_files(folder, files | entries)
     main = folder / next(iter(files))
     language = language_of(main.suffix)
     assert language is not None
@@ -387,7 +386,6 @@ def test_typst_and_org_are_full_texts(tmp_path: Path) -> None:
         ("one/a.typ", "Trees", "Trees grow [1]. And die [2].", {"a", "b"}),
         ("two/a.org", "Peat", "Peat is deep [1].", {"c"}),
     ):
-        (document,) = documents(tmp_path / name)
-        assert document.metadata.title == title and document.full_text is not None
-        full = document.full_text()
+        metadata, full = read_text(tmp_path / name)
+        assert metadata.title == title
         assert full.paragraphs[-1].text == text and full.references.keys() == refs

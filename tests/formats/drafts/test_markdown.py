@@ -13,8 +13,7 @@ from citerec.formats.documents import FullText, Metadata, Reference
 from citerec.formats.drafts.inputs import Inputs
 from citerec.formats.drafts.markdown import MARKDOWN
 from citerec.tests.datasets.conftest import write_files
-from citerec.tests.formats.articles.test_jats import read
-from citerec.tests.formats.articles.test_layouts import documents
+from citerec.tests.formats.articles.test_layouts import documents, read_text
 
 ARTICLE = r"""---
 title: "Parsing *trees*"
@@ -70,7 +69,7 @@ def cited(text: FullText) -> list[str | None]:
 @pytest.mark.parametrize("name", ["paper.md", "paper.Rmd", "paper.qmd", "paper.markdown"])
 def test_a_document(tmp_path: Path, name: str) -> None:
     write_files(tmp_path, {name: ARTICLE, "refs.bib": BIB, "more.bib": "@misc{lee, title={Trees}}"})
-    metadata, text = read(tmp_path / name)
+    metadata, text = read_text(tmp_path / name)
     authors = ("Ann Writer", "Bo Author", "Cy Third")
     assert metadata == Metadata("paper", "Parsing trees", "We parse trees.", 2021, authors)
     _, introduction, method = text.paragraphs
@@ -113,7 +112,7 @@ def test_a_document_of_manubot(tmp_path: Path) -> None:
     """The branch `output`: CSL JSON, whose entries have other names in the text."""
     names = {"manual.json": '[{"id": "own", "title": "Mine"}]', "citations.tsv": NAMES}
     write_files(tmp_path, {"manuscript.md": MANUBOT, "references.json": json.dumps(CSL), **names})
-    metadata, text = read(tmp_path / "manuscript.md")
+    metadata, text = read_text(tmp_path / "manuscript.md")
     assert metadata.title == "A review"
     assert cited(text) == ["doi:10.1/A", "tag:kim", "url:https://x.org/y", "own", "pmid:5", "gone"]
     assert text.references == {
@@ -141,7 +140,7 @@ def test_a_document_of_manubot(tmp_path: Path) -> None:
 def test_invalid_csl(tmp_path: Path, content: str, message: str) -> None:
     write_files(tmp_path, {"a.md": MANUBOT, "references.json": content})
     with pytest.raises(InputError, match=rf"^{tmp_path}/references\.json: {message}"):
-        read(tmp_path / "a.md")
+        read_text(tmp_path / "a.md")
 
 
 QUARTO = """bibliography: lib/refs.bib
@@ -179,12 +178,12 @@ def test_a_book_is_one_paper_and_its_chapters_are_read_with_it(tmp_path: Path, k
     write_files(folder, BOOKS[kind] | chapters | others)
     (file,) = find_files(str(tmp_path))
     assert file.path == folder / f"index.{end}" and file.id == "book"
-    metadata, text = read(folder / f"index.{end}")
+    metadata, text = read_text(folder / f"index.{end}")
     assert (metadata.title, metadata.authors) == ("A Book", ("Ann Writer",))
     order = ["nivre2004", "nivre2004", "kim:17"] if end == "qmd" else ["nivre2004", "kim:17", "nivre2004"]
     assert cited(text) == order and text.references.keys() == {"nivre2004", "kim:17"}
     assert any(paragraph.text.endswith("In") or " In " in paragraph.text for paragraph in text.paragraphs)
-    metadata, chapter = read(folder / two)
+    metadata, chapter = read_text(folder / two)
     assert metadata.title == "Two" and chapter.references["nivre2004"].year == 2004
 
 
@@ -219,10 +218,10 @@ def test_the_files_of_a_book_by_bookdown(settings: str, main: str, keys: str, tm
     bib = "".join(f"@book{{{name}, title={{T}}}}\n" for name in names)
     texts = {f"{name}.Rmd": f"Text [@{name}]." for name in names} | {main: FRONT} | {"lib/refs.bib": bib}
     write_files(tmp_path / "book", {"_bookdown.yml": settings} | texts)
-    text = read(tmp_path / "book" / main)[1]
+    text = read_text(tmp_path / "book" / main)[1]
     assert sorted(map(str, cited(text))) == sorted(keys.split()) and text.references.keys() == {*keys.split()}
     if "c/d/deep" in keys:  # a chapter alone
-        assert read(tmp_path / "book" / "c" / "d" / "deep.Rmd")[1].references.keys() == {"c/d/deep"}
+        assert read_text(tmp_path / "book" / "c" / "d" / "deep.Rmd")[1].references.keys() == {"c/d/deep"}
     documents = {str(file.path.relative_to(tmp_path / "book")) for file in find_files(str(tmp_path / "book"))}
     assert main in documents and documents.isdisjoint(f"{key}.Rmd" for key in keys.split())
 
@@ -240,7 +239,7 @@ def test_tabs_in_front_matter(title: str, tmp_path: Path) -> None:
         tmp_path, {"a.md": f"---\ntitle: {title}\nbibliography:\t[lib/refs.bib]\t\n---\nText [@nivre2004]."}
     )
     write_files(tmp_path, {"lib/refs.bib": BIB})
-    metadata, text = read(tmp_path / "a.md")
+    metadata, text = read_text(tmp_path / "a.md")
     assert metadata.title.replace("| ", "") == "A Book" and text.references.keys() == {"nivre2004"}
 
 
@@ -253,7 +252,9 @@ def test_which_files_of_a_folder_are_read(tmp_path: Path) -> None:
     }  # fmt: skip
     write_files(tmp_path, texts)
     assert [file.path.name for file in find_files(str(tmp_path))] == ["a.Rmd", "b.md", "e.md", "f.md"]
-    assert read(tmp_path / "a.Rmd")[1].references.keys() == {"kim:17"}, "the only .bib file of the folder"
+    assert read_text(tmp_path / "a.Rmd")[1].references.keys() == {"kim:17"}, (
+        "the only .bib file of the folder"
+    )
     with pytest.raises(InputError, match=r"e\.md: its front matter \(between --- lines\) is not YAML: "):
         documents(tmp_path / "e.md")
 
@@ -261,7 +262,7 @@ def test_which_files_of_a_folder_are_read(tmp_path: Path) -> None:
 def test_no_file_outside_the_folder_is_included(tmp_path: Path) -> None:
     include = f"{{{{< include ../secret.md >}}}} {{{{< include {tmp_path}/secret.md >}}}}"
     write_files(tmp_path, {"secret.md": "secret", "paper/a.md": f"Trees [@a]. {include}"})
-    assert "secret" not in str(read(tmp_path / "paper" / "a.md")[1].paragraphs).replace("secret.md", "")
+    assert "secret" not in str(read_text(tmp_path / "paper" / "a.md")[1].paragraphs).replace("secret.md", "")
 
 
 def test_inputs_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
