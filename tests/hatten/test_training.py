@@ -332,6 +332,13 @@ def test_fixed_word_vectors_are_not_in_checkpoints_and_must_be_the_same(
         train(train_config(demo, SHORTEST, fixed, {"resume": True}))
 
 
+def test_a_misspelt_split_to_validate_on_is_one_line(demo: Options, tmp_path: Path) -> None:
+    validation = {"model.validation.split": "dev", "model.validation.queries": 10}
+    config = train_config(demo, SHORTEST, {"output_dir": tmp_path}, validation)
+    with pytest.raises(InputError, match="no split 'dev'; choose from train, val, test"):
+        train(config)
+
+
 def test_a_resumed_run_says_whether_it_starts_anew_or_is_finished(
     demo: Options, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -431,7 +438,6 @@ def test_two_processes_match_one_and_are_resumed_by_two_others(demo: Options, tm
         ({"model.workers": 1000}, "model.workers=1000: this machine has"),
         ({"model.validation.monitor": "recall@7"}, "monitor=recall@7: choose one of mrr, recall@1"),
         ({"model.validation.monitor": "recall@500"}, "recall@500: choose one of .*recall@100$"),
-        ({"model.validation.split": "dev"}, "no split 'dev'; choose from train, val, test"),
         ({"model.mining._target_": "mine.Mining"}, "model.mining._target_=mine.Mining: no such class"),
         ({"model.mining.deep": 1}, "model.mining: .*unexpected keyword argument 'deep'"),
         ({"model": "biencoder", "encoder.path": "nowhere"}, "nowhere: no such model folder"),
