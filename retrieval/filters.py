@@ -38,7 +38,7 @@ class Filters:
         """Raises InputError for a year that is neither a number nor `citing`, or an unreadable file."""
         ids = _read_ids(Path(self.exclude)) if isinstance(self.exclude, str) else self.exclude
         object.__setattr__(self, "exclude", _names("exclude", ids))
-        self._fields()
+        self._fields()  # raises
         if self.year is not None and self.year != CITING and type(self.year) is not int:
             raise InputError(f"filters.year: {self.year!r} is neither a year nor {CITING!r}")
 

@@ -281,12 +281,16 @@ def merge_records(papers: list[LibraryPaper]) -> LibraryPaper:
 
 def without_filled(paper: LibraryPaper) -> LibraryPaper:
     """Return a paper without what `citerec enrich` filled in."""
+    if not paper.filled:
+        return paper
     empty = LibraryPaper("")
     return paper._replace(**{name: getattr(empty, name) for name in _filled_fields(paper)}, filled=())
 
 
 def fill_again(paper: LibraryPaper, former: LibraryPaper) -> LibraryPaper:
     """Fill the gaps of a paper with what was filled in a former state of it."""
+    if not former.filled:
+        return paper
     gaps = [name for name in _filled_fields(former) if not getattr(paper, name)]
     marks = tuple(mark for mark in former.filled if mark.partition(":")[0] in gaps)
     is_same = not former.doi or paper.doi in ("", former.doi)

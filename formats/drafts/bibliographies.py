@@ -81,11 +81,14 @@ class References:
         return why
 
     @cached_property
+    def _in_source(self) -> dict[str, tuple[str, str]]:
+        return read_printed(self.source or "")
+
+    @cached_property
     def _printed(self) -> dict[str, tuple[str, str]]:
         """The printed entries: in the document, else in its .bbl or the only one beside it."""
-        printed = read_printed(self.source or "")
-        if printed or self.source is None:
-            return printed
+        if self._in_source or self.source is None:
+            return self._in_source
         files = self._inside("*.bbl")
         own = [file for file in files if file.stem == self.path.stem]
         chosen = own or (files if len(files) == 1 else [])
@@ -132,7 +135,7 @@ class References:
         others = (key for file in self.other_files() for key in read_other(file))
         read = self._places and all(isinstance(place, Path) for place in self._places.values())
         # Where all .bib files are read, what only a .bbl has is old.
-        printed = read_printed(self.source or "") if self.chosen or read else self._printed
+        printed = self._in_source if self.chosen or read else self._printed
         return dict.fromkeys([*printed, *self.own, *others]).keys()
 
     def all_keys(self) -> set[str]:

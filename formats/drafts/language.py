@@ -322,6 +322,7 @@ class Language(ABC):
         return replaced(text, ((citation.start, citation.end, "") for citation in removed))
 
     def without_citations(self, text: str) -> str:
+        """Return a text without its citations, also those of labels."""
         return replaced(text, ((citation.start, citation.end, "") for citation in self.citations(text)))
 
     def included(self, text: str) -> Iterator[str]:

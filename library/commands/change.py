@@ -45,8 +45,8 @@ def build(settings: BuildSettings) -> None:
         print(f"  {line}")
     if merged.number:
         print(f"  citerec info library={named} merged=true lists all; separate=KEY keeps a record apart")
-    tell_texts(path)
-    library = Library.open(path)  # with its new full texts
+    if tell_texts(path):
+        library = Library.open(path)
     lacking = library.storage.without_abstract if isinstance(library.storage, Storage) else 0
     if lacking:
         print(
@@ -63,13 +63,14 @@ def shared_keys(library: Library) -> list[str]:
     return [terminal_text(f"keys of several papers, numbered in exports: {', '.join(keys)}")] if keys else []
 
 
-def tell_texts(path: str | Path) -> None:
-    """Bring the full texts of a library up to date, if it has any, and print what was done."""
+def tell_texts(path: str | Path) -> bool:
+    """Bring the full texts of a library up to date and print what was done; False if it has none."""
     path = expand_user(path)
     from citerec.library.papers.fulltexts import update_full_texts
 
     if report := update_full_texts(path):
         print(report)
+    return report is not None
 
 
 def add(settings: AddSettings) -> None:

@@ -53,7 +53,7 @@ class Office(Language):
     holds_items = True
     before = re.compile(r"(?!)")
     after = re.compile("")
-    _hidden = re.compile(rf" \[{Language.not_sure}[^\[\]\n]*\]")
+    _hidden = re.compile(r"(?!)")
     _heading = re.compile(rf"^({HEADING}+)([^\n]*)$", re.MULTILINE)
     _include = re.compile(r"(?!)")
     _paragraph_end = re.compile(r"\n")
@@ -90,7 +90,7 @@ class Office(Language):
         return (citation for citation in found if text[citation.start] == "[")
 
     def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
-        text, document = self.without_code(inputs.open(path, ())), self.open(path)
+        text, document = self.old_comment.sub("", inputs.open(path, ())), self.open(path)
         _, cites = self.sections(self.body(text))
         entries = csl_entries({**item["itemData"], "id": key} for key, item in document.items.items())
         references = References(real_path(path), own=entries)
