@@ -277,8 +277,8 @@ class Language(ABC):
         return True
 
     @abstractmethod
-    def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
-        """Read a document with its inputs. paper: its id. Raises InputError."""
+    def read(self, path: Path, inputs: Inputs) -> Source:
+        """Read a document with its inputs. Raises InputError."""
 
     def documents(self, files: Iterable[Path]) -> list[Path]:
         """Return the files that are documents: they cite, and no other includes them."""
@@ -361,15 +361,18 @@ class Language(ABC):
             yield len(match[1]), match[2], match.start(), match.end()
 
     def document(self, path: Path, paper: str) -> Document:
-        """Read the paper of a document."""
-        source = self.read(path, Inputs(self.text), paper)
+        """Read a document as a paper with this id; if that is an arXiv id, it gives the year."""
+        source = self.read(path, Inputs(self.text))
+        metadata = self.published(source)._replace(id=paper)
+        if year := arxiv_year(paper):
+            metadata = metadata._replace(year=year, identifiers=(identifier("arxiv", paper),))
 
         def full_text() -> FullText:
             paragraphs, keys = self.paragraphs(source.text, running=True)
             return FullText(paragraphs, source.references.entries(keys))
 
         entries = source.references.entries
-        return Document(self.published(source), full_text, lambda: [*entries(source.keys).values()])
+        return Document(metadata, full_text, lambda: [*entries(source.keys).values()])
 
     def published(self, source: Source) -> Metadata:
         """Return the metadata of a document that is a paper rather than a draft."""
@@ -563,10 +566,3 @@ def _number_citations(
         pieces.append(piece)
         length += len(piece)
     return Paragraph("".join(pieces), spans, section)
-
-
-def identified(metadata: Metadata, paper: str) -> Metadata:
-    """Return metadata with the id of a paper; if that is an arXiv id, it gives the year."""
-    year = arxiv_year(paper)
-    named = metadata._replace(id=paper)
-    return named._replace(year=year, identifiers=(identifier("arxiv", paper),)) if year else named

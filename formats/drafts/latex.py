@@ -30,7 +30,6 @@ from citerec.formats.drafts.language import (
     Language,
     Note,
     Source,
-    identified,
     replaced,
 )
 from citerec.formats.drafts.latex_source import (
@@ -234,7 +233,7 @@ class Latex(Language):
         masked = super().mask(citation, key)
         return f"\\citet{{{key}}}" if masked and len([*self.citations(citation)]) > 1 else masked
 
-    def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
+    def read(self, path: Path, inputs: Inputs) -> Source:
         source = read_source(path, inputs)
         embedded = {block[2].strip(): bib_entries(block[3]) for block in _EMBEDDED.finditer(source)}
         embedded_entries = {key: entry for entries in embedded.values() for key, entry in entries.items()}
@@ -252,7 +251,7 @@ class Latex(Language):
             if name not in embedded and f"{name}.bib" not in embedded
         ]
         references = References(path, names, inputs.root, text, embedded_entries)
-        return Source(text, self._about(text, paper), [*keys], references, [*uncited], inputs.notes)
+        return Source(text, self._about(text), [*keys], references, [*uncited], inputs.notes)
 
     def _written_out(self, text: str) -> str:
         """Return a text with letters and signs for babel's shorthands, outside of citations."""
@@ -278,9 +277,9 @@ class Latex(Language):
         text = INPUT.sub("", head)
         with suppress(InputError):  # macros that expand to too much
             text = read_source(Path("document"), Inputs(lambda _: text))
-        return self._about(text, "")
+        return self._about(text)
 
-    def _about(self, text: str, paper: str) -> Metadata:
+    def _about(self, text: str) -> Metadata:
         begins = _ABSTRACT.search(text)
         ends = _ABSTRACT_ENDS.search(text, begins.end()) if begins else None
         if begins and ends:
@@ -292,7 +291,7 @@ class Latex(Language):
         )
         dates = (find_year(date) for _, date, _ in macro_arguments(_DATE, text))
         year = next(filter(None, dates), 0)
-        return identified(Metadata("", title, summary, year, _find_authors(text)), paper)
+        return Metadata("", title, summary, year, _find_authors(text))
 
     def bibliographies(self, text: str) -> list[Key]:
         """Return the bibliographies: those of a part or of commands of multibib first."""

@@ -41,7 +41,6 @@ from citerec.formats.drafts.language import (
     Source,
     called_notes,
     first_title,
-    identified,
     number_keys,
     replaced,
 )
@@ -199,7 +198,7 @@ class Markdown(Language):
         end = opened.end + (braced and opened.end == opened.rest)
         return opened._replace(end=end, closing=f"}}{opened.closing}")
 
-    def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
+    def read(self, path: Path, inputs: Inputs) -> Source:
         folder, project = _read_project(path, inputs.root)
         inputs.root = inputs.root or folder
         front, text = _split_front_matter(_with_chapters(path, inputs), path)
@@ -214,7 +213,7 @@ class Markdown(Language):
         labels = self.labels(text)
         text = self.without_references(text, labels, kinds)
         sections, cites = self.sections(self.body(text))
-        metadata = identified(self._about(front, sections), paper)
+        metadata = self._about(front, sections)
         items = front.get("references")
         entries = csl_entries(items) if isinstance(items, list) else {}
         references = References(path, names, inputs.root, own=entries)

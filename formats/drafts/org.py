@@ -20,7 +20,6 @@ from citerec.formats.drafts.language import (
     Open,
     Source,
     called_notes,
-    identified,
     outermost,
 )
 from citerec.formats.drafts.latex import LATEX
@@ -171,7 +170,7 @@ class Org(Language):
     def cite(self, key: str) -> str:
         return f"[cite:@{key}]"
 
-    def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
+    def read(self, path: Path, inputs: Inputs) -> Source:
         text = self.with_inputs(real_path(path), inputs)
         citations = [*self.citations(text)]
         keys = dict.fromkeys(key for citation in citations if citation.printed for key in citation.cited)
@@ -180,8 +179,7 @@ class Org(Language):
         }
         uncited |= {"*"} if _ALL.search(text) else set()
         references = References(path, [name.key for name in self.bibliographies(text)], inputs.root)
-        metadata = identified(self.metadata(text), paper)
-        return Source(text, metadata, [*keys], references, uncited, inputs.notes)
+        return Source(text, self.metadata(text), [*keys], references, uncited, inputs.notes)
 
     def metadata(self, head: str) -> Metadata:
         title, date, abstract = (pattern.search(head) for pattern in (_TITLE, _DATE, _ABSTRACT))

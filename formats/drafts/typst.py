@@ -26,7 +26,6 @@ from citerec.formats.drafts.language import (
     Note,
     Source,
     first_title,
-    identified,
     replaced,
 )
 from citerec.formats.identifiers import find_year
@@ -178,7 +177,7 @@ class Typst(Language):
         used |= {label.start(1) for call in calls for label in _IN_CALL.finditer(text, *call.span(1))}
         return {label[1] for label in _IN_CALL.finditer(text) if label[1] and label.start(1) not in used}
 
-    def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
+    def read(self, path: Path, inputs: Inputs) -> Source:
         path = real_path(path)
         text = self.with_inputs(path, inputs)
         code, part = "", text
@@ -212,8 +211,7 @@ class Typst(Language):
             for key, entry in _entries(written[1] or written[3] or "").items()
         }
         references = References(path, names, inputs.root, own=own)
-        metadata = identified(self.metadata(text), paper)
-        return Source(text, metadata, [*keys], references, uncited, inputs.notes, labels)
+        return Source(text, self.metadata(text), [*keys], references, uncited, inputs.notes, labels)
 
     def metadata(self, head: str) -> Metadata:
         own = _NOT_OF_DOCUMENT.sub(r"\1", head)

@@ -15,7 +15,7 @@ from citerec.base.files import file_stamp, real_path
 from citerec.formats.documents import Metadata
 from citerec.formats.drafts.bibliographies import References, csl_entries
 from citerec.formats.drafts.inputs import Inputs
-from citerec.formats.drafts.language import Citation, Key, Language, Note, Source, identified, number_keys
+from citerec.formats.drafts.language import Citation, Key, Language, Note, Source, number_keys
 from citerec.formats.drafts.markdown import MARKDOWN, find_citations
 from citerec.formats.drafts.office.fields import Cited, field_code, shown_text
 from citerec.formats.drafts.office.package import Package
@@ -89,12 +89,12 @@ class Office(Language):
         found = find_citations(text, 0, len(text), links=False)
         return (citation for citation in found if text[citation.start] == "[")
 
-    def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
+    def read(self, path: Path, inputs: Inputs) -> Source:
         text, document = self.old_comment.sub("", inputs.open(path, ())), self.open(path)
         _, cites = self.sections(self.body(text))
         entries = csl_entries({**item["itemData"], "id": key} for key, item in document.items.items())
         references = References(real_path(path), own=entries)
-        metadata = identified(self.metadata(text), paper)
+        metadata = self.metadata(text)
         return Source(text, metadata, [*number_keys(cites)], references, skipped=document.notes)
 
     def metadata(self, head: str) -> Metadata:
