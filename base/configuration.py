@@ -34,7 +34,6 @@ from citerec.base.settings import (
     RESOLVERS,
     SCHEMAS,
     Settings,
-    check,
     describe_type,
     required,
     suggestion,
@@ -42,7 +41,7 @@ from citerec.base.settings import (
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
+S = TypeVar("S", bound=Settings)
 
 RESOLVERS.update(cache_folder=lambda: str(cache_folder()))
 
@@ -72,21 +71,19 @@ def _schema(kind: type) -> DictConfig:
     return node
 
 
-def read_settings(kind: type[T], values: Mapping[Any, Any]) -> T:
+def read_settings(kind: type[S], values: Mapping[Any, Any]) -> S:
     """Return the validated dataclass for the `given` values; InputError for unknown keys and wrong types.
 
-    >>> Sizes = dataclasses.make_dataclass("Sizes", [("depth", int, 3), ("width", float, 1.0)])
+    >>> sizes = [("depth", int, 3), ("width", float, 1.0)]
+    >>> Sizes = dataclasses.make_dataclass("Sizes", sizes, bases=(Settings,), frozen=True)
     >>> read_settings(Sizes, {"width": 2})
     Sizes(depth=3, width=2.0)
     """
-    where = getattr(kind, "where", "")
     try:
         settings = OmegaConf.to_object(OmegaConf.merge(_schema(kind), dict(values)))
     except OmegaConfBaseException as error:
-        raise InputError(describe(error, where)) from None
+        raise InputError(describe(error, kind.where)) from None
     assert isinstance(settings, kind)
-    if not isinstance(settings, Settings):
-        check(settings, where)
     return settings
 
 

@@ -59,11 +59,19 @@ class Settings:
 
     def __post_init__(self) -> None:
         for part in fields(self):
-            value, kind = getattr(self, part.name), str(part.type)
+            value, key = getattr(self, part.name), f"{self.where}.{part.name}".lstrip(".")
+            kind = str(part.type)
             if kind.startswith("tuple[") and (value is not None or not kind.endswith("None")):
-                key = f"{self.where}.{part.name}".lstrip(".")
-                object.__setattr__(self, part.name, listed(value, key))
-        check(self, self.where)
+                value = listed(value, key)
+                object.__setattr__(self, part.name, value)
+            choices = part.metadata.get("choices")
+            if part.metadata.get("filled") and value == ():
+                raise InputError(f"{key}: list at least one value")
+            for item in value if isinstance(value, tuple) else (value,):
+                if choices and item not in choices:
+                    raise InputError(f"{key}={item}: choose {', '.join(choices[:-1])} or {choices[-1]}")
+                if type(item) in (int, float) and (requirement := _violated_bounds(item, part.metadata)):
+                    raise InputError(f"{key}={item}: must {requirement}")
 
 
 def listed(value: Any, option: str) -> tuple[Any, ...]:
@@ -77,20 +85,6 @@ def listed(value: Any, option: str) -> tuple[Any, ...]:
     if not isinstance(value, Iterable):
         raise InputError(f"{option}={value}: must be a list")
     return tuple(fspath(item) if isinstance(item, PathLike) else item for item in value)
-
-
-def check(settings: Any, where: str) -> None:
-    """Raise InputError for the first field that is out of its bounds or no valid choice."""
-    for part in fields(settings):
-        value, key = getattr(settings, part.name), f"{where}.{part.name}".lstrip(".")
-        choices = part.metadata.get("choices")
-        if part.metadata.get("filled") and value == ():
-            raise InputError(f"{key}: list at least one value")
-        for item in value if isinstance(value, tuple) else (value,):
-            if choices and item not in choices:
-                raise InputError(f"{key}={item}: choose {', '.join(choices[:-1])} or {choices[-1]}")
-            if type(item) in (int, float) and (requirement := _violated_bounds(item, part.metadata)):
-                raise InputError(f"{key}={item}: must {requirement}")
 
 
 def check_count(option: str, value: object, least: int = 1) -> None:
