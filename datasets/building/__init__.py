@@ -3,5 +3,5 @@
 readers        find and read files by format, in formats.articles and formats.drafts
 catalogue      the papers of all files; resolves references to papers
 contexts       cuts the text around citations, masks other markers and selects contexts
-collection     writes the corpus of a collection, with a report
+build          writes the corpus of a collection, with a report
 """

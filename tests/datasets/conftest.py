@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from citerec.datasets.building.build import BuildSettings, build
-from citerec.datasets.building.collection import BuildReport
+from citerec.datasets.building.build import BuildReport, BuildSettings, build
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus

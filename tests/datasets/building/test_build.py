@@ -388,7 +388,7 @@ def test_nothing_is_left_after_a_broken_record_or_an_interrupt(
     def interrupt(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("citerec.datasets.building.collection.select_contexts", interrupt)
+    monkeypatch.setattr("citerec.datasets.building.build.select_contexts", interrupt)
     with pytest.raises(KeyboardInterrupt):
         build_corpus(write(tmp_path / "a.jsonl", good), tmp_path / "out", TRAIN)
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
