@@ -183,6 +183,8 @@ class Language(ABC):
     """Matches headings; group 1 has a sign per level, group 2 the name."""
     _include: ClassVar[re.Pattern[str]]
     """Matches an input; the group that matches is its name."""
+    _note: ClassVar[re.Pattern[str]]
+    """Matches a note: `inline`, or where it is `called` or stands by its `name`, with its `text`."""
 
     # Citations.
 
@@ -379,8 +381,14 @@ class Language(ABC):
         return source.metadata
 
     def notes(self, text: str) -> Iterator[Note]:
-        """Yield the notes of a text, in order."""
-        return iter(())
+        """Yield the notes of a text, in order: inline, or called by a name under which their text stands."""
+        matches = [*self._note.finditer(text)]
+        defined = {match["name"]: match for match in matches if match["name"]}
+        for match in matches:
+            if match["inline"]:
+                yield Note(*match.span(), match["inline"])
+            elif match["called"] and (note := defined.pop(match["called"], None)):
+                yield Note(*match.span(), note["text"], [note.span()])
 
     def with_notes(self, text: str) -> str:
         """Return a text with each note that cites moved into the sentence that calls it, before the full
@@ -491,17 +499,6 @@ def first_title(sections: Iterable[Section]) -> str:
     """Return the first heading of level 1, unless many documents have one with its name."""
     names = (name for level, name, _ in sections if level == 1 and name.lower() != "abstract")
     return "" if _COMMON.fullmatch(title := next(names, "")) else title
-
-
-def called_notes(pattern: re.Pattern[str], text: str) -> Iterator[Note]:
-    """Yield the notes that a pattern matches: inline, or called by a name under which their text stands."""
-    matches = [*pattern.finditer(text)]
-    defined = {match["name"]: match for match in matches if match["name"]}
-    for match in matches:
-        if match["inline"]:
-            yield Note(*match.span(), match["inline"])
-        elif match["called"] and (note := defined.pop(match["called"], None)):
-            yield Note(*match.span(), note["text"], [note.span()])
 
 
 def _in_sentence(note: str) -> str:

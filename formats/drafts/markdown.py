@@ -35,11 +35,9 @@ from citerec.formats.drafts.language import (
     Citation,
     Key,
     Language,
-    Note,
     Open,
     Section,
     Source,
-    called_notes,
     first_title,
     number_keys,
     replaced,
@@ -77,12 +75,6 @@ _FORMULA = re.compile(r"(?<![\\$\w])\$(?![\s$])((?:[^$\\\n]|\\.|\n(?!\s*\n)){1,5
 _ASIDE = re.compile(
     r"!\[(?:[^\[\]]|\[[^\[\]]*\]){0,2000}\]\([^)\n]*\)(?:\{[^{}]*\})?|^[ \t]*(?:\|.*\||\+[-=+]+\+)[ \t]*$"
     r"|^\[\^[^\]\n]+\]:.*(?:\n(?:[ \t]+.*)?\S.*)*|\^\[(?:[^\[\]]|\[[^\[\]]*\]){0,2000}\]",
-    re.MULTILINE,
-)
-_NOTE = re.compile(
-    r"^ {0,3}\[\^(?P<name>[^\]\s]+)\]:[ \t]*(?P<text>[^\n]*(?:\n(?! {0,3}\[\^)[^\n]*\S[^\n]*)*"
-    r"(?:(?:\n[ \t]*)+\n(?: {4}|\t)[^\n]*\S[^\n]*)*)"
-    r"|\[\^(?P<called>[^\]\s]+)\](?!:)|\^\[(?P<inline>(?:[^\[\]]|\[[^\[\]]*\]){0,2000})\]",
     re.MULTILINE,
 )
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$|^(\S.*)\n(=+|-{2,})[ \t]*$", re.MULTILINE)
@@ -162,6 +154,12 @@ class Markdown(Language):
         r"|^[ \t]*>[ \t>]*(?P<quoted>`{3,}+(?=[^`\n]*$)|~{3,}+)[^\n]*"
         r"(?:\n[ \t]*>(?![ \t>]*(?P=quoted))[^\n]*+)*+(?:\n[ \t>]*(?P=quoted)[^\n]*)?",
         re.MULTILINE | re.DOTALL,
+    )
+    _note = re.compile(
+        r"^ {0,3}\[\^(?P<name>[^\]\s]+)\]:[ \t]*(?P<text>[^\n]*(?:\n(?! {0,3}\[\^)[^\n]*\S[^\n]*)*"
+        r"(?:(?:\n[ \t]*)+\n(?: {4}|\t)[^\n]*\S[^\n]*)*)"
+        r"|\[\^(?P<called>[^\]\s]+)\](?!:)|\^\[(?P<inline>(?:[^\[\]]|\[[^\[\]]*\]){0,2000})\]",
+        re.MULTILINE,
     )
 
     def citations(self, text: str) -> Iterator[Citation]:
@@ -283,9 +281,6 @@ class Markdown(Language):
         text = _FORMULA.sub(lambda match: " " if "@" in match[1] else plain_text(match[0]), text)
         text = _BOOK_REFERENCE.sub("", text)
         return running_text(_ASIDE.sub(" ", text)) if running else text
-
-    def notes(self, text: str) -> Iterator[Note]:
-        return called_notes(_NOTE, text)
 
     def headings(self, text: str) -> Iterator[tuple[int, str, int, int]]:
         for match in _HEADING.finditer(text):

@@ -16,10 +16,8 @@ from citerec.formats.drafts.language import (
     Citation,
     Key,
     Language,
-    Note,
     Open,
     Source,
-    called_notes,
     outermost,
 )
 from citerec.formats.drafts.latex import LATEX
@@ -79,11 +77,6 @@ _LINK = re.compile(
     r"|(?<![\w:/])(?:[Cc]?ref|eqref|pageref|autoref|nameref|label):[\w:.-]*\w"
 )
 """Links, notes, targets, macros and org-ref's references."""
-_NOTE = re.compile(
-    r"^\[fn:(?P<name>[\w-]+)\](?P<text>.*?)(?=\n[ \t]*\n[ \t]*\n|^\*+[ \t]|^\[fn:[\w-]+\]|\Z)"
-    r"|\[fn:[\w-]*:(?P<inline>(?:[^\[\]]++|\[(?:[^\[\]]++|\[[^\[\]]*+\])*+\])*+)\]|\[fn:(?P<called>[\w-]+)\]",
-    re.MULTILINE | re.DOTALL,
-)
 _EMPHASIS = re.compile(r"(?<![\w*/_+])([*/_+])(?=\S)([^*/_+\n]{1,500}?)(?<=\S)\1(?!\w)")
 
 
@@ -143,6 +136,11 @@ class Org(Language):
     closing = "]]"
     _paragraph_end = re.compile(r"(?<=\|)\n|\n(?=[ \t]*(?:\n|\||#\+|:\S+:\s|(?:[-*+/]|\d+[.)])[ \t]+\S))")
     _heading = re.compile(r"^(\*+)[ \t]+(.*?)[ \t]*(?::[\w@:]+:)?[ \t]*$", re.MULTILINE)
+    _note = re.compile(
+        r"^\[fn:(?P<name>[\w-]+)\](?P<text>.*?)(?=\n[ \t]*\n[ \t]*\n|^\*+[ \t]|^\[fn:[\w-]+\]|\Z)"
+        r"|\[fn:[\w-]*:(?P<inline>(?:[^\[\]]++|\[(?:[^\[\]]++|\[[^\[\]]*+\])*+\])*+)\]|\[fn:(?P<called>[\w-]+)\]",
+        re.MULTILINE | re.DOTALL,
+    )
 
     def hidden(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield also the parts that are not exported: with a tag such as noexport, or COMMENT."""
@@ -195,9 +193,6 @@ class Org(Language):
 
     def body(self, text: str, running: bool = False) -> str:
         return _ASIDE.sub("", text) if running else text
-
-    def notes(self, text: str) -> Iterator[Note]:
-        return called_notes(_NOTE, text)
 
     def plain(self, text: str) -> str:
         """Remove keywords, signs of lists and tables, links and emphasis; LaTeX becomes text.
