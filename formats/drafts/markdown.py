@@ -199,7 +199,8 @@ class Markdown(Language):
     def read(self, path: Path, inputs: Inputs) -> Source:
         folder, project = _read_project(path, inputs.root)
         inputs.root = inputs.root or folder
-        front, text = _split_front_matter(_with_chapters(path, inputs), path)
+        text = _with_chapters(path, inputs, folder, project.get("chapters", ()))
+        front, text = _split_front_matter(text, path)
         kinds = (*_kinds(front), *_kinds(project))
         files = (path.parent / name for name in _names(front.get("metadata-files")))
         named = _metadata(files, path.parent, inputs.root)
@@ -291,9 +292,8 @@ class Markdown(Language):
 MARKDOWN = Markdown()
 
 
-def _with_chapters(path: Path, inputs: Inputs) -> str:
-    """Return the text of a document with its chapters and the files that it includes."""
-    folder, project = _read_project(path, inputs.root)
+def _with_chapters(path: Path, inputs: Inputs, folder: Path, chapters: Iterable[str]) -> str:
+    """Return the text of a document with its chapters and the files that it includes. folder: of its book."""
     path = real_path(path)
     text = _with_parts(path, (), inputs, folder)
     before, after = (
@@ -303,7 +303,7 @@ def _with_chapters(path: Path, inputs: Inputs) -> str:
     front = _FRONT_MATTER.match(text)
     begin = front.end() if front else 0
     parts = [text[:begin] + "\n\n".join([*before, text[begin:]]), *after]
-    for name in project.get("chapters", ()):
+    for name in chapters:
         parts += _find_part(name, folder, (path,), inputs, folder)
     return "\n\n".join(parts)
 
@@ -522,7 +522,7 @@ def _metadata(files: Iterable[Path], beside: Path, root: Path | None) -> Iterato
                 yield os.path.relpath(file.parent / name, beside)
 
 
-def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str, Any]]:
+def _read_project(path: Path, root: Path | None) -> tuple[Path, dict[str, Any]]:
     """Return the folder and fields of the book or project that a document belongs to; its own folder and {}
     if none. A Quarto project may be any folder above.
 
