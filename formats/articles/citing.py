@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise, product
 from typing import NamedTuple
 
-from citerec.formats.articles.markers import NAME, UPPER, YEAR, find_names_before
+from citerec.formats.articles.markers import NAME, UPPER, YEAR, find_names_before, surname_in
 from citerec.formats.articles.pdf_layout import Line, is_heading_line, join_lines, references_in
-from citerec.formats.letters import fold
 from citerec.formats.names import surname
 
 
@@ -229,7 +228,7 @@ _EACH = re.compile(r"\b(\d{4}|(?=[a-z]\b))([a-z]?)\b")
 
 
 def _last(name: str) -> str:
-    return fold(surname(re.sub(r"['’]s?$", "", name))).casefold()
+    return surname_in(name).casefold()
 
 
 def _names(texts: Sequence[str], entries: Sequence[Entry]) -> Iterator[Mark]:

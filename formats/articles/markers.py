@@ -226,7 +226,7 @@ def _find_missed(
             first, second = _FIRST_NAME_ENDS.search(before), _NAME.match(text, end, ceiling)
             if not first or not second:
                 continue
-            if (_surname_in(first[1]), _surname_in(second[0])) not in bibliography.pairs:
+            if (surname_in(first[1]), surname_in(second[0])) not in bibliography.pairs:
                 continue
             names, end = (start - len(before) + first.start(), ""), second.end()
         if names is None:
@@ -266,16 +266,16 @@ def find_names_before(
         for names in (_PAIR_ENDS, _NAME_ENDS):
             if match is None and (ending := names.search(head)):
                 match = (
-                    ending if certain or not surnames.isdisjoint(map(_surname_in, ending.groups())) else None
+                    ending if certain or not surnames.isdisjoint(map(surname_in, ending.groups())) else None
                 )
     if match is None:
         return None
     begin = match.start()
-    while (match := _LISTED_ENDS.search(head, 0, begin)) and _surname_in(match[1]) in surnames:
+    while (match := _LISTED_ENDS.search(head, 0, begin)) and surname_in(match[1]) in surnames:
         begin = match.start()
     return floor + begin, opening
 
 
-def _surname_in(name: str) -> str:
+def surname_in(name: str) -> str:
     """Return the surname in a match of NAME, which may be in the genitive."""
     return surname(_GENITIVE.sub("", name))
