@@ -68,30 +68,22 @@ def csl_item(fields: Fields) -> Item:
 
 def parse_yaml(text: str, name: str, loader: Any = None) -> Any:
     """Return the first document of a YAML text that is not empty. loader: of PyYAML; None for one that reads
-    all values as texts. Raises InputError for another text."""
+    all values as texts. Raises InputError for another text, also for aliases that stand for themselves or for
+    many times as much as was written."""
     try:
-        documents = _load_yaml(text, loader or _Loader)
-        return next((document for document in documents if document not in (None, "")), None)
+        reader = (loader or _Loader)(text)
+        while reader.check_node():
+            node, sizes = reader.get_node(), dict[yaml.Node, int]()
+            if _expanded(node, sizes) > LEAST_EXPANDED + MOST_EXPANDED * len(sizes):
+                raise yaml.YAMLError("its aliases stand for too much")
+            if (document := reader.construct_document(node)) not in (None, ""):
+                return document
+        return None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         mark = getattr(error, "problem_mark", None)
         line = f" (line {mark.line + 1})" if mark else ""
         raise InputError(f"{name} is not YAML: {reason}{line}") from None
-
-
-def _load_yaml(text: str, kind: Any) -> Iterator[Any]:
-    """Yield the documents of a YAML text. kind: a loader of PyYAML. Raises YAMLError, also for aliases that
-    stand for themselves or for many times as much as was written."""
-    loader = kind(text)
-    try:
-        while loader.check_node():
-            node = loader.get_node()
-            sizes: dict[yaml.Node, int] = {}
-            if _expanded(node, sizes) > LEAST_EXPANDED + MOST_EXPANDED * len(sizes):
-                raise yaml.YAMLError("its aliases stand for too much")
-            yield loader.construct_document(node)
-    finally:
-        loader.dispose()
 
 
 def _expanded(node: yaml.Node, sizes: dict[yaml.Node, int]) -> int:
