@@ -349,24 +349,21 @@ def _scan(text: str) -> tuple[tuple[str, tuple[int, int]], ...]:
     """Return the comments, raw texts, formulas, strings and outermost statements of a text with their spans,
     which end in order. Markup has no strings; one in label("...") is none either, since it is a key.
     """
-    return tuple(_tokens(text))
-
-
-def _tokens(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
-    statement = -1
+    tokens, statement = list[tuple[str, tuple[int, int]]](), -1
     for token, kind, opened in _steps(text):
         if kind == "statement":
             statement = token.start() if len(opened) == 1 else statement
         elif kind in ("end", "close"):
             if statement >= 0 and not opened:
-                yield "statement", (statement, token.start())
+                tokens.append(("statement", (statement, token.start())))
                 statement = -1
         elif kind not in ("open", "escape") and not (
             kind == "string" and text.endswith("label(", 0, token.start())
         ):
-            yield kind, token.span()
+            tokens.append((kind, token.span()))
     if statement >= 0:
-        yield "statement", (statement, len(text))
+        tokens.append(("statement", (statement, len(text))))
+    return tuple(tokens)
 
 
 def _steps(text: str) -> Iterator[tuple[re.Match[str], str, Sequence[str]]]:
