@@ -20,13 +20,7 @@ from omegaconf.errors import (
     ValidationError,
 )
 
-from citerec.base.errors import (
-    BEFORE_MAIN,
-    EXPLAIN,
-    InputError,
-    error_line,
-    missing_extra,
-)
+from citerec.base.errors import BEFORE_MAIN, EXPLAIN, InputError, error_line, missing_extra
 from citerec.base.files import cache_folder
 from citerec.base.help import config_groups, flat_options, option_notes
 from citerec.base.settings import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 from threading import Timer
@@ -56,11 +56,9 @@ def read_progress(path: Path | Sequence[Path], what: str) -> Iterator[OnBytes]:
         yield lambda done: update(done, total)
 
 
-@contextmanager
-def copy_progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
+def copy_progress(what: str) -> AbstractContextManager[Callable[[int, int | None], None]]:
     """Show a bar over a transfer; call the function with the bytes done and the total (None if unknown)."""
-    with _bar(what, DownloadColumn(), TransferSpeedColumn()) as update:
-        yield update
+    return _bar(what, DownloadColumn(), TransferSpeedColumn())
 
 
 @contextmanager

@@ -10,16 +10,7 @@ from citerec.base.files import real_path
 from citerec.formats.documents import Metadata
 from citerec.formats.drafts.bibliographies import References
 from citerec.formats.drafts.inputs import Inputs
-from citerec.formats.drafts.language import (
-    BREAK,
-    CITE_MARK,
-    Citation,
-    Key,
-    Language,
-    Open,
-    Source,
-    outermost,
-)
+from citerec.formats.drafts.language import BREAK, CITE_MARK, Citation, Key, Language, Open, Source, outermost
 from citerec.formats.drafts.latex import LATEX
 from citerec.formats.identifiers import find_year
 from citerec.formats.latex_text import plain_text
