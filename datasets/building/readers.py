@@ -13,6 +13,7 @@ from citerec.base.archives import damage_reported, stream_files
 from citerec.base.errors import InputError, UnusableFile, quoted
 from citerec.base.files import expand_user, files_below, open_bytes
 from citerec.base.progress import OnBytes
+from citerec.base.settings import listed
 from citerec.datasets.files.source_files import read_records
 from citerec.formats.articles.jats import read_jats
 from citerec.formats.articles.layouts import read_own, read_record
@@ -58,7 +59,9 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     and so are other texts without citations, chapters, files printed from Markdown, and those of BibLaTeX.
     Raises InputError for a name without files.
     """
-    names = _names(source)
+    names = listed(source, "source")
+    if not names or "" in names:
+        raise InputError("source: name a file or folder")
     chosen: dict[Path, None] = {}
     for name in names:
         path = expand_user(name)
@@ -121,17 +124,6 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         ambiguous = {id for id, files in counts.items() if files > 1 and not arxiv_year(id)}
         ids = {file: paper_id(file, depth) if id in ambiguous else id for file, id in ids.items()}
     return [SourceFile(file, id) for file, id in ids.items()]
-
-
-def _names(source: str | Sequence[str]) -> list[str]:
-    """The names in `source`; InputError if there are none, or for other values."""
-    names = [source] if isinstance(source, str) else list(source)
-    if not names:
-        raise InputError("source: name a file or folder")
-    for name in names:
-        if not isinstance(name, str) or not name:
-            raise InputError(f"source: {name!r} is not the name of a file or folder")
-    return names
 
 
 def _named_files(path: Path) -> list[Path]:
