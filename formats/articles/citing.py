@@ -95,7 +95,7 @@ def _read_list(lines: Sequence[Line], last: int) -> tuple[list[Entry], list[Line
         is_odd = number != run[-1][0] or 2 * sum(place < first for place in heads) > len(run)
         if is_odd and sum(len(line.text) for line in lines[head:after]) < MAX_ENTRY:
             head = after  # a line at the top of a page, or a title in bold letters
-        text = join_lines(lines[first:head])
+        text = join_lines(lines[first:head], Counter(), "").text
         text = text[label.end() :] if number and (label := _LABEL.match(text)) else text
         if (same := _SAME.match(text)) and entries and (work := read_work(entries[-1].text)):
             text = work.authors + text[same.end() :]

@@ -169,7 +169,7 @@ def arrange(lines: Sequence[Line]) -> list[PdfParagraph]:
 
     def close() -> None:
         for block in (open_block, *aside):
-            paragraphs.extend([_join(block, words, section)] if block else ())
+            paragraphs.extend([join_lines(block, words, section)] if block else ())
         open_block.clear()
         aside.clear()
 
@@ -341,13 +341,8 @@ def _goes_on(before: Sequence[Line], block: Sequence[Line]) -> bool:
     return _ENDS.search(last.text) is None and not head.text[:1].isupper()
 
 
-def join_lines(lines: Sequence[Line]) -> str:
-    """Return the text of lines, words across them included."""
-    return _join(lines, Counter(), "").text
-
-
-def _join(lines: Sequence[Line], words: Counter[str], section: str) -> PdfParagraph:
-    """Join lines, words across them included."""
+def join_lines(lines: Sequence[Line], words: Counter[str], section: str) -> PdfParagraph:
+    """Join lines, words across them included. words: of the whole text, by which halves are joined."""
     text, page = "", 0
     starts: list[tuple[int, int]] = []
     broken = False
