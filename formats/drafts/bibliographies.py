@@ -292,7 +292,7 @@ def read_other(path: Path) -> dict[str, Reference]:
         loaded = parse_yaml(decode_text(path), str(path))
     items = listed(loaded)
     if isinstance(items, dict) and path.suffix != ".json":
-        return _works(items)
+        return yaml_entries(items)
     if isinstance(loaded, dict) and "id" in loaded and ("type" in loaded or "title" in loaded):
         items = [loaded]  # alone
     if not isinstance(items, list):
@@ -308,14 +308,10 @@ def read_other(path: Path) -> dict[str, Reference]:
     return entries
 
 
-def yaml_entries(text: str, name: str) -> dict[str, Reference]:
-    """Return the entries of Typst's YAML by key. Raises InputError for a text that is not YAML."""
-    loaded = parse_yaml(text, name)
-    return _works(loaded) if isinstance(loaded, dict) else {}
-
-
-def _works(loaded: dict[Any, Any]) -> dict[str, Reference]:
-    works = {str(key): work for key, work in loaded.items() if isinstance(work, dict)}
+def yaml_entries(loaded: Any) -> dict[str, Reference]:
+    """Return the entries of Typst's YAML by key; none of another value."""
+    pairs = loaded.items() if isinstance(loaded, dict) else ()
+    works = {str(key): work for key, work in pairs if isinstance(work, dict)}
     return {key: _reference(hayagriva_item(work)) for key, work in works.items()}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from citerec.base.errors import InputError
 from citerec.base.files import real_path
+from citerec.formats.bibliography.reading.csl import parse_yaml
 from citerec.formats.documents import Metadata, Reference
 from citerec.formats.drafts.bibliographies import OTHER_FILES, References, bib_entries, yaml_entries
 from citerec.formats.drafts.inputs import Inputs, decode_text
@@ -110,7 +111,7 @@ def _entries(written: str) -> dict[str, Reference]:
     if written.startswith('"'):
         text = re.sub(r"\\(.)", lambda sign: {"n": "\n", "t": "\t"}.get(sign[1], sign[1]), written[1:-1])
     with suppress(InputError):
-        return bib_entries(text) or yaml_entries(text, "a bibliography in place")
+        return bib_entries(text) or yaml_entries(parse_yaml(text, "a bibliography in place"))
     return {}
 
 
