@@ -25,7 +25,6 @@ from citerec.formats.bibliography.item import ROLES, Item
 from citerec.formats.bibliography.reading.csl import csl_item
 from citerec.formats.bibliography.reading.exports import endnote_item
 from citerec.formats.bibliography.reading.records import Fields
-from citerec.formats.drafts.markdown import MARKDOWN
 from citerec.formats.identifiers import date_year
 from citerec.formats.names import OTHERS, Name
 
@@ -117,15 +116,6 @@ def _endnote_items(xml: str, data: str) -> list[tuple[str, dict[str, Any]]] | No
         own = {} if record is None else write_csl(endnote_item(record), key)
         items.append((key, {"id": key, "uris": uris, "itemData": own if "title" in own else {}}))
     return items
-
-
-def cite_keys(keys: Sequence[str]) -> str:
-    """Return a citation in Pandoc's form.
-
-    >>> cite_keys(["lee2020", "a/+b"])
-    '[@lee2020; @{a/+b}]'
-    """
-    return f"[{'; '.join(MARKDOWN.cite(key)[1:-1] for key in keys)}]"
 
 
 def shown_text(cited: Sequence[Cited]) -> str:

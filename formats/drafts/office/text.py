@@ -12,13 +12,15 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
 from citerec.base.errors import InputError
-from citerec.formats.drafts.office.fields import citation_items, cite_keys
+from citerec.formats.drafts.markdown import MARKDOWN
+from citerec.formats.drafts.office.fields import citation_items
 from citerec.formats.drafts.office.package import Package
 
 MAX_NESTED = 100
@@ -131,19 +133,17 @@ class OfficeReader(ABC):
         self.part, self.content = part, self.package.part(part)
         where = f"{self.package.path}, {part}"
 
-        def refuse(what: str) -> Any:
-            def raise_error(*_: object) -> None:
-                raise InputError(f"{where}: has {what}, which is not read; save the document again")
-
-            return raise_error
+        def refuse(what: str, *_: object) -> None:
+            raise InputError(f"{where}: has {what}, which is not read; save the document again")
 
         def declared(_: str, encoding: str | None, __: int) -> None:
             if (encoding or "utf-8").lower() not in ("utf-8", "us-ascii"):
-                refuse(f"the encoding {encoding}")()
+                refuse(f"the encoding {encoding}")
 
         parser = self._parser = expat.ParserCreate(None, " ")
-        parser.XmlDeclHandler, parser.StartDoctypeDeclHandler = declared, refuse("a document type")
-        parser.StartCdataSectionHandler = refuse("a CDATA section")
+        parser.XmlDeclHandler = declared
+        parser.StartDoctypeDeclHandler = partial(refuse, "a document type")
+        parser.StartCdataSectionHandler = partial(refuse, "a CDATA section")
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
         parser.CharacterDataHandler = self._text
         try:
@@ -260,7 +260,7 @@ class OfficeReader(ABC):
             before = "".join(piece.text for piece in self._open[-1])[-40:].strip() if self._open else ""
             self.damaged.append(before)
         if keys := [key for item in items or () if (key := self._key_of(*item))]:
-            self.add(cite_keys(keys))
+            self.add(f"[{'; '.join(MARKDOWN.cite(key)[1:-1] for key in keys)}]")
         opened.hides = bool(keys) or bool(self.hidden.match(opened.code))
 
     def _key_of(self, key: str, item: dict[str, Any]) -> str:
