@@ -51,8 +51,7 @@ class PaperLine(NamedTuple):
     references: tuple[str, ...]
 
 
-_Ids = list[str | int] | None
-
+_Ids: Any = list[str | int] | None
 
 _PAPER: list[Any] = [
     ("id", PaperId),
@@ -69,10 +68,6 @@ _CorpusPaper: Any = msgspec.defstruct("_CorpusPaper", _PAPER, rename=_CORPUS)
 _CiteomaticPaper: Any = msgspec.defstruct(
     "_CiteomaticPaper", _PAPER + _RAW, rename={"references": "out_citations"}
 )
-
-
-class _OutboundCitations(msgspec.Struct):
-    outbound_citations: _Ids = None
 
 
 _API_PAPER = ("corpusid", "externalids", "title", "abstract", "year", "s2fieldsofstudy")
@@ -103,7 +98,7 @@ def read_record(record: Object, where: str) -> PaperLine | Metadata:
         return _to_paper_line(paper)
     if "outbound_citations" in record or "mag_field_of_study" in record:
         metadata = read_s2orc_2020(record, where).metadata
-        cited = validate(record, _OutboundCitations, where).outbound_citations
+        cited = validate(record.get("outbound_citations"), _Ids, where, "outbound_citations")
         base = _OwnPaper(
             metadata.id, metadata.title, metadata.abstract, metadata.year, list(metadata.field), cited
         )
