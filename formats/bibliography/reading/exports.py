@@ -207,7 +207,9 @@ _XML_TAGS = {
 """Tags of EndNote's other format, and places in its XML; the first that has texts counts."""
 
 
-def _read_endnote_xml(record: ET.Element) -> _Read:
+def read_endnote_xml(record: ET.Element) -> _Read:
+    """Read a record of EndNote's XML."""
+
     def texts(*places: str) -> list[str]:
         listed = (
             [*filter(None, ("".join(part.itertext()).strip() for part in record.findall(place)))]
@@ -220,11 +222,6 @@ def _read_endnote_xml(record: ET.Element) -> _Read:
     kind = record.find("ref-type")
     tags["0"] = [] if kind is None else [kind.get("name", "")]
     return _read_endnote(_XML.first({place: texts(place) for place in _XML.csl}), tags)
-
-
-def endnote_item(record: ET.Element) -> Item:
-    """Return the item of a record of EndNote's XML."""
-    return _read_endnote_xml(record).item
 
 
 _WORD_TYPES, _WORD = Names("types", "word"), Names("variables", "word")
@@ -392,7 +389,7 @@ _FORMATS: dict[
         partial(_tagged, (_ENW_START, _REFER_START), _ENW_FIELD, "%0 Journal Article ..."),
         lambda tags: _read_endnote(_ENDNOTE.first(tags), tags),
     ),
-    "endnote": (_xml_records, _read_endnote_xml),
+    "endnote": (_xml_records, read_endnote_xml),
     "word": (_word_records, lambda source: source),
     "wos": (_wos_records, _read_wos),
     "table": (_rows, _read_row),

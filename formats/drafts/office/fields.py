@@ -23,7 +23,7 @@ from citerec.formats.articles.xml_documents import parse_xml
 from citerec.formats.bibliography.csl import write_csl
 from citerec.formats.bibliography.item import ROLES, Item
 from citerec.formats.bibliography.reading.csl import csl_item
-from citerec.formats.bibliography.reading.exports import endnote_item
+from citerec.formats.bibliography.reading.exports import read_endnote_xml
 from citerec.formats.bibliography.reading.records import Fields
 from citerec.formats.identifiers import date_year
 from citerec.formats.names import OTHERS, Name
@@ -113,7 +113,7 @@ def _endnote_items(xml: str, data: str) -> list[tuple[str, dict[str, Any]]] | No
         key = _NOT_IN_KEY.sub("-", written).strip("-") or "item"
         database = None if record is None else record.find("foreign-keys/key")
         uris = [] if database is None else [f"endnote:{database.get('db-id')}/{''.join(number)}"]
-        own = {} if record is None else write_csl(endnote_item(record), key)
+        own = {} if record is None else write_csl(read_endnote_xml(record).item, key)
         items.append((key, {"id": key, "uris": uris, "itemData": own if "title" in own else {}}))
     return items
 
