@@ -335,14 +335,13 @@ def _blocks(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _code_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each piece of code: calls with their arguments, without markup there."""
-    begin, was_code = -1, False
+    begin = -1
     for token, _, opened in _steps(text):
-        is_code = _is_code(opened)
-        if is_code and not was_code:
-            begin = token.start()
-        elif was_code and not is_code:
+        if _is_code(opened):
+            begin = token.start() if begin < 0 else begin
+        elif begin >= 0:
             yield begin, token.end()
-        was_code = is_code
+            begin = -1
 
 
 @lru_cache(maxsize=8)
