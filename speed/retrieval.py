@@ -1,7 +1,7 @@
 """BM25 compared with bm25s, and indexes of vectors compared with exact search.
 
 BM25: papers indexed and queries answered per second; bm25s has its own tokeniser. Indexes: recall of the
-exact results, and speed as multiples of `exact`, in batches and query by query. The vectors are sums of
+exact results, and speed as multiples of `exact`, in batches and query by query. The vectors are means of
 random word vectors, whose distribution is similar to that of HAtten.
 """
 
@@ -17,12 +17,10 @@ from typing import Any
 import bm25s
 import numpy as np
 import Stemmer
-import torch
 from numpy.typing import NDArray
-from torch.nn import functional as F
 
 from citerec.datasets.corpus import Corpus
-from citerec.hatten.documents import Vocabulary
+from citerec.hatten.nnselect.model import AverageRetriever
 from citerec.retrieval.indexes.cpu import FEW_QUERIES, PaperIndex, load_faiss
 from citerec.retrieval.indexes.index import build_index, load_index
 from citerec.retrieval.lexical.bm25 import BM25
@@ -30,6 +28,7 @@ from citerec.retrieval.lexical.terms import strip_markers
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import IndexConfig
 from citerec.speed._common import Tasks, load_corpus, make_parser, median_seconds, setup, time_call
+from citerec.speed.gpu import RandomVectors
 
 FIELDS = (("context", "title"), ("context", "title", "abstract"))
 DEPTHS = (100, 2000)
@@ -73,25 +72,11 @@ def compare_bm25(args: argparse.Namespace, corpus: Corpus, contexts: NDArray[np.
             )
 
 
-def load_vectors(
-    args: argparse.Namespace, corpus: Corpus, contexts: NDArray[np.int64]
-) -> tuple[Vectors, Vectors]:
-    """Return vectors of the candidates and of contexts: sums of random word vectors."""
-    rows = np.flatnonzero(corpus.is_candidate)
-    frequent = np.flatnonzero(np.asarray(corpus.word_counts) >= 3).tolist()
-    vocabulary = Vocabulary([word for word in map(corpus.words.__getitem__, frequent) if word.isalnum()])
-    table = torch.from_numpy(np.random.default_rng(0).standard_normal((len(vocabulary), DIM), np.float32))
-    ids = vocabulary.lookup(corpus.words)
-
-    def sums(rows: NDArray[np.integer], column: str) -> Vectors:
-        texts = getattr(corpus, column).take(rows)
-        word_ids = ids[texts.values]
-        weight = torch.from_numpy((word_ids >= 0).astype(np.float32))
-        words, starts = torch.from_numpy(np.maximum(word_ids, 0)).long(), torch.from_numpy(texts.offsets[:-1])
-        summed = F.embedding_bag(words, table, starts, mode="sum", per_sample_weights=weight)
-        return np.asarray(F.normalize(summed, dim=1).numpy())
-
-    return sums(rows, "abstract_tokens"), sums(contexts, "context_tokens")
+def load_vectors(corpus: Corpus, contexts: NDArray[np.int64]) -> tuple[Vectors, Vectors]:
+    """Return vectors of the candidates and of contexts."""
+    average = AverageRetriever(RandomVectors(DIM), "mean")
+    average.prepare(corpus)
+    return average.encode_papers(np.flatnonzero(corpus.is_candidate)), average.encode_queries(contexts)
 
 
 def parse_index(text: str) -> IndexConfig:
@@ -154,7 +139,7 @@ def main() -> None:
     corpus = load_corpus(args)
     contexts = np.random.default_rng(0).permutation(corpus.split("test").contexts)[: args.queries]
     compare_bm25(args, corpus, contexts)
-    compare_indexes(args, *load_vectors(args, corpus, contexts))
+    compare_indexes(args, *load_vectors(corpus, contexts))
 
 
 if __name__ == "__main__":
