@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -121,7 +122,8 @@ class Retriever(ABC):
     comparable = False
     """whether scores mean the same for all queries and corpora"""
 
-    _joined: tuple[Retriever, ...] = ()
+    _joined: Mapping[str, Retriever] = MappingProxyType({})
+    """retrievers that it combines, by name: their indexes are part of its own"""
 
     def __init__(self) -> None:
         self._corpus: Corpus | None = None
@@ -145,17 +147,23 @@ class Retriever(ABC):
 
     def covers(self, contexts: Rows) -> Mask:
         """Mask [Q] of the contexts of the indexed corpus that papers can be ranked for."""
-        covered = [part.covers(contexts) for part in self._joined]
+        covered = [part.covers(contexts) for part in self._joined.values()]
         return np.logical_and.reduce([np.ones(len(contexts), np.bool_), *covered])
 
     def max_results(self, contexts: Rows) -> int | None:
         """Maximum number of papers that any of these contexts can get; None means all candidates."""
         return None
 
-    def join_parts(self, parts: Collection[Retriever]) -> None:
-        """Join the protocol notes of the parts, and rank only what all of them can."""
-        self._joined, self.partial = tuple(parts), any(part.partial for part in parts)
-        self.protocol = " ".join(dict.fromkeys(part.protocol for part in parts if part.protocol))
+    def join_parts(self, parts: Mapping[str, Retriever]) -> None:
+        """Combine retrievers: join their protocol notes, and rank only what all of them can."""
+        self._joined, self.partial = parts, any(part.partial for part in parts.values())
+        self.protocol = " ".join(dict.fromkeys(part.protocol for part in parts.values() if part.protocol))
+
+    def index_parts(self, parts: Mapping[str, Retriever], corpus: Corpus) -> None:
+        """Index the parts and add what they have tuned."""
+        for name, part in parts.items():
+            part.index(corpus)
+            self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
 
     def supports(self, corpus: Corpus) -> bool:
         """Whether the corpus has the data that indexing needs, such as training contexts."""
@@ -266,7 +274,7 @@ class Retriever(ABC):
             log.info("%s: saved the index in %s, %s bytes", self.name, folder, f"{size:,}")
 
     def _refuse_empty(self) -> None:
-        if not self.arrays and type(self)._save is Retriever._save:
+        if not self.arrays and not self._joined and type(self)._save is Retriever._save:
             raise InputError(
                 f"{self.name}: its index cannot be saved: {type(self).__name__} neither lists `arrays` "
                 "nor overrides `_save` and `_load`; leave out index_dir"
@@ -278,11 +286,13 @@ class Retriever(ABC):
     @property
     def index_bytes(self) -> int:
         """Size of the searched data in bytes, without texts and models."""
-        return sum(getattr(self, f"_{name}").nbytes for name in self.arrays)
+        own = sum(getattr(self, f"_{name}").nbytes for name in self.arrays)
+        return own + sum(part.index_bytes for part in self._joined.values())
 
     def query_settings(self) -> dict[str, Any]:
         """Settings of the search that the index does not depend on, as plain values."""
-        return {}
+        parts = {name: part.query_settings() for name, part in self._joined.items()}
+        return {name: settings for name, settings in parts.items() if settings}
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -302,11 +312,15 @@ class Retriever(ABC):
     def _save(self, folder: Path) -> None:
         """Write the index into an empty folder."""
         save_arrays(folder, **{name: getattr(self, f"_{name}") for name in self.arrays})
+        for name, part in self._joined.items():
+            part.save(folder / name)
 
     def _load(self, folder: Path, corpus: Corpus) -> None:
         """Read the files written by `_save`."""
         for name, array in zip(self.arrays, load_arrays(folder, *self.arrays), strict=True):
             setattr(self, f"_{name}", array)
+        for name, part in self._joined.items():
+            part.load(folder / name, corpus)
 
 
 FORMAT = 4

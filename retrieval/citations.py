@@ -75,7 +75,7 @@ class Citations(Retriever):
         super().__init__()
         check_counts(similar=similar, depth=depth)
         self.text, self.similar, self.depth, self.per_pool = text, similar, depth, text.per_pool
-        self.join_parts([text])
+        self.join_parts({"text": text})
         self.weights = FusionWeights(weights, SIGNALS, seed)
         fixed = self.weights.fixed
         self._uses_graph = fixed is None or fixed["cited"] + fixed["citing"] > 0
@@ -99,13 +99,11 @@ class Citations(Retriever):
 
     @property
     def index_bytes(self) -> int:
-        return self.text.index_bytes + sum(
-            part.nbytes for graph in (self._cites, self._cited_by) for part in (graph.data, graph.indices)
-        )
+        graphs = (self._cites, self._cited_by)
+        return super().index_bytes + sum(graph.data.nbytes + graph.indices.nbytes for graph in graphs)
 
     def _index(self, corpus: Corpus) -> None:
-        self.text.index(corpus)
-        self.tuned |= {f"text.{key}": value for key, value in self.text.tuned.items()}
+        self.index_parts({"text": self.text}, corpus)
         self._prepare(corpus)
         if self.weights.fixed is None:
             self.tuned["weights"] = self.weights.tune(self.name, corpus, self._recalls)
@@ -114,11 +112,8 @@ class Citations(Retriever):
         self._cites = citation_matrix(corpus)
         self._cited_by = self._cites.T.tocsr()
 
-    def _save(self, folder: Path) -> None:
-        self.text.save(folder / "text")
-
     def _load(self, folder: Path, corpus: Corpus) -> None:
-        self.text.load(folder / "text", corpus)
+        super()._load(folder, corpus)
         self._prepare(corpus)
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -314,7 +313,7 @@ class Fusion(Retriever):
         self.parts = dict(parts)
         if not self.parts:
             raise InputError("retriever.parts: name at least one retriever to fuse")
-        self.join_parts(self.parts.values())
+        self.join_parts(self.parts)
         self.per_pool = any(part.per_pool for part in self.parts.values())
         check_counts(depth=depth)
         self.depth = depth
@@ -324,17 +323,8 @@ class Fusion(Retriever):
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.parts.items()}
         return {"parts": parts, "method": "convex", "depth": self.depth, **self.weights.settings(self)}
 
-    def query_settings(self) -> dict[str, Any]:
-        return {name: settings for name, part in self.parts.items() if (settings := part.query_settings())}
-
-    @property
-    def index_bytes(self) -> int:
-        return sum(part.index_bytes for part in self.parts.values())
-
     def _index(self, corpus: Corpus) -> None:
-        for name, part in self.parts.items():
-            part.index(corpus)
-            self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
+        self.index_parts(self.parts, corpus)
         if self.weights.fixed is None:
             self.tuned["weights"] = self.weights.tune(self.name, corpus, self._recalls)
 
@@ -355,11 +345,3 @@ class Fusion(Retriever):
     ) -> NDArray[np.float64]:
         rankings = self._rankings(contexts, None)
         return recall_by_weights(rankings, list(map(normalise_scores, rankings)), wanted, grid, CUTOFFS)
-
-    def _save(self, folder: Path) -> None:
-        for name, part in self.parts.items():
-            part.save(folder / name)
-
-    def _load(self, folder: Path, corpus: Corpus) -> None:
-        for name, part in self.parts.items():
-            part.load(folder / name, corpus)

@@ -219,7 +219,7 @@ class Ranker(Retriever):
         self.all_parts = dict(parts)
         if not self.all_parts:
             raise InputError("retriever.parts: must name at least one retriever")
-        self.join_parts(self.all_parts.values())
+        self.join_parts(self.all_parts)
         check_counts(depth=depth)
         self.depth = depth
         self.model = RankingModel.open(ranker) if isinstance(ranker, str | Path) else ranker
@@ -272,11 +272,8 @@ class Ranker(Retriever):
         return {"parts": parts, "depth": self.depth}
 
     def query_settings(self) -> dict[str, Any]:
-        parts = {
-            name: settings for name, part in self.all_parts.items() if (settings := part.query_settings())
-        }
         model = None if self.model is None else self.model.about.get("hash")
-        return {**parts, "model": model}
+        return {**super().query_settings(), "model": model}
 
     @property
     def index_bytes(self) -> int:
@@ -284,9 +281,7 @@ class Ranker(Retriever):
 
     def _index(self, corpus: Corpus) -> None:
         self._select_parts(corpus)
-        for name, part in self.parts.items():
-            part.index(corpus)
-            self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
+        self.index_parts(self.parts, corpus)
         self.statistics = CorpusStatistics.build(corpus)
 
     def _select_parts(self, corpus: Corpus) -> None:
