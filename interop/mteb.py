@@ -18,6 +18,7 @@ from citerec.base.errors import needs_extra
 from citerec.datasets.published.downloads import open_data
 from citerec.datasets.published.releases import RELEASES
 from citerec.evaluation.protocol import Qrels
+from citerec.retrieval.queries import Queries
 
 with needs_extra("citerec.interop.mteb", "peers"):
     from mteb.abstasks import AbsTaskRetrieval
@@ -66,23 +67,20 @@ class LocalCitation(AbsTaskRetrieval):
         if self.data_loaded:
             return
         corpus, split = open_data(self._id, self._cache_dir)
-        citing = corpus.citing[split.contexts].tolist()
-        ids = [corpus.context_ids[row] for row in split.contexts]
-        queries = [
-            {"id": id, "text": f"{corpus.context_texts[row]} {corpus.titles[paper]}".strip()}
-            for id, row, paper in zip(ids, split.contexts.tolist(), citing, strict=True)
-        ]
+        queries = Queries.from_contexts(corpus, split)
+        ids, texts = queries.names(), zip(queries.texts("context"), queries.texts("title"), strict=True)
+        asked = [{"id": id, "text": " ".join(text).strip()} for id, text in zip(ids, texts, strict=True)]
         papers = [
             {"id": corpus.paper_ids[row], "title": corpus.titles[row], "text": corpus.abstracts[row]}
             for row in corpus.is_candidate.nonzero()[0].tolist()
         ]
         qrels = Qrels.from_split(corpus, split).judgements
-        self._own = {id: corpus.paper_ids[paper] for id, paper in zip(ids, citing, strict=True)}
+        self._own = {id: corpus.paper_ids[paper] for id, paper in zip(ids, queries.citing, strict=True)}
         self.dataset = {
             SUBSET: {
                 self._split: {
                     "corpus": Dataset.from_list(papers),
-                    "queries": Dataset.from_list(queries),
+                    "queries": Dataset.from_list(asked),
                     "relevant_docs": qrels,
                     "top_ranked": None,
                 }

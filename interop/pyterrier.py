@@ -37,17 +37,15 @@ BATCH = 256
 
 def topics(corpus: Corpus, split: str) -> pd.DataFrame:
     """Return the queries of a split: qid, query, title, abstract, year, own."""
-    queries = corpus.split(split)
-    inside = [row if row >= 0 else None for row in corpus.citing[queries.contexts].tolist()]
-    own = corpus.own_papers(queries.contexts).tolist()
+    queries = Queries.from_contexts(corpus, corpus.split(split))
     return pd.DataFrame(
         {
-            "qid": [corpus.context_ids[row] for row in queries.contexts],
-            "query": [corpus.context_texts[row] for row in queries.contexts],
-            "title": ["" if row is None else corpus.titles[row] for row in inside],
-            "abstract": ["" if row is None else corpus.abstracts[row] for row in inside],
-            "year": [0 if row is None else int(corpus.years[row]) for row in inside],
-            "own": [corpus.paper_ids[row] if row >= 0 else None for row in own],
+            "qid": queries.names(),
+            "query": queries.texts("context"),
+            "title": queries.texts("title"),
+            "abstract": queries.texts("abstract"),
+            "year": queries.years.tolist(),
+            "own": [corpus.paper_ids[row] if row >= 0 else None for row in queries.citing.tolist()],
         }
     )
 
