@@ -69,14 +69,11 @@ def encode(
 
 def _read_ahead(read: Callable[[Any], Any], parts: Sequence[Any]) -> Iterator[Any]:
     """Map `read` to parts in a thread that is one part ahead."""
+    from citerec.retrieval.encoders.nets import one_behind  # torch
+
     with ThreadPoolExecutor(1) as thread:
-        waiting = [thread.submit(read, part) for part in parts[:1]]
-        for part in [*parts[1:], None]:
-            done = waiting.pop() if waiting else None
-            if part is not None:
-                waiting.append(thread.submit(read, part))
-            if done is not None:
-                yield done.result()
+        for done in one_behind(thread.submit(read, part) for part in parts):
+            yield done.result()
 
 
 def encode_queries(
