@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from itertools import chain, islice
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING
 
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
@@ -132,19 +133,11 @@ TOKENIZERS: dict[str, Tokenizer] = {"default": default_tokenize, "reference": re
 """The tokenisers by their name in `data.tokenizer`."""
 
 
-class _Numbers(dict[str, int]):
-    """Numbers words in order of first occurrence."""
-
-    def __missing__(self, word: str) -> int:
-        number = self[word] = len(self)
-        return number
-
-
 class WordTable:
     """Splits texts into words and numbers these in order of first occurrence; without lone surrogates."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenize, self._numbers = tokenizer, _Numbers()
+        self._tokenize, self._numbers = tokenizer, defaultdict[str, int](count().__next__)
 
     def __len__(self) -> int:
         return len(self._numbers)
