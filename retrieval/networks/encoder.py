@@ -91,25 +91,23 @@ class NetworkRetriever(Retriever):
         rows: NDArray[np.integer],
         advance: Callable[[int], None] | None = None,
         pool: Executor | None = None,
+        write: bool = True,
     ) -> None:
         """Encode papers that have no vector, PART by PART; each is kept before the next begins.
 
-        pool: threads, by default those that all networks share.
+        pool: threads, by default those that all networks share. write: False keeps them in memory only.
         """
         for start in range(0, len(rows), PART):
             part = rows[start : start + PART]
             keys = self._keys[np.searchsorted(self._candidates, part)]
             papers = self.networks.reader.papers(self.corpus, part)
-            self.store.append(self.networks.encode(keys, papers, advance, pool))
+            self.store.append(self.networks.encode(keys, papers, advance, pool), write)
 
     def read(self, papers: NDArray[np.integer]) -> None:
         """Encode papers, rows [n], that have no vector, and keep them in memory only."""
         rows = np.unique(papers[papers >= 0]).astype(np.int64)
         keys = self._keys[np.searchsorted(self._candidates, rows)]
-        new = ~self.store.known(keys)
-        if new.any():
-            texts = self.networks.reader.papers(self.corpus, rows[new])
-            self.store.append(self.networks.encode(keys[new], texts), write=False)
+        self.encode(rows[~self.store.known(keys)], write=False)
 
     def encode_missing(self) -> int:
         """Encode all papers that have no vector, with a progress bar; returns their number."""
