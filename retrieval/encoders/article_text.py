@@ -75,9 +75,9 @@ class ArticleReader:
         if self._inputs is not None:
             read = self._inputs.papers(self.corpus, rows, abstracts)
             return _alone(self._inputs, [paper.subwords for paper in read])
-        titles = self._paper_fields("title", self.corpus.titles, papers)
-        abstract_fields = _shown(self._paper_fields("abstract", self.corpus.abstracts, papers), shown)
-        fields = list(zip(titles, abstract_fields, strict=True))
+        titles = [self.corpus.titles[row] for row in papers]
+        texts = [self.corpus.abstracts[row] if show else "" for row, show in zip(papers, shown, strict=True)]
+        fields = list(zip(self._fields("title", titles), self._fields("abstract", texts), strict=True))
         return self._join_all(("title", "abstract"), fields, self._paper_prompt)
 
     def queries(self, queries: Queries | NDArray[np.integer]) -> Ragged:
@@ -96,13 +96,12 @@ class ArticleReader:
                 continue
             field = queries.fields[name]
             rows, inverse = np.unique(field.rows, return_inverse=True)  # each citing paper is read once
-            unique = self._paper_fields(name, field.texts, rows.tolist())
+            unique = self._fields(name, [field.texts[row] for row in rows.tolist()])
             fields[name] = [unique[i] for i in inverse.tolist()]
         rows_of = list(zip(*(fields[name] for name in names), strict=True))
         return self._join_all(names, rows_of, self._query_prompt)
 
-    def _paper_fields(self, name: str, column: Sequence[str], rows: list[int]) -> list[Field]:
-        texts = [column[row] for row in rows]
+    def _fields(self, name: str, texts: list[str]) -> list[Field]:
         encoded = zip(texts, self._encode(texts), strict=True)
         return [Field(self._subwords(name, text, encoding)) for text, encoding in encoded]
 
@@ -143,10 +142,6 @@ class ArticleReader:
             return []
         first, *others = (parts[i] for i in sorted(parts))
         return [*start, *first, *(token for part in others for token in self._separator + part), *self._end]
-
-
-def _shown(fields: list[Field], shown: list[bool]) -> list[Field]:
-    return [field if show else Field([]) for field, show in zip(fields, shown, strict=True)]
 
 
 def _alone(reader: InputReader, texts: list[Subwords]) -> Ragged:
