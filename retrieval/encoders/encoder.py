@@ -149,14 +149,20 @@ class ArticleEncoder(nn.Module):
                     )
         folder = model_folder(config)
         config = as_saved(config, folder)
-        return cls(*_load_folder(config, folder), config)
+        return cls(*load_pretrained(config, folder), config)
 
     @classmethod
     def frozen(cls, encoder: ArticleConfig | ArticleEncoder, arithmetic: str) -> ArticleEncoder:
-        """An encoder prepared for inference, loaded if given its settings; InputError if it cannot be."""
+        """An encoder prepared for inference, loaded if given its settings; InputError if it cannot be.
+
+        arithmetic: the precision of its weights: auto, float32 or bfloat16.
+        """
         precision(arithmetic)  # checked before the model is loaded
         loaded = cls.pretrained(encoder) if isinstance(encoder, ArticleConfig) else encoder
-        return loaded.freeze(arithmetic)
+        device = find_device()
+        loaded.adapt(device, arithmetic)
+        loaded._weights = weights_hash(loaded)
+        return loaded.eval().requires_grad_(False).to(device, loaded.precision)
 
     @property
     def dim(self) -> int:
@@ -235,14 +241,6 @@ class ArticleEncoder(nn.Module):
         hidden: Tensor = output.last_hidden_state
         return torch.stack(output.hidden_states).mean(0, dtype=torch.float32) if all_layers else hidden
 
-    def freeze(self, arithmetic: str) -> ArticleEncoder:
-        """Prepare for inference with weights in a precision (auto, float32 or bfloat16)."""
-        device = find_device()
-        self.adapt(device, arithmetic)
-        self._weights = weights_hash(self)
-        self.eval().requires_grad_(False).to(device, self.precision)
-        return self
-
     def fingerprint(self) -> dict[str, Any]:
         """Everything the vectors of a frozen encoder depend on besides the texts, as plain values."""
         model = {"weights": self._weights, "arithmetic": str(self.precision)}
@@ -279,22 +277,16 @@ def saved_config(folder: Path) -> ArticleConfig | None:
         raise InputError(f"{path}: damaged ({error})") from None
 
 
-def load_pretrained(config: ArticleConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """The model, in evaluation mode in float32, and its tokeniser.
+def load_pretrained(
+    config: ArticleConfig, folder: Path | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """The model, in evaluation mode in float32, and its tokeniser. folder: `model_folder`, if known.
 
     Searched for in `path`, `models/NAME` of the cache folder, the installed packages,
     and on huggingface.co, from where it is downloaded once into the Hugging Face cache.
     Raises InputError if it is incomplete or not found.
     """
-    return _load_folder(config, model_folder(config))
-
-
-def model_folder(config: ArticleConfig) -> Path:
-    """The folder of a model, downloaded if necessary. Raises InputError if it is not found."""
-    return find_folder(config) or download_encoder(config)
-
-
-def _load_folder(config: ArticleConfig, folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    folder = folder or model_folder(config)
     check_folder(folder)
     model, tokenizer, unused = load_transformer(folder)
     # BERT's pooler was trained for next-sentence prediction, and some models have none.
@@ -305,6 +297,11 @@ def _load_folder(config: ArticleConfig, folder: Path) -> tuple[PreTrainedModel, 
     if config.adapter is not None and not adapters.is_adapted(model):
         adapters.add_adapter(model, _adapter_folder(config, config.adapter))
     return model.eval(), tokenizer
+
+
+def model_folder(config: ArticleConfig) -> Path:
+    """The folder of a model, downloaded if necessary. Raises InputError if it is not found."""
+    return find_folder(config) or download_encoder(config)
 
 
 def find_folder(config: ArticleConfig) -> Path | None:

@@ -400,7 +400,7 @@ def test_lower_precision_is_near_float32(tiny_corpus: Corpus, config: ArticleCon
         exact = encoder.encode(texts)
         encoder.precision = torch.bfloat16
         mixed = encoder.encode(texts)
-        lower = encoder.freeze("bfloat16").encode(texts)
+        lower = ArticleEncoder.frozen(encoder, "bfloat16").encode(texts)
     for other in (mixed, lower):
         assert other.dtype == torch.float32 and (other != exact).any()
         assert F.cosine_similarity(other, exact).min() > 0.99
