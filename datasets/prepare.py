@@ -235,11 +235,6 @@ class StoreBuilder:
         counted = [(self._titles, None), (self._abstracts, None), (self._context_tokens, in_train)]
         write_words(self._folder, self._words.words(), counted)
 
-    @property
-    def splits(self) -> list[str]:
-        """Names of the splits so far."""
-        return list(self._splits)
-
 
 @dataclass(frozen=True)
 class StoreSettings(Settings):
@@ -384,29 +379,6 @@ def prepare_store(source: Source, folder: Path, settings: dict[str, Any]) -> Non
     settings: tokenizer and candidates; others as for open_records.
     """
     started = time.perf_counter()
-    manifest: dict[str, Any] = {"name": source.name, "settings": settings}
-    with new_store(folder, manifest) as building:
-        stamps = [file_stamp(path) for path in source.files.values()]
-        with StoreBuilder(building, settings["tokenizer"], source.terms) as builder:
-            builder.add_papers(source.papers(), source.origin("papers"), source.field)
-            builder.add_contexts(source.contexts(), source.origin("contexts"))
-            for split, queries in source.splits.items():
-                builder.add_split(split, queries(), source.origin(f"split {split}"))
-            builder.finish(settings["candidates"])
-            # A source may complete its identity only while it is read, and copied splits are known only now.
-            manifest |= {"fingerprint": fingerprint(source.identity, settings), "splits": builder.splits}
-        if [file_stamp(path) for path in source.files.values()] != stamps:
-            source_folder = next(iter(source.files.values())).parent
-            raise InputError(f"{source_folder}: its files changed while they were read; run again")
-    log.info("corpus %s: prepared in %.1f s", source.name, time.perf_counter() - started)
-
-
-@contextmanager
-def new_store(folder: Path, manifest: dict[str, Any]) -> Iterator[Path]:
-    """Yield a folder to write a store's files to; on success, add the manifest and rename it to `folder`.
-
-    manifest: fingerprint, name, settings, splits; the caller may extend it inside.
-    """
     # Only one process at a time gets here, so existing folders are remains of a dead one.
     building = folder.with_name(f"{folder.name}{UNFINISHED}")
     for remains in (building, folder):
@@ -414,10 +386,26 @@ def new_store(folder: Path, manifest: dict[str, Any]) -> Iterator[Path]:
             shutil.rmtree(remains)
     building.mkdir(parents=True)
     try:
-        yield building
-        files = {path.name: path.stat().st_size for path in sorted(building.iterdir())}
-        complete = {"version": STORE_VERSION, **manifest, "files": files}
-        (building / MANIFEST).write_text(json.dumps(complete, indent=1), "utf-8")
+        stamps = [file_stamp(path) for path in source.files.values()]
+        with StoreBuilder(building, settings["tokenizer"], source.terms) as builder:
+            builder.add_papers(source.papers(), source.origin("papers"), source.field)
+            builder.add_contexts(source.contexts(), source.origin("contexts"))
+            for split, queries in source.splits.items():
+                builder.add_split(split, queries(), source.origin(f"split {split}"))
+            builder.finish(settings["candidates"])
+        if [file_stamp(path) for path in source.files.values()] != stamps:
+            source_folder = next(iter(source.files.values())).parent
+            raise InputError(f"{source_folder}: its files changed while they were read; run again")
+        manifest = {
+            "version": STORE_VERSION,
+            "name": source.name,
+            "settings": settings,
+            # A source may complete its identity only while it is read.
+            "fingerprint": fingerprint(source.identity, settings),
+            "splits": list(source.splits),
+            "files": {path.name: path.stat().st_size for path in sorted(building.iterdir())},
+        }
+        (building / MANIFEST).write_text(json.dumps(manifest, indent=1), "utf-8")
         for path in building.iterdir():
             with path.open("r+b") as file:  # Windows writes out no file that is only read
                 os.fsync(file.fileno())
@@ -425,3 +413,4 @@ def new_store(folder: Path, manifest: dict[str, Any]) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
+    log.info("corpus %s: prepared in %.1f s", source.name, time.perf_counter() - started)
