@@ -146,17 +146,13 @@ class VectorTable:
         """All vectors, in memory."""
         return self[:]
 
-    def blocks(self) -> Iterator[Floats]:
-        """Yield all vectors in blocks."""
-        return (self[part] for part in blocks(len(self), self.shape[1]))
-
     def save(self, path: Path) -> None:
         """Write the vectors block by block as one .npy array."""
         with path.open("wb") as file:
             header = {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
             np.lib.format.write_array_header_1_0(file, header)
-            for block in self.blocks():
-                file.write(np.ascontiguousarray(as_dtype(block, self.dtype)).data)
+            for part in blocks(*self.shape):
+                file.write(np.ascontiguousarray(as_dtype(self[part], self.dtype)).data)
 
 
 def as_dtype(vectors: NDArray[np.floating], dtype: np.dtype[Any] | str) -> NDArray[np.floating]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,10 +54,8 @@ def load_faiss() -> Any:
     return faiss
 
 
-def nearest(queries: Floats, papers: Floats, k: int, rows: Rows | None) -> Found:
-    """The k best of some rows of an array, or of all rows; k is at most their number."""
-    if rows is not None:
-        return nearest_in_blocks(queries, k, rows, lambda part: papers[part])
+def nearest(queries: Floats, papers: Floats, k: int) -> Found:
+    """The k best rows of an array; k is at most their number."""
     if len(queries) * len(papers) > COMPARISONS and find_spec("faiss"):
         faiss = load_faiss()
         scores, places = faiss.knn(queries, papers, k, metric=faiss.METRIC_INNER_PRODUCT)
@@ -82,20 +79,6 @@ def _best(scores: Floats, k: int) -> Found:
         scores = np.take_along_axis(scores, columns, 1)
     order = np.argsort(-scores, axis=1, kind="stable")
     return np.take_along_axis(scores, order, 1), np.take_along_axis(columns, order, 1)
-
-
-def nearest_in_blocks(
-    queries: Floats, k: int, rows: Rows, read: Callable[[Rows], Floats], block: int | None = None
-) -> Found:
-    """Find the nearest papers, with vectors read by `read(rows)`; block: components read at a time."""
-    best, chosen = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
-    step = max(1, (block or BLOCK) // queries.shape[1])
-    for start in range(0, len(rows), step):
-        part = rows[start : start + step]
-        scores, places = nearest(queries, read(part), min(k, len(part)), None)
-        best, order = _best(np.concatenate([best, scores], axis=1), min(k, best.shape[1] + scores.shape[1]))
-        chosen = np.take_along_axis(np.concatenate([chosen, part[places]], axis=1), order, 1)
-    return best, chosen
 
 
 def check_vectors(vectors: Floats, name: str) -> Floats:
@@ -150,13 +133,24 @@ class PaperIndex(ABC):
     def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
         """Scores and rows [Q, k] for a chunk of queries; at least k vectors are allowed, and k are found."""
 
+    def _search_exhaustively(
+        self, queries: Floats, k: int, allowed: Mask | None, block: int | None = None
+    ) -> Found:
+        """Like `_nearest`, by comparing with all allowed vectors; block: components read at a time."""
+        rows = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
+        best, chosen = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+        step = max(1, (block or BLOCK) // self.dim)
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            scores, places = nearest(queries, self.read(part), min(k, len(part)))
+            total = best.shape[1] + scores.shape[1]
+            best, order = _best(np.concatenate([best, scores], axis=1), min(k, total))
+            chosen = np.take_along_axis(np.concatenate([chosen, part[places]], axis=1), order, 1)
+        return best, chosen
+
     @abstractmethod
     def read(self, rows: Rows) -> Floats:
         """Vectors [n] -> [n, dim], decoded if the index stores codes."""
-
-    def blocks(self) -> Iterator[Floats]:
-        """Yield all vectors in blocks."""
-        return (self.read(np.arange(part.start, part.stop)) for part in blocks(len(self), self.dim))
 
     @abstractmethod
     def __len__(self) -> int:
@@ -195,12 +189,11 @@ class FlatIndex(PaperIndex):
             self.vectors.save(folder / self.TABLE)
 
     def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
-        rows = None if allowed is None else np.flatnonzero(allowed)
-        if not isinstance(self.vectors, VectorTable):
-            return nearest(queries, self.vectors, k, rows)
-        return nearest_in_blocks(
-            queries, k, np.arange(len(self)) if rows is None else rows, self.read, MAPPED_BLOCK
-        )
+        if isinstance(self.vectors, VectorTable):
+            return self._search_exhaustively(queries, k, allowed, MAPPED_BLOCK)
+        if allowed is None:
+            return nearest(queries, self.vectors, k)
+        return self._search_exhaustively(queries, k, allowed)
 
     def read(self, rows: Rows) -> Floats:
         return self.vectors[rows]
@@ -281,11 +274,6 @@ class FaissIndex(PaperIndex):
         probes = min(lists, max(usual, math.ceil(SLACK * k / count * lists)))
         cost = len(self) * probes / lists * (1 if few else MATMUL_SPEEDUP)
         return faiss.SearchParametersIVF(nprobe=probes, sel=select), cost
-
-    def _search_exhaustively(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
-        """Find the nearest papers by comparing with all allowed vectors."""
-        rows = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
-        return nearest_in_blocks(queries, k, rows, self.read)
 
     def read(self, rows: Rows) -> Floats:
         if len(rows) and (np.diff(rows) == 1).all():

@@ -12,6 +12,7 @@ import torch
 
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.indexes.cpu import CHUNK, FaissIndex, FlatIndex, Found, PaperIndex, load_faiss
+from citerec.retrieval.vectors import blocks
 
 GPU_SCORES = 1 << 26
 """Scores in GPU memory at a time: 256 MiB."""
@@ -40,10 +41,8 @@ class TorchIndex(PaperIndex):
         self._vectors = torch.empty(
             (len(host), host.dim), dtype=getattr(torch, host.precision), device=device
         )
-        start = 0
-        for block in host.blocks():
-            self._vectors[start : start + len(block)] = torch.from_numpy(block)
-            start += len(block)
+        for part in blocks(len(host), host.dim):
+            self._vectors[part] = torch.from_numpy(host.read(np.arange(part.start, part.stop)))
 
     def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
         device = self._vectors.device
