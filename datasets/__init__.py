@@ -5,6 +5,6 @@ corpus      the store, mapped into memory           columns           its column
 tokenize    splits texts into words                 word_statistics   counts of words in a collection
 generate    the demo corpus                         splitting         papers to splits, without leaks
 files/      files of records: our JSON, BEIR        published/        addresses, checksums and downloads
-building/   corpora from full texts and contexts    some_papers       a corpus of some papers of another
-citations/  citation graphs, as corpora             inspect           reports on a corpus
+building/   corpora from full texts and contexts    inspect           reports on a corpus
+citations/  citation graphs, as corpora
 """

@@ -33,7 +33,7 @@ from citerec.base.checksums import check_checksums, write_checksums
 from citerec.base.errors import DamagedFile, InputError, missing_extra
 from citerec.base.progress import spinner
 from citerec.datasets import word_statistics
-from citerec.datasets.some_papers import SomePapers
+from citerec.datasets.corpus import SomePapers
 from citerec.datasets.word_statistics import WordStatistics
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.letters import fold, with_pairs
