@@ -24,14 +24,6 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def disable_telemetry() -> None:
-    """Disable ONNX Runtime's telemetry and its machine id; call this before importing it.
-
-    Version 1.32 does both unless ORT_DISABLE_TELEMETRY is set when it is imported.
-    """
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-
-
 T = TypeVar("T")
 
 THREADS = 2
@@ -39,27 +31,18 @@ THREADS = 2
 Input = tuple[Sequence[int], Sequence[int] | None]
 """Subwords and, for a pair, segments."""
 
-_pool: ThreadPoolExecutor | None = None
-_lock = threading.Lock()
+_pool: ThreadPoolExecutor
 
 
-def shared_pool() -> ThreadPoolExecutor:
-    """The threads of this process; they start when they are first needed."""
+def _make_pool() -> None:
+    """Make the threads of this process, which start when they are needed; a fork has none of its parent's."""
     global _pool
-    with _lock:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(min(THREADS, cores()), "network")
-        return _pool
+    _pool = ThreadPoolExecutor(min(THREADS, cores()), "network")
 
 
-def _forget_pool() -> None:
-    """A forked process has none of its parent's threads."""
-    global _pool, _lock
-    _pool, _lock = None, threading.Lock()
-
-
+_make_pool()
 if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_forget_pool)
+    os.register_at_fork(after_in_child=_make_pool)
 
 
 class Network:
@@ -74,7 +57,13 @@ class Network:
         """Open the graph; InputError if the file is missing or damaged."""
         with self._lock:
             if self._session is None:
-                self._session = _open(self.path)
+                try:
+                    self._session = start_session(str(self.path))
+                except Exception as error:  # ONNX Runtime raises classes of its own
+                    with suppress(OSError):
+                        self.path.stat()
+                        raise InputError(f"{self.path}: damaged ({error_text(error)})") from None
+                    raise InputError(f"{self.path}: is missing") from None
             return self._session
 
     def run(self, ids: Sequence[int], types: Sequence[int] | None = None) -> Floats:
@@ -105,7 +94,7 @@ class Network:
         order = sorted(range(len(inputs)), key=lambda number: -len(inputs[number][0]))
         outputs: dict[int, T] = {}
         # Those that have not begun are left out if the caller stops.
-        for number, value in zip(order, (pool or shared_pool()).map(run_one, order), strict=True):
+        for number, value in zip(order, (pool or _pool).map(run_one, order), strict=True):
             outputs[number] = value
             if advance is not None:
                 advance(1)
@@ -117,20 +106,11 @@ class Network:
 
 def start_session(model: str | bytes) -> onnxruntime.InferenceSession:
     """Start a network in one thread. model: its file, or its content."""
-    disable_telemetry()
+    # Version 1.32 sends telemetry, with an id of the machine, unless this is set when it is imported.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3  # errors
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-
-def _open(path: Path) -> onnxruntime.InferenceSession:
-    try:
-        return start_session(str(path))
-    except Exception as error:  # ONNX Runtime raises classes of its own
-        with suppress(OSError):
-            path.stat()
-            raise InputError(f"{path}: damaged ({error_text(error)})") from None
-        raise InputError(f"{path}: is missing") from None
