@@ -177,13 +177,14 @@ class BM25(Retriever):
         self, queries: Queries, keep: Callable[[int, Floats], None], rows: NDArray[np.integer] | None = None
     ) -> None:
         """Call keep(query, scores) for each query with a term: of all candidates [n], or of rows [Q, K]."""
-        terms = self._query_terms(queries)
+        terms = self._terms.with_words(queries.new_words) if queries.new_words else self._terms
+        counts = terms.query_counts(queries, self.query)
 
         def score(query: int) -> None:
-            part = slice(terms.indptr[query], terms.indptr[query + 1])
+            part = slice(counts.indptr[query], counts.indptr[query + 1])
             if part.start < part.stop:
                 papers = None if rows is None else rows[query]
-                keep(query, self._engine.scores(terms.indices[part], terms.data[part], papers))
+                keep(query, self._engine.scores(counts.indices[part], counts.data[part], papers))
 
         if self.threads == 1:
             for query in range(len(queries)):
@@ -191,13 +192,6 @@ class BM25(Retriever):
         else:
             with ThreadPoolExecutor(self.threads) as pool:
                 list(pool.map(score, range(len(queries))))
-
-    def _query_terms(self, queries: Queries) -> Counts:
-        """Term counts of queries, float32 [Q, T]."""
-        terms = self._terms
-        if queries.new_words:
-            terms = terms.with_words(queries.new_words)
-        return terms.query_counts(queries, self.query)
 
     def _save(self, folder: Path) -> None:
         self._terms.save(folder)

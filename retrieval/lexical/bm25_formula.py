@@ -112,10 +112,6 @@ class Postings:
     def nbytes(self) -> int:
         return self.data.nbytes + self.indices.nbytes + self.offsets.nbytes
 
-    @property
-    def _unit(self) -> np.float32:
-        return UNIT if self.data.dtype == np.uint16 else np.float32(1)
-
     def scores(
         self, terms: NDArray[np.int32], weights: Floats, texts: NDArray[np.integer] | None = None
     ) -> Floats:
@@ -138,7 +134,8 @@ class Postings:
         self, terms: NDArray[np.int32], weights: Floats
     ) -> Iterator[tuple[Floats, NDArray[np.int32], np.float32]]:
         """Yield the contributions, texts and weight of each term that is in a text."""
-        for term, weight in zip(terms.tolist(), (weights * self._unit).astype(np.float32), strict=True):
+        unit = UNIT if self.data.dtype == np.uint16 else np.float32(1)
+        for term, weight in zip(terms.tolist(), (weights * unit).astype(np.float32), strict=True):
             if (start := self.offsets[term]) < (end := self.offsets[term + 1]):
                 yield self.data[start:end].astype(np.float32, copy=False), self.indices[start:end], weight
 
