@@ -16,7 +16,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar
@@ -178,8 +177,9 @@ class StoreBuilder:
             citing = self._citing[row]
             other = (self._split_of_paper[citing] if citing >= 0 else None) or name
             if split_group(other) != split_group(name):
+                paper = list(self._paper_rows)[citing]
                 reason = (
-                    f"the citing paper {quoted(self._paper_ids[citing])} of context "
+                    f"the citing paper {quoted(paper)} of context "
                     f"{quoted(query.context_id)} is in split {other!r} too; it may cite in one split only"
                 )
                 raise BadRecord(origin, record, reason, of_context)
@@ -201,10 +201,6 @@ class StoreBuilder:
     def _unknown(self, what: str, id: str, origin: Path, record: str | int, field: str) -> BadRecord:
         term, file = self._terms.get(what, what), self._terms.get(f"{what}s", f"the {what}s file")
         return BadRecord(origin, record, f"no {term} {quoted(id)} in {file}", self._terms.get(field, field))
-
-    @cached_property
-    def _paper_ids(self) -> list[str]:
-        return list(self._paper_rows)
 
     def finish(self, candidates: str) -> None:
         """Write final word ids, candidates and splits. Raises InputError if no paper is a candidate."""
