@@ -14,10 +14,9 @@ import shutil
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -67,7 +66,7 @@ log = logging.getLogger(__name__)
 UNFINISHED = ".part"
 
 
-class StoreBuilder:
+class StoreBuilder(AbstractContextManager["StoreBuilder"]):
     """Writes the files of a store to `folder`.
 
     Call add_papers, add_contexts, add_split for each split, finish.
@@ -75,13 +74,8 @@ class StoreBuilder:
     terms: those of the source (Source.terms). Raises InputError for the first bad record.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        tokenizer: str,
-        terms: Mapping[str, str] | None = None,
-    ) -> None:
-        self._folder, self._terms = folder, terms or {}
+    def __init__(self, folder: Path, tokenizer: str, terms: Mapping[str, str]) -> None:
+        self._folder, self._terms = folder, terms
         self._words = WordTable(TOKENIZERS[tokenizer])
         self._fields = NameWriter(folder, "fields")
         names = ("paper_ids", "titles", "abstracts", "context_ids", "context_texts")
@@ -101,12 +95,7 @@ class StoreBuilder:
         self._split_of_paper: list[str | None] = []  # the first split in which it cites
         self._outside: dict[str, int] = {}
 
-    def __enter__(self) -> StoreBuilder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         for writer in self._writers:
             with suppress(OSError) if error is not None else nullcontext():
                 writer.close()
