@@ -15,7 +15,7 @@ import time
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,6 +27,7 @@ from citerec.base.files import (
     content_hash,
     digest_json,
     disk_errors,
+    existing_file,
     expand_user,
     file_lock,
     file_stamp,
@@ -44,7 +45,7 @@ from citerec.datasets.columns import (
     write_words,
 )
 from citerec.datasets.corpus import MANIFEST, STORE_VERSION, Corpus, read_manifest
-from citerec.datasets.files.source_files import file_source, find_files
+from citerec.datasets.files.source_files import file_source
 from citerec.datasets.records import (
     SPLITS,
     TRAIN,
@@ -304,15 +305,16 @@ def _check_field(field: str | None) -> None:
 def _folder_source(
     folder: Path, papers: Path | None, splits: Sequence[str], name: str | None, field: str | None, cache: Path
 ) -> Source:
-    from citerec.datasets.files.beir import beir_source, is_beir
-    from citerec.datasets.files.beir import find_files as find_beir_files
+    from citerec.datasets.files.beir import PAPERS, beir_source
 
-    in_beir = papers is None and is_beir(folder)
-    files = find_beir_files(folder, splits) if in_beir else find_files(folder, papers, splits)
+    name = name or folder.resolve().name
+    if papers is None and (in_beir := existing_file(folder / PAPERS)):
+        source = beir_source(name, in_beir, splits, field)
+    else:
+        source = file_source(name, folder, papers, splits, field)
     with store_folder(cache) as stores:
-        identity = {part: content_hash(path, stores) for part, path in files.items()}
-    make_source = beir_source if in_beir else file_source
-    return make_source(name or folder.resolve().name, files, field, identity)
+        hashes = {part: content_hash(path, stores) for part, path in source.files.items()}
+    return replace(source, identity={**source.identity, **hashes})
 
 
 def open_records(source: Source, cache_dir: str | Path | None = None, **settings: Any) -> Corpus:

@@ -20,9 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from citerec.datasets.files.source_files import find_files, read_contexts
+from citerec.datasets.files.source_files import file_source
 from citerec.datasets.generate import generate_corpus
-from citerec.datasets.records import ContextRecord
 from citerec.library.ask.question import Request, mark_context
 from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import add, build
@@ -44,7 +43,7 @@ def peak_memory() -> str:
 def build_library(args: argparse.Namespace) -> None:
     if not args.data.is_dir():
         generate_corpus(args.papers, 1000, args.data, seed=0)
-    file = find_files(args.data, None, ["train"])["papers"]
+    file = file_source("", args.data, None, ["train"], None).files["papers"]
     papers = sum(1 for _ in read_source(file, lambda _: None))
     read = time_call(args, lambda: [None for _ in read_source(file, lambda _: None)])
     library, source = str(args.library), (str(file),)
@@ -64,9 +63,8 @@ def ask_questions(args: argparse.Namespace) -> None:
     start = time.perf_counter()
     recommender = Recommender.open(args.library)
     opened, times, hits = time.perf_counter() - start, list[float](), list[bool]()
-    library, file = recommender.library, find_files(args.data, None, ["train"])["contexts"]
-    contexts = (record for record in read_contexts(file) if isinstance(record, ContextRecord))
-    for context in islice(contexts, args.questions):
+    library, source = recommender.library, file_source("", args.data, None, ["train"], None)
+    for context in islice(source.contexts(), args.questions):
         paper = library.paper(library.row(context.citing_id) or 0)
         request = Request(Query(mark_context(context.text), paper.title, paper.abstract))
         start = time.perf_counter()

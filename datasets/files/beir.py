@@ -55,43 +55,32 @@ def beir_split(split: str) -> str:
     return "dev" if split == "val" else split
 
 
-def is_beir(folder: Path) -> bool:
-    """True if the folder has a corpus in the BEIR layout."""
-    return existing_file(folder / PAPERS) is not None
+def beir_source(name: str, papers: Path, splits: object, field: str | None) -> Source:
+    """Open the folder of a papers file, PAPERS or PAPERS.gz, as a source.
 
-
-def find_files(folder: Path, splits: object) -> dict[str, Path]:
-    """Find the files by part: `papers`, `contexts`, and `split NAME` for each existing split.
-
-    Raises InputError if there are no queries or none of the splits.
+    Its identity lacks the hashes of its files. Raises InputError if there are no queries or none of the
+    splits.
     """
     check_split_names(splits)
-    names = list(dict.fromkeys(cast(list[str], splits)))
-    parts = {"papers": existing_file(folder / PAPERS), "contexts": existing_file(folder / QUERIES)}
+    folder, names = papers.parent, list(dict.fromkeys(cast(list[str], splits)))
+    queries, qrels = existing_file(folder / QUERIES), dict[str, Path]()
     for split in names:
         paths = (existing_file(folder / QRELS / f"{name}.tsv") for name in (beir_split(split), split))
-        parts[f"split {split}"] = next(filter(None, paths), None)
-    files = {part: path for part, path in parts.items() if path}
-    if "contexts" not in files:
+        if path := next(filter(None, paths), None):
+            qrels[split] = path
+    if queries is None:
         raise InputError(f"{folder}: no {QUERIES} or {QUERIES}.gz next to {PAPERS}")
-    if len(files) == 2:
+    if not qrels:
         wanted = ", ".join(f"{beir_split(split)}.tsv" for split in names)
         raise InputError(f"{folder / QRELS}: none of {wanted} (or .gz); set data.splits=[NAME,...]")
-    return files
-
-
-def beir_source(name: str, files: dict[str, Path], field: str | None, identity: dict[str, str]) -> Source:
-    """Open the files found by `find_files` as a source. identity: the content hash of each part."""
-    splits = {part.removeprefix("split "): path for part, path in files.items() if part.startswith("split ")}
     return Source(
         name,
-        {"layout": "beir", **identity},
-        papers=partial(_read_papers, files["papers"], files["contexts"], field),
-        contexts=partial(
-            _read_lines, files["contexts"], "queries", partial(_parse_context, files["contexts"])
-        ),
-        splits={split: partial(_read_qrels, path) for split, path in splits.items()},
-        files=files,
+        {"layout": "beir"},
+        papers=partial(_read_papers, papers, queries, field),
+        contexts=partial(_read_lines, queries, "queries", partial(_parse_context, queries)),
+        splits={split: partial(_read_qrels, path) for split, path in qrels.items()},
+        files={"papers": papers, "contexts": queries}
+        | {f"split {split}": path for split, path in qrels.items()},
         field=field,
         terms=_TERMS,
     )

@@ -166,24 +166,6 @@ def _reason(error: Exception) -> str:
     return f"{reason.rstrip('.')}{near}"
 
 
-def read_papers(path: Path, field: str | None = None) -> Iterator[PaperRecord]:
-    """Yield papers in file order. Raises InputError for the first that cannot be read.
-
-    field: the key that holds a paper's fields; None: papers have no fields.
-    """
-    return _read(path, "papers", dict, partial(_parse_paper, path, field))
-
-
-def read_contexts(path: Path) -> Iterator[ContextRecord]:
-    """Yield contexts. Otherwise like `read_papers`."""
-    return _read(path, "contexts", dict, partial(_parse_context, path))
-
-
-def read_queries(path: Path) -> Iterator[QueryRecord]:
-    """Yield the queries of a split. Otherwise like `read_papers`."""
-    return _read(path, "queries", list, partial(_parse_query, path))
-
-
 def _read(path: Path, what: str, top: Any, parse: Callable[[Any, Any], Record]) -> Iterator[Record]:
     with read_progress(path, what) as on_bytes:
         for key, record in read_records(path, top, on_bytes):
@@ -238,45 +220,45 @@ def parse_names(path: Path, key: Key, record: Fields, field: str) -> tuple[str, 
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-def find_files(folder: Path, papers: Path | None, splits: Sequence[str]) -> dict[str, Path]:
-    """Return the files of a corpus by part: `papers`, `contexts`, `split NAME`; InputError if one is missing.
+def file_source(
+    name: str, folder: Path, papers: Path | None, splits: Sequence[str], field: str | None
+) -> Source:
+    """Open a folder as a source, whose identity lacks the hashes of its files.
 
-    papers: the papers file if it is not in the folder. At least one split must exist.
+    papers: the papers file if it is not in the folder. field: the key that holds a paper's fields; None:
+    papers have no fields. Raises InputError if a file is missing; at least one split must exist.
     """
     if not folder.is_dir():
         raise InputError(
             f"{folder}: no such folder; data.dir must be a folder with papers.json and contexts.json"
         )
     check_split_names(splits)
-    parts = {
-        "papers": papers or existing_file(folder / "papers.json"),
-        "contexts": existing_file(folder / "contexts.json"),
-        **{f"split {split}": existing_file(folder / f"{split}.json") for split in dict.fromkeys(splits)},
-    }
-    files = {part: path for part, path in parts.items() if path}
-    if "papers" not in files:
+    papers = papers or existing_file(folder / "papers.json")
+    contexts = existing_file(folder / "contexts.json")
+    paths = {split: existing_file(folder / f"{split}.json") for split in dict.fromkeys(splits)}
+    queries = {split: path for split, path in paths.items() if path}
+    if papers is None:
         raise InputError(f"{folder}: no papers.json or papers.json.gz; put it there or set data.papers=FILE")
-    if "contexts" not in files:
+    if contexts is None:
         raise InputError(f"{folder}: no contexts.json or contexts.json.gz")
-    if len(files) == 2:
+    if not queries:
         raise InputError(
             f"{folder}: none of the split files {', '.join(f'{split}.json' for split in splits)} (or .gz)"
         )
+    files = {"papers": papers, "contexts": contexts}
+    files |= {f"split {split}": path for split, path in queries.items()}
     for path in files.values():
         if not path.is_file():
             raise InputError(f"{path}: no such file")
-    return files
-
-
-def file_source(name: str, files: dict[str, Path], field: str | None, identity: dict[str, str]) -> Source:
-    """Return the Source of the files of `find_files`. identity: the content hash of each part."""
-    splits = {part.removeprefix("split "): path for part, path in files.items() if part.startswith("split ")}
     return Source(
         name,
-        identity,
-        papers=partial(read_papers, files["papers"], field),
-        contexts=partial(read_contexts, files["contexts"]),
-        splits={split: partial(read_queries, path) for split, path in splits.items()},
+        {},
+        papers=partial(_read, papers, "papers", dict, partial(_parse_paper, papers, field)),
+        contexts=partial(_read, contexts, "contexts", dict, partial(_parse_context, contexts)),
+        splits={
+            split: partial(_read, path, "queries", list, partial(_parse_query, path))
+            for split, path in queries.items()
+        },
         files=files,
         field=field,
     )
