@@ -121,6 +121,9 @@ class ArticleEncoder(nn.Module):
     `precision` applies to matrix products; weights of another precision are cast on the fly.
     """
 
+    _weights: str
+    """hash of the weights, once they are frozen"""
+
     def __init__(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, config: ArticleConfig
     ) -> None:
