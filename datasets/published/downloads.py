@@ -149,7 +149,10 @@ class _Download:
                 raise InputError(
                     f"{self.name} cannot be built ({reason}): put {files} into {self.folder}"
                 ) from None
-        recipe(self.release.recipe)(folders, built)
+        if self.release.recipe:
+            recipe(self.release.recipe)(folders, built)
+        else:  # without the history
+            shutil.copytree(folders[0], built, ignore=shutil.ignore_patterns(".git"))
         for path in sorted(path for path in built.rglob("*") if path.is_file()):
             place = self.folder / path.relative_to(built)
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -50,7 +50,7 @@ class Release:
     repositories: tuple[Repository, ...] = ()
     """What the files are built from, in place of `addresses`."""
     recipe: str = ""
-    """Module of datasets.published.recipes that builds them."""
+    """Module of datasets.published.recipes that builds them; empty: they are those of a repository."""
     digests: dict[str, str] = field(default_factory=dict)
     """SHA-256 of the uncompressed content of built files."""
     candidates: str = "all"
