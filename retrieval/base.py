@@ -182,6 +182,7 @@ class Retriever(ABC):
         settings from the validation split.
         """
         self._corpus, self.tuned, self.reused = None, {}, False
+        self._prepare(corpus)
         self._index(corpus)
         self._corpus = corpus
         return self
@@ -256,6 +257,7 @@ class Retriever(ABC):
         """
         self._corpus = None
         self.tuned = read_index(Path(folder), self._origin(corpus))
+        self._prepare(corpus)
         self._load(Path(folder), corpus)
         self._corpus = corpus
 
@@ -297,6 +299,9 @@ class Retriever(ABC):
     @abstractmethod
     def settings(self) -> dict[str, Any]:
         """Everything the index depends on besides the corpus, as plain values: options, a hash of weights."""
+
+    def _prepare(self, corpus: Corpus) -> None:  # noqa: B027  (most need nothing)
+        """Prepare for a corpus that is then indexed, or whose index is loaded."""
 
     @abstractmethod
     def _index(self, corpus: Corpus) -> None: ...

@@ -7,7 +7,6 @@ never compared with those of retrievers that read texts alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,17 +103,12 @@ class Citations(Retriever):
 
     def _index(self, corpus: Corpus) -> None:
         self.index_parts({"text": self.text}, corpus)
-        self._prepare(corpus)
         if self.weights.fixed is None:
             self.tuned["weights"] = self.weights.tune(self.name, corpus, self._recalls)
 
     def _prepare(self, corpus: Corpus) -> None:
         self._cites = citation_matrix(corpus)
         self._cited_by = self._cites.T.tocsr()
-
-    def _load(self, folder: Path, corpus: Corpus) -> None:
-        super()._load(folder, corpus)
-        self._prepare(corpus)
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         papers, scores = empty_rankings(len(queries), k)

@@ -80,7 +80,6 @@ class DenseRetriever(Retriever):
         return self._vectors.nbytes
 
     def _index(self, corpus: Corpus) -> None:
-        self._prepare(corpus)
         check_index(self.index_config, len(self._candidates))  # before encoding, which is slow
         vectors = self.paper_vectors(corpus, self._candidates)
         self._vectors: PaperIndex = build_index(self.index_config, vectors)
@@ -156,5 +155,4 @@ class DenseRetriever(Retriever):
         self._vectors.save(folder)
 
     def _load(self, folder: Path, corpus: Corpus) -> None:
-        self._prepare(corpus)
         self._vectors = load_index(self.index_config, folder)

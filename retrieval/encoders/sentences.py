@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,7 +72,6 @@ class SentenceRetriever(Retriever):
         return self.encoder.fingerprint()
 
     def _index(self, corpus: Corpus) -> None:
-        self._prepare(corpus)
         rows = np.flatnonzero(corpus.is_candidate)
         parts, lengths = [np.empty((0, self.encoder.dim), np.float16)], [np.empty(0, np.int64)]
         with count_progress("encoding papers", len(rows)) as advance:
@@ -88,10 +86,6 @@ class SentenceRetriever(Retriever):
 
     def _prepare(self, corpus: Corpus) -> None:
         self._reader = SentenceReader(corpus, self.encoder.tokenizer, self.encoder.config)
-
-    def _load(self, folder: Path, corpus: Corpus) -> None:
-        super()._load(folder, corpus)
-        self._prepare(corpus)
 
     def _sentences(self, texts: Ragged) -> tuple[Floats, NDArray[np.int64]]:
         """The vectors of all sentences of B texts [S, D], and how many each text has [B]."""

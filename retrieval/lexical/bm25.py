@@ -110,7 +110,6 @@ class BM25(Retriever):
 
     def _index(self, corpus: Corpus) -> None:
         """Raises InputError if no candidate has a term, or contexts are to be indexed but cannot."""
-        self._prepare(corpus)
         self._terms = Terms.from_words(corpus.words, **self.tokenisation)
         counts = self._counts(corpus)
         if corpus.whole is None and not any(len(part.data) for part in counts):
@@ -199,7 +198,6 @@ class BM25(Retriever):
             self._engine.save(folder)
 
     def _load(self, folder: Path, corpus: Corpus) -> None:
-        self._prepare(corpus)
         self._terms = Terms.load(folder, **self.tokenisation)
         if self._backend == "rank_bm25":  # which has no file format
             self._engine = RankBM25(self._counts(corpus), self._formula)
