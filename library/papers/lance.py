@@ -1,7 +1,7 @@
 """The papers of a library too large for memory: in LanceDB (storage=lance), indexed by words and vectors.
 
     generations/N/  checksums.json  model/  statistics/ (datasets.word_statistics)
-                    lance/          a table of SCHEMA, of which library.json names the version
+                    lance/          a table (_batches), of which library.json names the version
 
 A question finds some hundred papers by words, by the vector of the model and by names. They are ranked in
 memory (`FoundPapers`) by the same code as those of a library in memory, with the word statistics of the whole
@@ -41,7 +41,7 @@ from citerec.formats.same_work import identity
 from citerec.library.evidence.evidence import FullTexts
 from citerec.library.papers.folder import damaged
 from citerec.library.papers.merging import Identities
-from citerec.library.papers.models import ENCODED, PLAIN, install_model, model_files, open_model
+from citerec.library.papers.models import ENCODED, install_model, open_model
 from citerec.library.papers.search import IN_PART, SearchIndex, plain_words, query_words, spellings
 from citerec.library.papers.storage import MODEL, Papers, Storage, record_of
 from citerec.rerank.ranker.author_names import AUTHOR, hash_authors, longest_part, names_beside
@@ -221,27 +221,11 @@ class Counting:
 # Writing.
 
 
-def _schema(dim: int) -> pa.Schema:
-    import pyarrow as pa  # LanceDB brings it
-
-    fields = {
-        "row": pa.int64(),
-        "year": pa.int32(),
-        "venue": pa.string(),
-        "collections": pa.list_(pa.string()),
-        "words": pa.string(),
-        "names": pa.string(),
-        "record": pa.binary(),
-        "vector": pa.list_(pa.float16(), dim),
-    }
-    return pa.schema([pa.field(name, kind) for name, kind in fields.items()])
-
-
 def _batches(
     papers: Iterable[LibraryPaper], dense: DenseRetriever, first: int, counting: Counting | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield papers as rows of the table, from row `first` on; counting: is given their words."""
-    import pyarrow as pa
+    import pyarrow as pa  # LanceDB brings it
 
     papers = iter(papers)
     while batch := list(islice(papers, BATCH)):
@@ -254,17 +238,17 @@ def _batches(
         for row, paper in zip(rows, batch, strict=True):
             record = msgspec.msgpack.encode(paper)
             records.append(xxhash.xxh3_64_digest(record, row) + record)
-        columns = [
-            pa.array(rows, pa.int64()),
-            pa.array([max(paper.year, 0) for paper in batch], pa.int32()),
-            pa.array([paper.venue.casefold() for paper in batch], pa.string()),
-            pa.array([list(paper.collections) for paper in batch], pa.list_(pa.string())),
-            pa.array([with_pairs(f"{paper.title} {paper.abstract}") for paper in batch], pa.string()),
-            pa.array([names_of(paper) for paper in batch], pa.string()),
-            pa.array(records, pa.binary()),
-            pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1]),
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=_schema(vectors.shape[1]))
+        columns = {
+            "row": pa.array(rows, pa.int64()),
+            "year": pa.array([max(paper.year, 0) for paper in batch], pa.int32()),
+            "venue": pa.array([paper.venue.casefold() for paper in batch]),
+            "collections": pa.array([list(paper.collections) for paper in batch], pa.list_(pa.string())),
+            "words": pa.array([with_pairs(f"{paper.title} {paper.abstract}") for paper in batch]),
+            "names": pa.array([names_of(paper) for paper in batch]),
+            "record": pa.array(records),
+            "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1]),
+        }
+        yield pa.RecordBatch.from_pydict(columns)
         first += len(batch)
 
 
@@ -281,8 +265,6 @@ def write_generation(folder: Path, papers: Iterable[LibraryPaper], model: str) -
 
     model: as for `install_model`. Raises InputError for a model without vectors.
     """
-    if model_files(model)[1] == PLAIN:
-        raise InputError(f"model={model}: storage=lance needs a model with vectors")
     engine = lancedb()
     folder.mkdir()
     install_model(model, folder / MODEL)
