@@ -20,8 +20,7 @@ import numpy as np
 from citerec.base.errors import InputError
 from citerec.datasets.published.drafts import LIST, read_list
 from citerec.hatten.biencoder.model import BiEncoder
-from citerec.library.benchmark.collection import MaskedDraft, find_drafts, quiet, read_papers, sample_queries
-from citerec.library.papers.library import Library
+from citerec.library.benchmark.collection import MaskedDraft, find_drafts, make_library, quiet, sample_queries
 from citerec.rerank.cross_encoder.export import write_networks
 from citerec.rerank.ranker.training import PAIRS_DEPTH
 from citerec.retrieval.arrays import Floats
@@ -44,8 +43,7 @@ def z_scores(scores: Floats) -> Floats:
 def measure(masked: MaskedDraft, all_networks: list[Networks]) -> list[dict[str, tuple[float, float]]] | None:
     """R@10 and MRR of a draft by networks and way of ranking; None if its bibliography is too large."""
     with TemporaryDirectory() as place:
-        read_papers(masked.bibs, Path(place) / "library")
-        library = Library.open(Path(place) / "library")
+        library = make_library(masked.bibs, Path(place) / "library")
         corpus, rows = library.corpus, np.flatnonzero(library.corpus.is_candidate)
         if len(rows) > MOST:
             return None

@@ -32,10 +32,10 @@ from citerec.evaluation.significance import intervals
 from citerec.formats.bibliography.reading.bibtex import read_bibtex
 from citerec.library.ask.question import Filters, Request
 from citerec.library.ask.recommender import Recommender
-from citerec.library.benchmark.collection import find_cited, quiet, read_papers
+from citerec.library.benchmark.collection import find_cited, make_library
+from citerec.library.benchmark.drafts import libraries
 from citerec.library.drafts.reader import Draft, Place, read_draft
 from citerec.library.drafts.suggest import citing_passages, place_request
-from citerec.library.papers.encoding import encode
 from citerec.library.papers.library import Library
 from citerec.retrieval.queries import Query
 
@@ -159,13 +159,9 @@ def simulate(listed: ListedDraft, folder: Path) -> list[dict[str, int]]:
     with TemporaryDirectory() as place:
         check_out(repository, listed.commit, last := Path(place) / "last")
         _, bibs = read(last, listed)
-        papers = read_papers(bibs, Path(place) / "bibliography")
-        library, recommenders = Library.open(Path(place) / "bibliography"), dict[str, Recommender]()
-        for model in ("bm25", "builtin"):
-            with quiet(40):
-                own = Library.create(Path(place) / model, papers, model="" if model == "builtin" else model)
-                encode(own)
-            recommenders[model] = Recommender(own)
+        library = make_library(bibs, Path(place) / "bibliography")
+        models = {model: model for model in ("bm25", "builtin")}
+        recommenders = libraries(Path(place), "own", [*library.papers()], models)
         results = list[dict[str, int]]()
         for added in additions(repository, listed, keys_of(bibs)):
             if (ranks := ask(added, library, recommenders)) is not None:

@@ -16,7 +16,6 @@ from citerec.base.progress import count_progress
 from citerec.datasets.building.readers import find_files
 from citerec.datasets.published.drafts import LIST, ListedDraft, read_list
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
-from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.bibtex import read_bibtex
 from citerec.formats.documents import Reference
 from citerec.formats.drafts.languages import PLAIN
@@ -217,11 +216,10 @@ def find_cited(draft: Draft, library: Library) -> tuple[Draft, dict[str, str]]:
     return replace(draft, cited={key: Reference(title=title) for key, title in titles.items()}), ids
 
 
-def read_papers(bibs: Sequence[Path], library: Path, level: int = logging.WARNING) -> list[LibraryPaper]:
-    """Return the papers of .bib files, as `citerec build` reads them for a library, which it writes."""
+def make_library(bibs: Sequence[Path], library: Path, level: int = logging.WARNING) -> Library:
+    """Return a library of .bib files, as `citerec build` writes it."""
     with quiet(level):
-        built, _ = create(BuildSettings(library=str(library), source=tuple(map(str, bibs)), model="bm25"))
-    return [*built.papers()]
+        return create(BuildSettings(library=str(library), source=tuple(map(str, bibs)), model="bm25"))[0]
 
 
 @contextlib.contextmanager

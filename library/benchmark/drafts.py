@@ -36,9 +36,9 @@ from citerec.library.benchmark.collection import (
     draft_as_asked,
     find_cited,
     find_drafts,
+    make_library,
     questions,
     quiet,
-    read_papers,
 )
 from citerec.library.benchmark.results import (
     BASELINE,
@@ -126,8 +126,8 @@ class Drafts(Benchmark):
             merged: dict[str, Recommender] = {}
             if "merged" in self.settings.protocols:
                 bibs = [bib for draft in drafts for bib in draft.bibs]
-                papers = read_papers(bibs, Path(place) / "all", logging.ERROR)
-                merged = _libraries(Path(place), "merged", papers, models)
+                papers = [*make_library(bibs, Path(place) / "all", logging.ERROR).papers()]
+                merged = libraries(Path(place), "merged", papers, models)
             for draft in drafts:
                 with TemporaryDirectory(dir=place) as own:
                     results.append(self._ask(draft, Path(own), models, merged, advance))
@@ -144,8 +144,8 @@ class Drafts(Benchmark):
         merged: Mapping[str, Recommender],
         advance: Callable[[int], None],
     ) -> DraftResult:
-        papers = read_papers(masked.bibs, place / "bibliography")
-        library = Library.open(place / "bibliography")
+        library = make_library(masked.bibs, place / "bibliography")
+        papers = [*library.papers()]
         draft, ids = find_cited(masked.draft, library)
         asked = self._sample(masked.name, questions(draft, ids))
         skipped, calibrated = self._asked(len(draft.places)) - len(asked), False
@@ -154,7 +154,7 @@ class Drafts(Benchmark):
             recommenders = merged
             if protocol != "merged":
                 plain = [paper._replace(abstract="") for paper in papers if paper.title]
-                recommenders = _libraries(place, protocol, plain if protocol == "titles" else papers, models)
+                recommenders = libraries(place, protocol, plain if protocol == "titles" else papers, models)
             calibrated = recommenders[MODEL].library.retriever.log_probabilities
             for who, recommender in recommenders.items():
                 for command in self.settings.commands:
@@ -196,7 +196,7 @@ class Drafts(Benchmark):
         return result_parts(metrics, read, baseline)
 
 
-def _libraries(
+def libraries(
     folder: Path, name: str, papers: Sequence[LibraryPaper], models: Mapping[str, str]
 ) -> dict[str, Recommender]:
     """Return a library of these papers for each model."""

@@ -18,7 +18,7 @@ import logging
 import random
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,13 +39,7 @@ from citerec.datasets.records import TRAIN, ContextRecord, PaperRecord, QueryRec
 from citerec.formats.articles.pdf_layout import PdfParagraph
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.static.model import StaticModel, StaticRetriever
-from citerec.library.benchmark.collection import (
-    MaskedDraft,
-    find_drafts,
-    quiet,
-    read_papers,
-    sample_queries,
-)
+from citerec.library.benchmark.collection import find_drafts, make_library, quiet, sample_queries
 from citerec.library.evidence import FOLDER
 from citerec.library.evidence.evidence import FullTexts
 from citerec.library.evidence.index import update_index
@@ -136,16 +130,15 @@ def make(settings: BuiltInSettings) -> None:
         static.save(folder / static.folder)
     networks = Networks.open(folder / NETWORKS)
     store = VectorStore(Path(settings.cache_dir) / "encoded", networks.identity, networks.dim)
-    reader = ListReader(folder / StaticModel.folder, NetworkRetriever(networks, store), settings.lists)
-    drafts = Path(settings.drafts)
-    others = [reader.read_data(path, settings.cache_dir) for path in settings.data]
+    reader = ListReader(settings, NetworkRetriever(networks, store))
+    others = [reader.kept(Path(path).name, partial(reader.read_data, path)) for path in settings.data]
     if settings.texts:
-        others.append(reader.read_texts(settings.data[0], settings.texts, settings.cache_dir))
+        others.append(reader.kept(f"{Path(settings.data[0]).name} texts", reader.read_texts))
     if networks.scores_pairs:  # for the first papers of the ranking without them
-        lists = TrainingLists.concat(reader.read_drafts(drafts, FIT, written=False) + others)
+        lists = TrainingLists.concat(reader.read_drafts(FIT, written=False) + others)
         read = NetworkModel(fit_ranker(fitting, lists), Rescoring(DEPTH, 0.0))
         reader = replace(reader, model=RankingModel(LinearModel({}, {}), networks=read))
-    lists = TrainingLists.concat(reader.read_drafts(drafts, FIT) + others)
+    lists = TrainingLists.concat(reader.read_drafts(FIT) + others)
     fitted = fit_networks(fitting, lists, _of_drafts(lists), SEED)
     if settings.ablation:
         print_ablation(fitting, lists)
@@ -161,7 +154,7 @@ def make(settings: BuiltInSettings) -> None:
     }
     replace(model, about=provenance).save(folder / RankingModel.folder)
     _print(fitted.measures, f"{FIT}, cross-fitted")
-    if check := reader.read_drafts(drafts, CHECK):
+    if check := reader.read_drafts(CHECK):
         _print(measure_ways(fitted, TrainingLists.concat(check)), CHECK)
     size = folder_bytes(folder / StaticModel.folder) + folder_bytes(folder / RankingModel.folder)
     print(f"{folder}: {folder_bytes(folder) / 1e6:.1f} MB, {size / 1e6:.1f} MB without networks")
@@ -178,58 +171,61 @@ def _of_drafts(lists: TrainingLists) -> Mask:
 class ListReader:
     """Reads the lists of queries over libraries, with a static model and an encoder.
 
-    static: its folder. encoder: of the networks. kept: folder of the lists that have been read, "" for none.
-    model: of the ranking whose first papers the cross-encoder reads; None: it reads none.
+    encoder: of the networks. model: of the ranking whose first papers the cross-encoder reads; None: it reads
+    none.
     """
 
-    static: Path
+    settings: BuiltInSettings
     encoder: NetworkRetriever
-    kept: str
     model: RankingModel | None = None
 
     def _over(self, corpus: Corpus) -> Ranker:
-        ranker = Ranker.over(StaticRetriever(self.static), self.model, {ENCODER: self.encoder})
-        return copy.deepcopy(ranker).index(corpus)
+        static = StaticRetriever(Path(self.settings.output) / StaticModel.folder)
+        return copy.deepcopy(Ranker.over(static, self.model, {ENCODER: self.encoder})).index(corpus)
 
-    def _file(self, name: str) -> Path | None:
+    def kept(self, name: str, read: Callable[[], TrainingLists]) -> TrainingLists:
+        """Return the lists in a file of settings.lists, or else read them, and write the file."""
         pairs = ".pairs" if self.model is not None else ""
-        return Path(self.kept) / f"{name}{pairs}.npz" if self.kept else None
+        file = Path(self.settings.lists) / f"{name}{pairs}.npz" if self.settings.lists else None
+        if file is not None and file.is_file():
+            return load_lists(file)
+        lists = read()
+        if file is not None:
+            with atomic_write(file) as part, part.open("wb") as out:
+                np.savez(out, **asdict(lists))
+        return lists
 
-    def read_drafts(self, folder: Path, part: str, written: bool = True) -> list[TrainingLists]:
+    def read_drafts(self, part: str, written: bool = True) -> list[TrainingLists]:
         """Read the lists of at most DRAFT_QUERIES masked citations of each draft of a part of the list.
 
         They are asked over its author's bibliography, and over the same without abstracts, and as written so
         far.
         """
-        names = [draft.name for draft in read_list(folder / LIST) if draft.part == part]
+        listed = read_list(Path(self.settings.drafts) / LIST)
+        names = [draft.name for draft in listed if draft.part == part]
         lists = []
         with count_progress("reading lists of drafts", len(names)) as advance:
             for number, name in enumerate(names):
                 for is_written in (False, True)[: 1 + written]:
-                    file = self._file(f"{name} written" if is_written else name)
-                    if (read := load_lists(file)) is None:
-                        with quiet(logging.ERROR):
-                            [draft], _ = find_drafts(folder, names=[name])
-                            read = save_lists(self._read_draft(draft, number, is_written), file)
-                    lists.append(read)
+                    read = partial(self._read_draft, name, number, is_written)
+                    lists.append(self.kept(f"{name} written" if is_written else name, read))
                 advance(1)
         return lists
 
-    def _read_draft(self, draft: MaskedDraft, number: int, is_written: bool) -> TrainingLists:
+    def _read_draft(self, name: str, number: int, is_written: bool) -> TrainingLists:
         """Read the lists of a draft's citations, without papers that the same sentence cites, as in `citerec
         draft`. is_written: only what stands before the mark is known."""
-        with TemporaryDirectory() as place:
-            read_papers(draft.bibs, Path(place) / "library")
-            library = Library.open(Path(place) / "library")
+        with TemporaryDirectory() as place, quiet(logging.ERROR):
+            [draft], _ = find_drafts(Path(self.settings.drafts), names=[name])
+            library = make_library(draft.bibs, Path(place) / "library")
             titled = library.mapped.titled(draft.draft.title)
             own = next((library.corpus.paper_ids[row] for row in titled), None)
             asked, positives, beside = sample_queries(draft, library, DRAFT_QUERIES, is_written)
             asked, parts = [replace(query, own=own) for query in asked], []
-            without = without_abstracts(library.corpus)
-            over = (
-                [(library.corpus, WRITTEN)] if is_written else [(library.corpus, DRAFTS), (without, TITLES)]
-            )
-            for corpus, source in over:
+            over = {WRITTEN if is_written else DRAFTS: library.corpus}
+            if not is_written:
+                over[TITLES] = without_abstracts(library.corpus)
+            for source, corpus in over.items():
                 queries = Queries.from_list(corpus, asked)
                 queries = replace(queries, positives=Ragged.from_rows(positives))
                 lists = self._read(self._over(corpus), queries, source)
@@ -244,18 +240,14 @@ class ListReader:
         asked_as = (WHOLE,) if source == WRITTEN else ASKED_AS
         return read_lists(ranker, queries, source, asked_as, pairs=self.model is not None)
 
-    def read_data(self, path: str, cache_dir: str) -> TrainingLists:
+    def read_data(self, path: str) -> TrainingLists:
         """Read the lists of validation contexts of a data set over a sample of its papers.
 
         A SHARE of the abstracts and of the training contexts is left out at random, because libraries have
         some of these.
         """
-        file = self._file(Path(path).name)
-        if lists := load_lists(file):
-            return lists
         splits = [name for name in (TRAIN, "val", "val_named") if (Path(path) / f"{name}.json").is_file()]
-        options = {"candidates": "all", "field": "authors", "cache_dir": cache_dir}
-        corpus, rng = open_corpus(dir=path, splits=splits, **options), np.random.default_rng(SEED)
+        corpus, rng = self._open(path, splits), np.random.default_rng(SEED)
         asked = {name: training_split(corpus, name, DATA_QUERIES, SEED) for name in splits if name != TRAIN}
         cited = np.unique(np.concatenate([split.positives.values for split in asked.values()]))
         others = rng.permutation(np.setdiff1d(np.arange(len(corpus.paper_ids)), cited))
@@ -278,19 +270,19 @@ class ListReader:
                 self._read(ranker, Queries.from_contexts(part, part.split(name)), f"{corpus.name} {name}")
                 for name in asked
             ]
-        return save_lists(TrainingLists.concat(parts), file)
+        return TrainingLists.concat(parts)
 
-    def read_texts(self, path: str, texts: str, cache_dir: str) -> TrainingLists:
-        """Read the lists of validation contexts of a data set over its papers that have full texts.
+    def _open(self, path: str, splits: list[str]) -> Corpus:
+        cache = self.settings.cache_dir
+        return open_corpus(dir=path, splits=splits, candidates="all", field="authors", cache_dir=cache)
+
+    def read_texts(self) -> TrainingLists:
+        """Read the lists of validation contexts of the first data set over its papers that have full texts.
 
         A SHARE of the texts and of the abstracts is left out at random.
         """
-        file = self._file(f"{Path(path).name} texts")
-        if lists := load_lists(file):
-            return lists
-        options = {"candidates": "all", "field": "authors", "cache_dir": cache_dir}
-        corpus, draw = open_corpus(dir=path, splits=["val"], **options), random.Random(SEED)
-        texts_read = read_texts(Path(texts), corpus)
+        corpus, draw = self._open(self.settings.data[0], ["val"]), random.Random(SEED)
+        texts_read = read_texts(Path(self.settings.texts), corpus)
         papers = [
             LibraryPaper(
                 name,
@@ -312,7 +304,7 @@ class ListReader:
             ranker.passages = FullTexts.open(library.path, library.corpus)
             lists = self._read(ranker, _queries(corpus, library.corpus), f"{corpus.name} texts")
             store.close()
-        return save_lists(lists, file)
+        return lists
 
 
 def _queries(corpus: Corpus, library: Corpus) -> Queries:
@@ -391,20 +383,10 @@ def copy_part(
     return Corpus(folder, corpus.name)
 
 
-def load_lists(file: Path | None) -> TrainingLists | None:
-    """Read what `save_lists` wrote; None if there is no such file."""
-    if file is None or not file.is_file():
-        return None
+def load_lists(file: Path) -> TrainingLists:
+    """Read lists that `ListReader.kept` wrote."""
     with np.load(file) as saved:
         return TrainingLists(**{**saved, "columns": saved["columns"].tolist()})
-
-
-def save_lists(lists: TrainingLists, file: Path | None) -> TrainingLists:
-    """Write lists to a file, if there is one, and return them."""
-    if file is not None:
-        with atomic_write(file) as part, part.open("wb") as out:
-            np.savez(out, **asdict(lists))
-    return lists
 
 
 def print_ablation(settings: RankerSettings, lists: TrainingLists) -> None:
