@@ -381,14 +381,12 @@ def in_library(
     entries: Iterable[Entry], library: Library, which: Callable[[LibraryPaper], bool] = lambda _: True
 ) -> Iterator[tuple[Entry, LibraryPaper]]:
     """Yield the entries that a library has, each with its paper there."""
-    from citerec.library.papers.merging import Identities
+    from citerec.library.papers.merging import find_leaders, identities_of
 
     read = [(entry, entry.paper) for entry in entries if entry.paper and which(entry.paper)]
     papers = library.related(paper for _, paper in read)
-    identities = Identities(papers.identities)
-    for _, paper in read:
-        identities.add(paper)
-    rows = identities.leaders()[len(papers) :].tolist()
+    leaders = find_leaders(papers.identities, identities_of(paper for _, paper in read))
+    rows = leaders[len(papers) :].tolist()
     for row, (entry, _) in zip(rows, read, strict=True):
         if row < len(papers):
             yield entry, papers.paper(row)

@@ -27,7 +27,7 @@ from citerec.formats.same_work import Identity, similar_titles
 from citerec.library import MANIFEST
 from citerec.library.enrich.services import TITLE, Lookup, Service, identifiers, work_of
 from citerec.library.papers.library import Library
-from citerec.library.papers.merging import Identities, KeyIndex
+from citerec.library.papers.merging import KeyIndex, identities_of
 from citerec.library.sources.finding import find_sources
 from citerec.library.sources.readers import read_source
 from citerec.retrieval.arrays import Rows
@@ -182,10 +182,7 @@ class DumpFinder:
         count, works = 0, iter(works)
         while chunk := list(islice(works, CHUNK)):
             count += len(chunk)
-            identities = Identities()
-            for _, work in chunk:
-                identities.add(work)
-            numbers, pairs = identities.numbers(), dict[tuple[int, int], int]()
+            numbers, pairs = identities_of(work for _, work in chunk), dict[tuple[int, int], int]()
             for place, index in enumerate(self._columns):
                 for number, row in index.matches(numbers[:, place]):
                     pairs.setdefault((number, row), place)

@@ -40,7 +40,7 @@ from citerec.formats.letters import fold, with_pairs
 from citerec.formats.same_work import identity
 from citerec.library.evidence.evidence import FullTexts
 from citerec.library.papers.folder import damaged
-from citerec.library.papers.merging import Identities
+from citerec.library.papers.merging import identities_of
 from citerec.library.papers.models import ENCODED, install_model, open_model
 from citerec.library.papers.search import IN_PART, SearchIndex, plain_words, query_words, spellings
 from citerec.library.papers.storage import MODEL, Papers, Storage, record_of
@@ -330,10 +330,7 @@ class FoundPapers(Storage):
         self.corpus = SomePapers([record_of(paper) for paper in papers], storage.words, self.library.name)
         self.corpus.places = self.places  # the order of the sources, which tells equal scores apart
         self.records = papers
-        identities = Identities()
-        for paper in papers:
-            identities.add(paper)
-        self.identities = identities.numbers()
+        self.identities = identities_of(papers)
         self.lock, self.search_lock, self._texts = threading.Lock(), threading.Lock(), storage.full_texts
 
     def has_id(self, id: str) -> bool:

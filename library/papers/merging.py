@@ -7,7 +7,8 @@ tags are united. Records are stored in a temporary file.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -50,44 +51,35 @@ class KeyIndex:
         return any(place != besides for _, place in self.matches(np.array([hash_text(text)], np.uint64)))
 
 
-class Identities:
-    """Identities of many records, in order. existing [B, F]: identities of papers known to be distinct."""
+def identities_of(papers: Iterable[LibraryPaper]) -> NDArray[np.uint64]:
+    """Return the identities of papers [N, F]."""
+    return _rows_of(array("Q", chain.from_iterable(map(identity, papers))))
 
-    def __init__(self, existing: NDArray[np.uint64] | None = None) -> None:
-        self._existing = np.empty((0, len(Identity._fields)), np.uint64) if existing is None else existing
-        self._numbers = array("Q")
 
-    def add(self, paper: LibraryPaper, apart: bool = False) -> None:
-        """Add a record. apart: as for `identity`."""
-        self._numbers.extend(identity(paper, apart))
+def _rows_of(numbers: array[int]) -> NDArray[np.uint64]:
+    return np.frombuffer(numbers, np.uint64).reshape(-1, len(Identity._fields))
 
-    def numbers(self) -> NDArray[np.uint64]:
-        """Return all identities [N, F]."""
-        return np.concatenate([self._existing, self._added()])
 
-    def _added(self) -> NDArray[np.uint64]:
-        return np.frombuffer(self._numbers, np.uint64).reshape(-1, len(Identity._fields))
-
-    def leaders(self) -> NDArray[np.int64]:
-        """Return, for each record, the first record of the same paper [N]."""
-        existing, added = self._existing, self._added()
-        distinct = len(existing)
-        leaders = np.arange(distinct + len(added))
-        shared = np.zeros(len(leaders), np.bool_)
-        for known_keys, new_keys in zip(existing.T[:4], added.T[:4], strict=True):
-            values, inverse, counts = np.unique(new_keys, return_inverse=True, return_counts=True)
-            if not len(values):
-                continue
-            place = np.searchsorted(values, known_keys).clip(max=len(values) - 1)
-            same = np.flatnonzero((values[place] == known_keys) & (known_keys != 0))
-            shared[same] = True
-            counts[place[same]] += 1
-            shared[distinct:] |= (counts[inverse] > 1) & (new_keys != 0)
-        rows = np.flatnonzero(shared)
-        distinct = int(np.count_nonzero(rows < len(existing)))
-        records = np.concatenate([existing[rows[:distinct]], added[rows[distinct:] - len(existing)]])
-        leaders[rows] = rows[first_records((Identity(*record) for record in records.tolist()), distinct)]
-        return leaders
+def find_leaders(existing: NDArray[np.uint64], added: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return, for each record, the first record of the same paper [N]. existing, added: identities of papers
+    known to be distinct [B, F], and of others, which follow them."""
+    distinct = len(existing)
+    leaders = np.arange(distinct + len(added))
+    shared = np.zeros(len(leaders), np.bool_)
+    for known_keys, new_keys in zip(existing.T[:4], added.T[:4], strict=True):
+        values, inverse, counts = np.unique(new_keys, return_inverse=True, return_counts=True)
+        if not len(values):
+            continue
+        place = np.searchsorted(values, known_keys).clip(max=len(values) - 1)
+        same = np.flatnonzero((values[place] == known_keys) & (known_keys != 0))
+        shared[same] = True
+        counts[place[same]] += 1
+        shared[distinct:] |= (counts[inverse] > 1) & (new_keys != 0)
+    rows = np.flatnonzero(shared)
+    distinct = int(np.count_nonzero(rows < len(existing)))
+    records = np.concatenate([existing[rows[:distinct]], added[rows[distinct:] - len(existing)]])
+    leaders[rows] = rows[first_records((Identity(*record) for record in records.tolist()), distinct)]
+    return leaders
 
 
 _DECODER = msgspec.msgpack.Decoder(LibraryPaper)
@@ -115,7 +107,7 @@ class Deduplicator:
             error.filename = None  # no name that a user knows
             raise
         self._ends, self._separate = array("q", [0]), frozenset(separate)
-        self._identities = Identities(self._existing_identities(library) if library else None)
+        self._numbers = array("Q")
         self._library, self._existing = library, len(library) if library else 0
         self.former = former
 
@@ -125,8 +117,10 @@ class Deduplicator:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def _existing_identities(self, library: Storage) -> NDArray[np.uint64]:
-        """Return the identities of the papers of a library; records kept apart match only equal ones."""
+    def _existing_identities(self) -> NDArray[np.uint64]:
+        """Return the identities of the papers of the library; records kept apart match only equal ones."""
+        if (library := self._library) is None:
+            return identities_of(())
         identities, papers = library.identities, library.papers() if self._separate else ()
         changed = {row: identity(paper, True) for row, paper in papers if is_apart(paper, self._separate)}
         if changed:
@@ -137,7 +131,7 @@ class Deduplicator:
     def add(self, paper: LibraryPaper) -> None:
         if self.former is not None and (row := self.former_row(paper)) is not None:
             paper = fill_again(paper, self.former.paper(row))
-        self._identities.add(paper, is_apart(paper, self._separate))
+        self._numbers.extend(identity(paper, is_apart(paper, self._separate)))
         line = msgspec.msgpack.encode(paper)
         self._file.write(line)
         self._ends.append(self._ends[-1] + len(line))
@@ -148,7 +142,7 @@ class Deduplicator:
 
     def finish(self) -> None:
         """Find duplicates. Call it once, after the last `add`."""
-        leaders = self._identities.leaders()
+        leaders = find_leaders(self._existing_identities(), _rows_of(self._numbers))
         others = np.flatnonzero(leaders != np.arange(len(leaders)))
         self.duplicates = len(others)
         """Number of records that describe the same paper as an earlier one."""
@@ -207,16 +201,15 @@ class Deduplicator:
     def removed_as(self, manifest: Manifest) -> dict[int, str]:
         """Return the ids under which the user removed some of `papers`, by their places: papers of a removed
         work that the former library lacks, and those with a removed id whose work is not known."""
-        works, none = manifest.removed_works, np.empty((0, len(Identity._fields)), np.uint64)
-        former = self.former.identities if self.former else none
-        numbers = np.array([*works.values()], np.uint64).reshape(-1, none.shape[1])
-        identities, away = Identities(np.concatenate([former, numbers])), dict[int, str]()
+        works, away, numbers = manifest.removed_works, dict[int, str](), array("Q")
+        former = self.former.identities if self.former else identities_of(())
+        known = np.concatenate([former, _rows_of(array("Q", chain.from_iterable(works.values())))])
         unknown, ids = {*manifest.removed} - works.keys(), [*works]
         for place, paper in enumerate(self.papers() if manifest.removed else ()):
-            identities.add(paper, is_apart(paper, self._separate))
+            numbers.extend(identity(paper, is_apart(paper, self._separate)))
             if paper.id in unknown:
                 away[place] = paper.id
-        firsts = (identities.leaders() - len(former))[len(former) + len(works) :].tolist()
+        firsts = (find_leaders(known, _rows_of(numbers)) - len(former))[len(known) :].tolist()
         return away | {place: ids[row] for place, row in enumerate(firsts) if 0 <= row < len(ids)}
 
     def former_row(self, paper: LibraryPaper) -> int | None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from citerec.formats.bibliography.paper import LibraryPaper, merge_records
 from citerec.formats.same_work import Identity, identity
 from citerec.library.papers.library import Library
-from citerec.library.papers.merging import Deduplicator, Identities
+from citerec.library.papers.merging import Deduplicator, find_leaders, identities_of
 
 TITLE = "A long title of more than twenty letters"
 
@@ -29,13 +29,6 @@ def entry(fields: str, year: int = 0, kind: str = "article", **known: object) ->
 
 def with_field(name: str, *values: str, kind: str = "book") -> list[LibraryPaper]:
     return [entry(f"{name} = {{{value}}}", 2010, kind) for value in values]
-
-
-def identities(papers: list[LibraryPaper], *known: Any) -> Identities:
-    found = Identities(*known)
-    for one in papers:
-        found.add(one)
-    return found
 
 
 @contextmanager
@@ -134,7 +127,7 @@ def finished(papers: list[LibraryPaper], *given: Any, **options: Any) -> Iterato
 def test_records_match_by_id_doi_arxiv_id_or_title_if_what_both_have_agrees(
     papers: list[LibraryPaper], leaders: list[int]
 ) -> None:
-    assert identities(papers).leaders().tolist() == leaders
+    assert find_leaders(identities_of([]), identities_of(papers)).tolist() == leaders
 
 
 def slow_leaders(papers: list[LibraryPaper]) -> list[int]:
@@ -181,7 +174,7 @@ records = st.builds(
 
 @given(st.lists(records, max_size=12))
 def test_leaders_equal_those_of_a_plain_loop(papers: list[LibraryPaper]) -> None:
-    assert identities(papers).leaders().tolist() == slow_leaders(papers)
+    assert find_leaders(identities_of([]), identities_of(papers)).tolist() == slow_leaders(papers)
 
 
 @given(st.lists(records, max_size=8), st.lists(records, max_size=8))
@@ -193,9 +186,8 @@ def test_leaders_among_papers_of_a_library_equal_those_of_a_plain_loop(
     known = [known[row] for row in sorted(set(slow_leaders(known)))]
     if slow_leaders(known) != list(range(len(known))):
         return
-    found = identities(added, identities(known).numbers())
-    assert found.leaders().tolist() == slow_leaders([*known, *added])
-    assert len(found.numbers()) == len(known) + len(added)
+    found = find_leaders(identities_of(known), identities_of(added))
+    assert found.tolist() == slow_leaders([*known, *added])
 
 
 def test_merged_records_keep_the_fuller_fields() -> None:
