@@ -72,7 +72,7 @@ def _make(source: str, folder: Path) -> Library:
             encode(library, most=MOST_READ)
             return library
     started = time.perf_counter()
-    library, _ = create(BuildSettings(library=str(folder), source=(source,), overwrite=True))
+    library, *_ = create(BuildSettings(library=str(folder), source=(source,), overwrite=True))
     encode(library, most=MOST_READ)
     log.info("%s: %s, read in %.1f s", source, count_noun(len(library)), time.perf_counter() - started)
     return library

@@ -36,14 +36,14 @@ from citerec.library.sources.finding import absolute_names, find_sources, left_o
 def build(settings: BuildSettings) -> None:
     """Build a library."""
     started, path = time.perf_counter(), expand_user(settings.library)
-    library, merged = create(settings)
-    print(f"{path}: {count_noun(len(library))}, {merged}, in {time.perf_counter() - started:.1f} s")
+    library, count, merged = create(settings)
+    print(f"{path}: {count_noun(len(library))}, {count}, in {time.perf_counter() - started:.1f} s")
     for line in (*left_out(settings.source), *shared_keys(library)):
         print(line)
     named = quote(str(path))
-    for line in merged.shown:
+    for line in merged:
         print(f"  {line}")
-    if merged.number:
+    if merged:
         print(f"  citerec info library={named} merged=true lists all; separate=KEY keeps a record apart")
     if tell_texts(path):
         library = Library.open(path)
@@ -120,8 +120,8 @@ def verify(settings: VerifySettings) -> None:
     """Read every file of a library and compare it with its checksum."""
     library = Library.open(settings.library)
     library.verify()
-    print(f"{library.path}: no damage; {count_noun(len(library))}, {library.describe()['size']}")
     readings = state(library)
+    print(f"{library.path}: no damage; {count_noun(len(library))}, {library.describe()['size']}")
     if not all(reading.complete for reading in readings):
         print(f"  {in_words(readings)}; {library.encodes} goes on")
 

@@ -34,23 +34,6 @@ LOSS = 0.2
 """Largest share of papers that a changed source may lose without `force`."""
 
 
-class MergedRecords(NamedTuple):
-    """How many records were merged into others, the first of them in words; papers that the user removed."""
-
-    number: int
-    shown: list[str]
-    left_out: int
-
-    @classmethod
-    def of(cls, records: Deduplicator, left_out: int) -> MergedRecords:
-        some = ((*map(short_name, pair), pair[1].title) for pair in islice(records.merged(), SHOWN))
-        shown = [f"{name} is {to if to != name else 'there already'}: {title}" for name, to, title in some]
-        return cls(records.duplicates, [*map(terminal_text, shown)], left_out)
-
-    def __str__(self) -> str:
-        return f"{count_noun(self.number, 'duplicate')} merged{_left_out(self.left_out)}"
-
-
 def _left_out(number: int) -> str:
     return f", {number:,} left out (removed by hand)" if number else ""
 
@@ -59,25 +42,25 @@ def short_name(paper: LibraryPaper) -> str:
     return (paper.key or paper.id) + (f" ({paper.year})" if paper.year else "")
 
 
-def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
-    """Build a library. Returns it, and what was merged."""
+def create(settings: BuildSettings) -> tuple[Library, str, list[str]]:
+    """Build a library. Returns it, how many records were merged, and a line for each of the first of them."""
     from citerec.library.evidence.files import check_folders  # imported only to read sources, not to ask
     from citerec.library.papers.merging import Deduplicator
 
     path = expand_user(settings.library)
     check_target(path, settings.overwrite)
-    old, model = None, settings.model
+    old = None if settings.source else read_manifest(path)
+    kept = old or Manifest(created="", changed="")
+    model = settings.model or kept.model
     if model not in OWN and os.path.exists(folder := expand_user(model)):
         model = str(folder.resolve())  # so that it is found again from anywhere
-    if settings.source:
+    if old is None:
         files, named = find_sources(settings.source), absolute_names(settings.source)
     else:
-        old = read_manifest(path)
-        model = model or old.model
         if not old.named:
             raise InputError(f"{path}: was not built from files; give source=...")
         files, named = _find_again(old.named), old.named
-    lance = settings.storage == "lance" or bool(old and old.lance)
+    lance = settings.storage == "lance" or kept.lance > 0
     if lance:
         from citerec.library.papers.lance import lancedb
 
@@ -87,7 +70,7 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
         raise InputError(f"source={inside[0]}: is a file of the library that it replaces; copy it elsewhere")
     model_files(model)  # to report errors before the papers are read
     check_folders(settings.pdfs)
-    separate = [*settings.separate] or (old.separate if old else [])
+    separate = [*settings.separate] or kept.separate
     with (
         disk_errors(path, "the library", "library"),
         Deduplicator(path.absolute().parent, separate=separate) as records,
@@ -97,12 +80,12 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
                 records.former = Library.open(path).mapped
         sources = _read_sources(files, named, records, old)
         records.finish()
-        away = records.removed_as(old) if old else {}
+        away = records.removed_as(kept)
         if old is not None and not settings.force:
             _refuse_loss(path, old, old.counts.get("papers", 0) - records.count + len(away), sources)
         fulltext, pdfs = settings.fulltext, absolute_names(settings.pdfs)
         if fulltext is None:
-            fulltext, pdfs = (False, []) if old is None else (old.fulltext, old.pdfs)
+            fulltext, pdfs = kept.fulltext, kept.pdfs
         library = Library.create(
             path,
             (paper for place, paper in enumerate(records.papers_with_progress()) if place not in away),
@@ -112,13 +95,16 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
             old=old,
             sources=sources,
             named=named,
-            removed=[*old.removed] if old else [],
-            removed_works=dict(old.removed_works) if old else {},
+            removed=kept.removed,
+            removed_works=kept.removed_works,
             separate=separate,
             fulltext=fulltext,
             pdfs=pdfs,
         )
-        return library, MergedRecords.of(records, len(away))
+        pairs = ((*map(short_name, pair), pair[1].title) for pair in islice(records.merged(), SHOWN))
+        merged = [f"{name} is {to if to != name else 'there already'}: {title}" for name, to, title in pairs]
+        count = f"{count_noun(records.duplicates, 'duplicate')} merged{_left_out(len(away))}"
+        return library, count, [*map(terminal_text, merged)]
 
 
 def _refuse_loss(
@@ -178,8 +164,13 @@ def remove_sources(path: str | Path, names: Sequence[str], force: bool = False) 
     force: as for the command `remove`. Raises InputError for an unknown source.
     """
     with Library.edit(path) as library:
-        _ = library.mapped
-        left = _remaining(library, names)
+        _, left = library.mapped, library.manifest.named
+        for name in dict.fromkeys(names):
+            [source] = absolute_names([name])
+            if source not in left:
+                known = ", ".join(left) or "none"
+                raise InputError(f"source={name}: is not a source of {library.path}; choose from {known}")
+            left = [other for other in left if other != source]
         kept = _find_again(left)
         dropped = [file.path for file in library.manifest.sources if file.path not in kept]
         return _reread(library, left, force, dropped)
@@ -197,18 +188,6 @@ def _find_again(named: Sequence[str]) -> list[str]:
                 f"remove source={quote(name)}"
             ) from None
     return list(files)
-
-
-def _remaining(library: Library, names: Sequence[str]) -> list[str]:
-    """Return the sources without these ones. Raises InputError for one that the library has not."""
-    left = library.manifest.named
-    for name in dict.fromkeys(names):
-        [path] = absolute_names([name])
-        if path not in left:
-            known = ", ".join(left) or "none"
-            raise InputError(f"source={name}: is not a source of {library.path}; choose from {known}")
-        left = [other for other in left if other != path]
-    return left
 
 
 def _reread(library: Library, named: list[str], force: bool, dropped: Container[str] = ()) -> Change:

@@ -122,10 +122,9 @@ class Library:
         with lock_target(path, overwrite):
             if old is not None and old != read_manifest(path):
                 raise InputError(f"{path}: {CHANGED}")
-            told: dict[str, Any] = {"model": model, "created": now(), "changed": now()}
-            manifest, none = Manifest(**told, **fields), np.empty(0, np.int64)
+            manifest = Manifest(model=model, created=now(), changed=now(), **fields)
             if not lance:
-                return cls._write(path, manifest, None, none, papers)
+                return cls._write(path, manifest, None, np.empty(0, np.int64), papers)
             from citerec.library.papers.lance import write_generation
 
             with new_generation(path) as (number, folder):
@@ -141,7 +140,6 @@ class Library:
             return self
         library = Library.open(self.path)
         library.load()  # now, so that damage leaves this library open
-        library._stamp = stamp
         return library
 
     # Papers.
