@@ -242,13 +242,9 @@ class Storage(Papers):
             raise outdated(self.library) from None
         except (InputError, OSError) as error:
             raise damaged(self.library, error, self.folder.name) from None
-        self._full_texts = None
-        if (self.library / FOLDER / DATABASE).is_file():
-            from citerec.library.evidence.evidence import FullTexts
-
-            self._full_texts = FullTexts.open(self.library, self.corpus)
+        texts = self.full_texts  # opened now, with any model
         if isinstance(retriever, Ranker):
-            retriever.passages = self._full_texts
+            retriever.passages = texts
         return retriever
 
     @cached_property
@@ -263,11 +259,14 @@ class Storage(Papers):
         encoder.reads_all = ranker.encoder.reads_all
         return ranker.with_encoder(encoder.index(self.corpus), model)
 
-    @property
+    @cached_property
     def full_texts(self) -> FullTexts | None:
         """The full texts of the papers, if there are any."""
-        _ = self.retriever  # opens them, since its model encodes questions
-        return self._full_texts
+        if not (self.library / FOLDER / DATABASE).is_file():
+            return None
+        from citerec.library.evidence.evidence import FullTexts  # not needed by most libraries
+
+        return FullTexts.open(self.library, self.corpus)
 
     @cached_property
     def explainer(self) -> Explainer:
@@ -276,14 +275,12 @@ class Storage(Papers):
     @cached_property
     def languages_explainer(self) -> Explainer:
         """The explainer of what `languages` ranks."""
-        assert self.languages is not None
         return self._explainer(self.languages)
 
-    def _explainer(self, retriever: Retriever) -> Explainer:
+    def _explainer(self, retriever: Retriever | None) -> Explainer:
         if not isinstance(retriever, Ranker):
             return Explainer(self.corpus, full_texts=self.full_texts)
-        encoder = retriever.encoder
-        return Explainer(self.corpus, retriever.statistics, self.full_texts, encoder)
+        return Explainer(self.corpus, retriever.statistics, self.full_texts, retriever.encoder)
 
     @cached_property
     def search_index(self) -> SearchIndex:
