@@ -52,51 +52,33 @@ def main() -> None:
                 import_module(module).main()
             return
     from citerec.recommend import COMMANDS as LIBRARY  # not needed by the commands above
-    from citerec.recommend import run
+    from citerec.recommend import nearby, run
 
-    if words and words[0] in LIBRARY:
-        sys.argv[0] = f"citerec {words[0]}"
+    first, *others = words or ["help"]
+    if first in LIBRARY:
+        sys.argv[0] = f"citerec {first}"
         run(words)
-        return
-    if words and words[0] in VERSION:
+    elif first in VERSION:
         print(f"citerec {version('citerec')}")
-        return
-    _help_or_fail(words, {name: kind.__doc__ or "" for name, (kind, _) in LIBRARY.items()})
-
-
-def _help_or_fail(words: list[str], library: dict[str, str]) -> None:
-    """Print the list of commands; InputError for an unknown command.
-
-    library: the commands of a library, and what they do.
-    """
-    if not words:
-        from citerec.recommend import nearby
-
-        if there := nearby():
-            command = f'citerec ask {shlex.quote(there[0])} "A sentence that lacks a citation [CITE]."'
-            print(f"Found {', '.join(there)}. Go on with:\n\n    {command}\n")
-            print("citerec --help lists all commands.")
-            return
-    if not words or words[0] in (*HELP, "help"):
-        print(_help(library))
-        return
-    if words[0] in GROUPS and (len(words) == 1 or words[1] in (*HELP, "help")):
-        head = f"citerec {words[0]} COMMAND key=value ...    (citerec {words[0]} COMMAND --help: its options)"
-        print("\n".join([head, "", *_lines(f"{words[0]} ")]))
-        return
-    commands = [*library, *COMMANDS]
-    name = " ".join(words[:2]) if words[0] in GROUPS else words[0]
-    close = get_close_matches(name, commands, 1)
-    choice = f"did you mean citerec {close[0]}?" if close else "citerec --help lists the commands"
-    raise InputError(f"citerec {name}: no such command; {choice}")
-
-
-def _help(library: dict[str, str]) -> str:
-    """Return the list of commands."""
-    lines = ["citerec COMMAND key=value ...    (citerec COMMAND --help: its options; citerec --version)", ""]
-    lines += ["your own library of papers:"]
-    lines += [f"  {name:15} {text[0].lower()}{text[1:].rstrip('.')}" for name, text in library.items()]
-    return "\n".join([*lines, "", "models and data (most need the extra `train`):", *_lines()])
+    elif not words and (there := nearby()):
+        command = f'citerec ask {shlex.quote(there[0])} "A sentence that lacks a citation [CITE]."'
+        print(f"Found {', '.join(there)}. Go on with:\n\n    {command}\n")
+        print("citerec --help lists all commands.")
+    elif first in (*HELP, "help"):
+        print("citerec COMMAND key=value ...    (citerec COMMAND --help: its options; citerec --version)")
+        print("\nyour own library of papers:")
+        for name, (kind, _) in LIBRARY.items():
+            text = kind.__doc__ or ""
+            print(f"  {name:15} {text[0].lower()}{text[1:].rstrip('.')}")
+        print("\nmodels and data (most need the extra `train`):", *_lines(), sep="\n")
+    elif first in GROUPS and (not others or others[0] in (*HELP, "help")):
+        print(f"citerec {first} COMMAND key=value ...    (citerec {first} COMMAND --help: its options)\n")
+        print(*_lines(f"{first} "), sep="\n")
+    else:
+        name = " ".join(words[:2]) if first in GROUPS else first
+        close = get_close_matches(name, [*LIBRARY, *COMMANDS], 1)
+        choice = f"did you mean citerec {close[0]}?" if close else "citerec --help lists the commands"
+        raise InputError(f"citerec {name}: no such command; {choice}")
 
 
 def _lines(start: str = "") -> list[str]:
