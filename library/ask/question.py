@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -36,10 +36,9 @@ def mark_context(text: str) -> str:
     >>> mark_context("Adam [CITE] is usual."), mark_context(r"Adam \cite{TODO:kingma} is. So is SGD [@?].")
     ('Adam TARGETCIT is usual.', 'Adam Kingma TARGETCIT is. So is SGD OTHERCIT.')
     """
-    citations = _citations(text)
-    if not (missing := _missing(text, citations)):
-        return append_mark(text)
-    target = _target(text, missing)
+    marked, citations, missing, target = _marks(text)
+    if marked != text:
+        return marked
     cited = {(a, b) for a, b, keys, _ in citations if keys and (b <= target[0] or a >= target[1])}
     spans = sorted({*missing, *cited}, key=lambda span: (span[0], -span[1]))
     if not re.search(r"\w", replaced(text, ((*span, "") for span in outermost(spans)))):
@@ -61,25 +60,23 @@ def _citations(text: str) -> list[Citation]:
     return [citation for language in languages() for citation in language.citations(text)]
 
 
-def _missing(text: str, citations: Iterable[Citation]) -> list[tuple[int, int]]:
-    """Return the spans of marks of missing citations, in order."""
+def _marks(text: str) -> tuple[str, list[Citation], list[tuple[int, int]], tuple[int, int]]:
+    """Return a text, with TARGET_MARKER appended if it has no mark, its citations, the spans of its marks of
+    missing citations, in order, and the one that is asked about."""
+    citations = _citations(text)
     spans = [match.span() for match in _PLAIN_MARK.finditer(text)]
-    return sorted(spans + [(citation.start, citation.end) for citation in citations if citation.missing])
-
-
-def _target(text: str, spans: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return the mark that is asked about."""
-    return min(spans, key=lambda span: (text[slice(*span)] != TARGET_MARKER, span))
+    missing = sorted(spans + [(citation.start, citation.end) for citation in citations if citation.missing])
+    if not missing:
+        text = append_mark(text)
+        missing = [(len(text) - len(TARGET_MARKER), len(text))]
+    target = min(missing, key=lambda span: (text[slice(*span)] != TARGET_MARKER, span))
+    return text, citations, missing, target
 
 
 def cited_near(text: str, id_of: Callable[[str], str | None]) -> tuple[CitingPassages | None, int]:
     """Return the passages near the mark of a text that cite papers of a library, and the mark's place among
     them; None without any. id_of: a paper's id by its key."""
-    citations = _citations(text)
-    if not (missing := _missing(text, citations)):
-        text = append_mark(text)
-        missing = [(len(text) - len(TARGET_MARKER), len(text))]
-    target = _target(text, missing)
+    text, citations, missing, target = _marks(text)
     cited: dict[tuple[int, int], list[str]] = {target: []}
     for citation in citations:
         is_near = citation.end > target[0] - 2 * WINDOW and citation.start < target[1] + 2 * WINDOW

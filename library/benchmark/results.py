@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from citerec.evaluation.measures import PerQuery
-from citerec.evaluation.report import Column, Metrics, Part, Table
+from citerec.evaluation.report import Column, Metrics, Part, Table, under
 from citerec.evaluation.significance import intervals, paired_difference
 from citerec.library.benchmark.settings import DraftsSettings
 from citerec.rerank.ranker.linear import SURE, certainty
@@ -217,9 +217,7 @@ def _rows(
     for group in dict.fromkeys(group for metrics in results.values() for group in metrics):
         for name, metrics in results.items():
             metric = metrics.get(group, {})
-            others = [key for key in metric if key.startswith("baseline/")]
-            if others:
-                of_baseline = {key.removeprefix("baseline/"): metric[key] for key in others}
+            if of_baseline := under(metric, "baseline/"):
                 rows.setdefault((*_labels(group), baseline or ""), of_baseline)
             rows[*_labels(group), name] = metric
     return rows
