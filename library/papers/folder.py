@@ -89,11 +89,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str = ""
     """of all other fields"""
 
-    def sealed(self) -> Manifest:
-        """Return the same with its checksum."""
-        content = msgspec.json.encode(msgspec.structs.replace(self, checksum=""))
-        return msgspec.structs.replace(self, checksum=xxhash.xxh3_64_hexdigest(content))
-
 
 def read_manifest(path: Path) -> Manifest:
     """Read library.json. Raises InputError if it is missing, damaged or of another version."""
@@ -127,8 +122,9 @@ def read_manifest(path: Path) -> Manifest:
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
     """Replace library.json, which makes a change visible."""
-    content = msgspec.json.encode(manifest.sealed())
-    write_text(path / MANIFEST, msgspec.json.format(content, indent=1).decode())
+    content = msgspec.json.encode(msgspec.structs.replace(manifest, checksum=""))
+    sealed = msgspec.structs.replace(manifest, checksum=xxhash.xxh3_64_hexdigest(content))
+    write_text(path / MANIFEST, msgspec.json.format(msgspec.json.encode(sealed), indent=1).decode())
 
 
 def rebuild_command(path: Path, source: str = "") -> str:

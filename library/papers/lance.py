@@ -367,7 +367,6 @@ class LanceStorage(Papers):
             self.table = lancedb().connect(str(folder / LANCE)).open_table(TABLE)
             self.table.checkout(version)
         self.words = WordStatistics.open(folder / STATISTICS)
-        self.lock = threading.Lock()
 
     def check(self, trust: bool = True) -> None:
         """Raise InputError if a file differs from its checksum. trust: as for `check_checksums`."""
