@@ -94,7 +94,7 @@ def add(settings: AddSettings) -> None:
     if settings.fulltext is not None:
         from citerec.library.papers.fulltexts import set_full_texts
 
-        set_full_texts(Library.open(path).path, settings.fulltext, settings.pdfs)
+        set_full_texts(path, settings.fulltext, settings.pdfs)
     tell_texts(path)
     if settings.encode:
         encode_and_tell(Library.open(path))

@@ -8,20 +8,13 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-import msgspec
-
 from citerec.formats.bibliography.paper import SHORTEST_ABSTRACT, LibraryPaper
 from citerec.library.evidence import FOLDER
 from citerec.library.evidence.citations import LINKED, link_texts
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.refresh import TextReport, refresh_texts
 from citerec.library.evidence.store import TextStore
-from citerec.library.papers.folder import (
-    lock_folder,
-    now,
-    read_manifest,
-    write_manifest,
-)
+from citerec.library.papers.folder import now
 from citerec.library.papers.library import CITED, Library
 from citerec.library.sources.finding import absolute_names, is_zotero
 from citerec.library.sources.zotero_database import read_annotations, zotero_database
@@ -30,14 +23,13 @@ FILLED = "abstract:pdf"
 """Mark of an abstract from a PDF."""
 
 
-def set_full_texts(path: Path, fulltext: bool, pdfs: Sequence[str] = ()) -> None:
+def set_full_texts(path: str | Path, fulltext: bool, pdfs: Sequence[str] = ()) -> None:
     """Set whether a library reads the PDFs of its papers. pdfs: folders with more of them."""
-    with lock_folder(path):
-        manifest = read_manifest(path)
-        folders = list(dict.fromkeys([*manifest.pdfs, *absolute_names(pdfs)]))
-        wanted = msgspec.structs.replace(manifest, fulltext=fulltext, pdfs=folders if fulltext else [])
-        if wanted != manifest:
-            write_manifest(path, wanted)
+    with Library.edit(path) as library:
+        kept = library.manifest
+        folders = list(dict.fromkeys([*kept.pdfs, *absolute_names(pdfs)])) if fulltext else []
+        if (kept.fulltext, kept.pdfs) != (fulltext, folders):
+            library.update_manifest(fulltext=fulltext, pdfs=folders)
 
 
 def update_full_texts(path: Path) -> TextReport | None:
@@ -52,30 +44,20 @@ def update_full_texts(path: Path) -> TextReport | None:
         if was_there or (not library.manifest.lance and len(library.corpus.context_ids)):
             _change(path, None, 0)
         return None
-    report = refresh_texts(
-        path,
-        library.papers,
-        pdfs=library.manifest.pdfs,
-        notes=_notes(library.manifest.named),
-    )
+    notes: dict[str, list[Passage]] = {}
+    databases = {zotero_database(name) for name in library.manifest.named if is_zotero(name)}
+    for database in filter(None, databases):
+        for file, marked in read_annotations(database).items():
+            notes[file] = [Passage(note.text, [(0, note.page)], "", note.kind) for note in marked]
+    report = refresh_texts(path, library.papers, pdfs=library.manifest.pdfs, notes=notes)
     with closing(TextStore(path / FOLDER, create=True)) as store:
         report.changed |= link_texts(store, library.papers)
         linked = int(store.get(LINKED)[:15], 16) if store.links() else 0
         report.abstracts, is_new = _change(path, store, linked)
     if report.changed and not is_new:
-        with lock_folder(path):  # so that open libraries read the texts
-            write_manifest(path, msgspec.structs.replace(read_manifest(path), changed=now()))
+        with Library.edit(path) as library:
+            library.update_manifest(changed=now())  # so that open libraries read the texts
     return report
-
-
-def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
-    """Return what the user marked and wrote in PDFs of Zotero, by file."""
-    notes: dict[str, list[Passage]] = {}
-    databases = {zotero_database(name) for name in named if is_zotero(name)}
-    for database in filter(None, databases):
-        for file, marked in read_annotations(database).items():
-            notes[file] = [Passage(note.text, [(0, note.page)], "", note.kind) for note in marked]
-    return notes
 
 
 def _change(path: Path, store: TextStore | None, linked: int) -> tuple[int, bool]:
