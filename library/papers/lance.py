@@ -323,15 +323,14 @@ class FoundPapers(Storage):
 
     def __init__(self, storage: LanceStorage, papers_by_row: Mapping[int, LibraryPaper]) -> None:
         """papers_by_row: rows of the library."""
-        self.library, self.folder, self._model = storage.library, storage.folder, storage.retriever
-        self._whole = storage
+        self.library, self.folder, self._whole = storage.library, storage.folder, storage
         self.places = np.array(sorted(papers_by_row), np.int64)
         papers = [papers_by_row[row] for row in self.places.tolist()]
         self.corpus = SomePapers([record_of(paper) for paper in papers], storage.words, self.library.name)
         self.corpus.places = self.places  # the order of the sources, which tells equal scores apart
         self.records = papers
         self.identities = identities_of(papers)
-        self.lock, self.search_lock, self._texts = threading.Lock(), threading.Lock(), storage.full_texts
+        self.lock, self.search_lock = threading.Lock(), threading.Lock()
 
     def has_id(self, id: str) -> bool:
         return self._whole.id_of(id) == id
@@ -339,7 +338,7 @@ class FoundPapers(Storage):
     @cached_property
     def retriever(self) -> Retriever:
         """A copy of the model, indexed while others search."""
-        model = copy(self._model)
+        model = copy(self._whole.retriever)
         if isinstance(model, Ranker):
             model.all_parts = {name: copy(part) for name, part in model.all_parts.items()}
         model.index(self.corpus)
@@ -349,7 +348,8 @@ class FoundPapers(Storage):
 
     @cached_property
     def full_texts(self) -> FullTexts | None:
-        return None if self._texts is None else self._texts.among(self.corpus)
+        texts = self._whole.full_texts
+        return None if texts is None else texts.among(self.corpus)
 
     @cached_property
     def search_index(self) -> SearchIndex:
@@ -406,13 +406,13 @@ class LanceStorage(Papers):
         """Return the papers that a search of the table finds, by row; their checksums are compared."""
         with lance_errors(self.folder):
             batch = search(self.table).select(["row", "record"]).to_arrow()
-        rows, records = batch["row"].to_pylist(), batch["record"].to_pylist()
-        return {row: self._decoded(row, record) for row, record in zip(rows, records, strict=True)}
+        return dict(self._decoded(batch))
 
-    def _decoded(self, row: int, record: bytes) -> LibraryPaper:
-        if record[:SUM] != xxhash.xxh3_64_digest(record[SUM:], row):
-            raise DamagedFile(f"{self.folder / LANCE}: damaged (the record of row {row} has changed)")
-        return _DECODER.decode(record[SUM:])
+    def _decoded(self, batch: pa.Table | pa.RecordBatch) -> Iterator[tuple[int, LibraryPaper]]:
+        for row, record in zip(batch["row"].to_pylist(), batch["record"].to_pylist(), strict=True):
+            if record[:SUM] != xxhash.xxh3_64_digest(record[SUM:], row):
+                raise DamagedFile(f"{self.folder / LANCE}: damaged (the record of row {row} has changed)")
+            yield row, _DECODER.decode(record[SUM:])
 
     def _named(self, names: Sequence[str], most: int) -> dict[int, LibraryPaper]:
         """Return at most `most` papers that have any of the names, those with rare ones first."""
@@ -432,8 +432,7 @@ class LanceStorage(Papers):
         with lance_errors(self.folder):
             reader = self.table.search().select(["row", "record"]).to_batches(BATCH)
             for batch in reader:
-                pairs = zip(batch["row"].to_pylist(), batch["record"].to_pylist(), strict=True)
-                yield from ((row, self._decoded(row, record)) for row, record in pairs)
+                yield from self._decoded(batch)
 
     def rows_of(self, name: str) -> list[int]:
         papers = self._named(called([name]), BY_NAME).items()
