@@ -75,7 +75,7 @@ from citerec.retrieval.queries import Queries, Query
 
 log = logging.getLogger(__name__)
 
-SEED = 0
+SEED, FITTING = 0, RankerSettings(l2=1e-2)
 LARGEST = 12_000_000
 """Maximum size of the model without its networks, in bytes."""
 FIT, CHECK = "fit", "check"
@@ -112,10 +112,6 @@ class BuiltInSettings(Settings):
     """only print what each feature brings"""
     lists: str = ""
     """folder that keeps the lists: those that are there are not read again; delete it when a model changes"""
-    folds: int = 3
-    """cross-validation folds over drafts, for the measures"""
-    l2: float = 1e-2
-    """L2 penalty"""
     cache_dir: str = cache_setting()
     """cache for prepared data and for the encoder's vectors of papers"""
     output: str = str(BUILT_IN)
@@ -124,7 +120,7 @@ class BuiltInSettings(Settings):
 
 def make(settings: BuiltInSettings) -> None:
     """Fit the ranker, and print how it ranks the drafts of both parts."""
-    folder, fitting = Path(settings.output), RankerSettings(folds=settings.folds, l2=settings.l2)
+    folder = Path(settings.output)
     if settings.static:
         static = StaticModel.open(settings.static)
         static.save(folder / static.folder)
@@ -136,19 +132,19 @@ def make(settings: BuiltInSettings) -> None:
         others.append(reader.kept(f"{Path(settings.data[0]).name} texts", reader.read_texts))
     if networks.scores_pairs:  # for the first papers of the ranking without them
         lists = TrainingLists.concat(reader.read_drafts(FIT, written=False) + others)
-        read = NetworkModel(fit_ranker(fitting, lists), Rescoring(DEPTH, 0.0))
+        read = NetworkModel(fit_ranker(FITTING, lists), Rescoring(DEPTH, 0.0))
         reader = replace(reader, model=RankingModel(LinearModel({}, {}), networks=read))
     lists = TrainingLists.concat(reader.read_drafts(FIT) + others)
-    fitted = fit_networks(fitting, lists, _of_drafts(lists), SEED)
+    fitted = fit_networks(FITTING, lists, _of_drafts(lists), SEED)
     if settings.ablation:
-        print_ablation(fitting, lists)
+        print_ablation(lists)
         return
     model = RankingModel(fitted.model, fitted.confidence, networks=fitted.networks)
     provenance = {
         "data": ", ".join(dict.fromkeys(lists.source.tolist())),
         "split": "val",
         "lists": dict(Counter(lists.source.tolist())),
-        "settings": {"l2": fitting.l2, "folds": fitting.folds, "seed": SEED},
+        "settings": {"l2": FITTING.l2, "folds": FITTING.folds, "seed": SEED},
         "networks": dict(networks.hashes),
         "hash": model.parameters_hash,
     }
@@ -389,20 +385,20 @@ def load_lists(file: Path) -> TrainingLists:
         return TrainingLists(**{**saved, "columns": saved["columns"].tolist()})
 
 
-def print_ablation(settings: RankerSettings, lists: TrainingLists) -> None:
+def print_ablation(lists: TrainingLists) -> None:
     """Print R@10 and MRR of drafts with all features, and how they change without each, cross-fitted."""
-    before = _row(settings, lists)
+    before = _row(lists)
     print("| feature left out |", " | ".join(before), "|")
     print("| none |", " | ".join(f"{recall:.3f} / {mrr:.3f}" for recall, mrr in before.values()), "|")
     for name in lists.columns:
-        after = _row(settings, lists.without(name))
+        after = _row(lists.without(name))
         changes = (np.subtract(after[key], before[key]).tolist() for key in before)
         print(f"| {name} |", " | ".join(f"{recall:+.3f} / {mrr:+.3f}" for recall, mrr in changes), "|")
 
 
-def _row(settings: RankerSettings, lists: TrainingLists) -> dict[str, tuple[float, float]]:
+def _row(lists: TrainingLists) -> dict[str, tuple[float, float]]:
     """Return R@10 and MRR of drafts, asked as questions and as drafts, where all papers have been read."""
-    measures = measure_read(settings, lists, _of_drafts(lists), SEED)
+    measures = measure_read(FITTING, lists, _of_drafts(lists), SEED)
     return {
         f"{name}, {source}": (by_source[source]["recall@10"], by_source[source]["mrr"])
         for name, by_source in zip(("ask", "draft"), measures, strict=True)
