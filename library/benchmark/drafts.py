@@ -147,7 +147,9 @@ class Drafts(Benchmark):
         library = make_library(masked.bibs, place / "bibliography")
         papers = [*library.papers()]
         draft, ids = find_cited(masked.draft, library)
-        asked = self._sample(masked.name, questions(draft, ids))
+        asked, draw = questions(draft, ids), random.Random(f"{self.settings.seed} {masked.name}")
+        chosen = sorted(draw.sample(range(len(asked)), self._asked(len(asked))))
+        asked = [asked[row] for row in chosen]
         skipped, calibrated = self._asked(len(draft.places)) - len(asked), False
         ranks: dict[str, dict[str, Ranks]] = {who: {} for who in models}
         for protocol in self.settings.protocols:
@@ -176,11 +178,6 @@ class Drafts(Benchmark):
             ranks=ranks,
             calibrated=calibrated,
         )
-
-    def _sample(self, name: str, asked: list[Question]) -> list[Question]:
-        size = self._asked(len(asked))
-        chosen = random.Random(f"{self.settings.seed} {name}").sample(range(len(asked)), size)
-        return [asked[row] for row in sorted(chosen)]
 
     @classmethod
     def headlines(cls, outputs: Mapping[str, Output]) -> tuple[dict[str, Metrics], Sequence[Column]]:
