@@ -163,31 +163,24 @@ def questions(draft: Draft, ids: Mapping[str, str]) -> list[Question]:
     return asked
 
 
-def draft_as_asked(
-    draft: Draft, question: Question, ids: Mapping[str, str], written: bool
-) -> tuple[Draft, dict[str, str]]:
-    """Return a draft as a question knows it, and the papers that it then cites, by key. written: only what
-    stands before the mark is known."""
-    keys = question.written if written else question.known
-    known = {key: ids[key] for key in keys if key in ids}
-    return replace(draft, passages=draft.passages[: question.place.passage]) if written else draft, known
-
-
 def asked_request(
     draft: Draft, question: Question, ids: Mapping[str, str], passages: CitingPassages, written: bool
-) -> Request:
-    """Return the request of `citerec draft` for a citation; written: as in `draft_as_asked`.
+) -> tuple[Request, Draft, dict[str, str]]:
+    """Return the request of `citerec draft` for a citation, the draft as it is then known, and the papers
+    that it then cites, by key. written: only what stands before the mark is known.
 
     With `written`, a mark with no words before it is asked with the title, as in editors, or what follows.
     """
-    place, (before, papers) = question.place, draft_as_asked(draft, question, ids, written)
+    place, keys = question.place, question.written if written else question.known
+    papers = {key: ids[key] for key in keys if key in ids}
     if not written:
-        return place_request(draft, place, papers, passages)
+        return place_request(draft, place, papers, passages), draft, papers
+    before = replace(draft, passages=draft.passages[: place.passage])
     context = place.context[: place.context.rindex(TARGET_MARKER) + len(TARGET_MARKER)]
     if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
         context = f"{draft.title} {TARGET_MARKER}" if re.search(r"\w", draft.title) else place.context
     place = replace(place, context=context, beside=tuple(key for key in place.beside if key in papers))
-    return place_request(before, place, papers, citing_passages(before, ids))
+    return place_request(before, place, papers, citing_passages(before, ids)), before, papers
 
 
 def sample_queries(
@@ -199,7 +192,7 @@ def sample_queries(
     draft, ids = masked.draft, known_papers(masked.draft, library)
     asked, passages, row_of = questions(draft, ids), citing_passages(draft, ids), library.corpus.paper_row
     asked = random.Random(masked.name).sample(asked, min(len(asked), size))
-    requests = [asked_request(draft, question, ids, passages, written) for question in asked]
+    requests = [asked_request(draft, question, ids, passages, written)[0] for question in asked]
     cited = [[row_of(ids[key]) for key in question.targets.values()] for question in asked]
     beside = [{row_of(paper) for paper in request.filters.exclude} for request in requests]
     return [mark_query(request.query) for request in requests], cited, beside

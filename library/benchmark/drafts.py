@@ -33,7 +33,6 @@ from citerec.library.benchmark.collection import (
     MaskedDraft,
     Question,
     asked_request,
-    draft_as_asked,
     find_cited,
     find_drafts,
     make_library,
@@ -223,8 +222,7 @@ def _answer(
         if command == ASK:
             request = Request(Query(place.context, draft.title, draft.abstract))
         else:
-            request = asked_request(draft, question, ids, passages, command == WRITTEN)
-            text, known = draft_as_asked(draft, question, ids, command == WRITTEN)
+            request, text, known = asked_request(draft, question, ids, passages, command == WRITTEN)
         ranked = recommender.ranked(request, depth + len(question.targets) - 1)
         best, ranking = ranked.best(1)[:1], ranked.ranking
         is_filled = bool(best) and are_sure(text, place, known, best, DraftSettings.sure)
