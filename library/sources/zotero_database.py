@@ -127,12 +127,8 @@ def read_database(path: Path, group: str = "") -> ZoteroLibrary:
 
 def citation_keys(path: Path) -> dict[str, str]:
     """Return Better BibTeX's citation keys by item key, from its database beside zotero.sqlite, if any."""
-    beside = path.with_name(KEYS_FILE)
-    try:
-        [keys] = select_rows(beside, ["SELECT itemKey, citationKey FROM citationkey"])
-    except InputError:  # there is none, or of another version; keys are optional
-        return {}
-    return dict(keys)
+    statement = "SELECT itemKey, citationKey FROM citationkey"
+    return dict(_rows(path.with_name(KEYS_FILE), statement, optional=True))
 
 
 def select_rows(path: Path, statements: Sequence[str], group: str = "") -> list[list[Any]]:
@@ -223,22 +219,21 @@ def attachment_link(file: str) -> str:
 
 @lru_cache(maxsize=4)
 def _groups(database: Path, changed: int) -> dict[str, int]:
-    """Return the group of each attachment of a group's library. changed: when, so that it is read again."""
-    try:
-        [rows] = select_rows(database, [_GROUPS])
-    except InputError:  # then the address is that of one's own library
-        return {}
-    return dict(rows)
+    """Return the group of each attachment of a group's library; without, the address is that of one's own
+    library. changed: when, so that it is read again."""
+    return dict(_rows(database, _GROUPS, optional=True))
 
 
-def _rows(database: Path, statement: str) -> Iterator[Any]:
+def _rows(database: Path, statement: str, optional: bool = False) -> list[Any]:
+    """Return the rows of a statement; none if an earlier version of Zotero has not its table. optional: nor
+    if the database cannot be read."""
     try:
         [rows] = select_rows(database, [statement])
     except InputError as error:
-        if "no such table" not in str(error):  # of an earlier version
+        if not optional and "no such table" not in str(error):
             raise
-        return
-    yield from rows
+        return []
+    return rows
 
 
 def _place(database: Path, key: str, path: str, kind: str | None) -> str:
