@@ -80,10 +80,6 @@ class Document:
             document = replace(document, text=text, starts=_line_starts(text))
         return replace(document, version=version)
 
-    def line_of(self, offset: int) -> int:
-        """Return the line of an offset."""
-        return int(np.searchsorted(self.starts, offset, side="right")) - 1
-
     def offset(self, position: types.Position) -> int:
         """Return the offset of a position; the end of its line or of the text if it is beyond."""
         if position.line >= len(self.starts):
@@ -96,7 +92,7 @@ class Document:
 
     def position(self, offset: int) -> types.Position:
         """Return the position of an offset."""
-        line = self.line_of(offset)
+        line = int(np.searchsorted(self.starts, offset, side="right")) - 1
         codec, size = _CODECS[self.encoding]
         before = self.text[int(self.starts[line]) : offset].encode(codec, "replace")
         return types.Position(line, len(before) // size)

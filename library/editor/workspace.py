@@ -10,7 +10,7 @@ import os
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -125,18 +125,6 @@ def _parse(text: str, key: str) -> LibraryPaper | None:
     return None
 
 
-def match_entries(
-    files: Sequence[Path], target: Path | None, entries: Iterable[Entry], library: Library | None
-) -> Bibliography:
-    """Match entries with the papers of a library, by identity (formats.same_work)."""
-    by_key: dict[str, Entry] = {}
-    for entry in entries:
-        by_key.setdefault(entry.key, entry)
-    same = in_library(by_key.values(), library) if library else ()
-    ids = {entry.key: paper.id for entry, paper in same}
-    return Bibliography(tuple(files), target, by_key, ids)
-
-
 @dataclass(frozen=True)
 class Main:
     """What includes a document, or itself. others: entries in no .bib file. named: files in its text."""
@@ -197,16 +185,6 @@ def find_bibs(
     references = References(path, [*named], root, own=main.others if main else {})
     bibs = references.bibs()
     return list(dict.fromkeys(bibs.values())), not named.keys().isdisjoint(bibs), references.notes
-
-
-def outline_with_main(document: Document, main: Main | None) -> Outline:
-    """Return the outline of a document; a chapter has title and abstract of its main document."""
-    assert document.language is not None
-    own = outline(document.language, document.text)
-    if main is None or main.path == document.path:
-        return own
-    whole = main.source.metadata
-    return replace(own, title=whole.title, abstract=whole.abstract, year=whole.year or own.year)
 
 
 @dataclass
@@ -308,11 +286,17 @@ class Workspace:
         memory.outline = None
 
     def outline(self, document: Document, current: bool = False) -> Outline:
-        """Return the outline of a document; if it need not be current, of its last version that has one."""
+        """Return the outline of a document; if it need not be current, of its last version that has one. A
+        chapter has title and abstract of its main document."""
         memory = self.memory(document)
-        made = memory.outline
+        made, main = memory.outline, memory.main
         if made is None or (current and made[0] is not document):
-            made = memory.outline = document, outline_with_main(document, memory.main)
+            assert document.language is not None
+            own = outline(document.language, document.text)
+            if main and main.path != document.path:
+                whole = main.source.metadata
+                own = replace(own, title=whole.title, abstract=whole.abstract, year=whole.year or own.year)
+            made = memory.outline = document, own
         return made[1]
 
     # Its bibliography.
@@ -329,8 +313,12 @@ class Workspace:
             library, target = self.library, files[-1] if named or len(files) == 1 else None
             key = files, target, [id(entry) for entry in entries], library and library.folder, id(main)
             if memory.bibliography[0] != key:
-                others = other_entries(main) if main else []
-                memory.bibliography = key, match_entries(files, target, [*entries, *others], library)
+                by_key: dict[str, Entry] = {}
+                for entry in (*entries, *(other_entries(main) if main else ())):
+                    by_key.setdefault(entry.key, entry)
+                same = in_library(by_key.values(), library) if library else ()
+                ids = {entry.key: paper.id for entry, paper in same}
+                memory.bibliography = key, Bibliography(tuple(files), target, by_key, ids)
             return memory.bibliography[1]
 
     def _entries_of(self, file: Path) -> list[Entry]:
