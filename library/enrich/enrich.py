@@ -48,10 +48,6 @@ SHOWN = 10
 _KINDS = {"doi": "DOIs", "arxiv": "arXiv ids", "pmid": "PubMed ids"}
 
 
-Find = Callable[[int, LibraryPaper], Outcome]
-"""Given a row of a library and its paper, returns the paper with what was found."""
-
-
 def enrich(settings: EnrichSettings) -> None:
     """Complete a library from files, or from services after consent."""
     library = Library.open(settings.library)
@@ -203,10 +199,6 @@ def unanswered(
     return left
 
 
-Plan = dict[str, Counter[str]]
-"""Kinds of lookups and their numbers, by the name of the service."""
-
-
 class Asker(Protocol):
     """What services can be asked, and a cache for what they answer."""
 
@@ -229,7 +221,7 @@ def ask_services(
 
     paper_at: returns the paper of a row. name: what they are asked about.
     """
-    plan: Plan = {service.name: Counter() for service in asker.services}
+    plan = {service.name: Counter[str]() for service in asker.services}
     with count_progress("papers to look up", len(rows)) as advance:
         for row in rows.tolist():
             paper = paper_at(row)
@@ -255,9 +247,12 @@ def ask_services(
 
 
 def _consent(
-    settings: EnrichSettings | ReferencesSettings, plan: Plan, services: Sequence[Service], name: str
+    settings: EnrichSettings | ReferencesSettings,
+    plan: Mapping[str, Counter[str]],
+    services: Sequence[Service],
+    name: str,
 ) -> bool:
-    """Say what will be sent where, and ask whether to."""
+    """Say what will be sent where, and ask whether to. plan: lookups of each kind, by service."""
     requests, seconds, lines = 0, 0.0, []
     for service in services:
         if kinds := plan.get(service.name):
@@ -306,12 +301,13 @@ def _complete_library(
     settings: EnrichSettings,
     library: Library,
     rows: Rows,
-    find: Find,
+    find: Callable[[int, LibraryPaper], Outcome],
     unavailable: Mapping[str, str],
 ) -> int:
     """Write a generation with what was found, and print a report. Call it inside `Library.edit`.
 
-    unavailable: services that could not be asked, and why. Returns how many papers were completed.
+    find: given a row and its paper, returns the paper with what was found. unavailable: services that could
+    not be asked, and why. Returns how many papers were completed.
     """
     outcomes, changed = list[Outcome](), dict[int, LibraryPaper]()
     with count_progress("papers", len(rows)) as advance:

@@ -275,7 +275,9 @@ def copied_fields(paper: LibraryPaper) -> dict[str, str]:
     """Return what of a paper the page opens and copies."""
     authors = short_authors(paper.names or paper.authors) or paper.title
     citation = f"({', '.join(filter(None, (authors, str(paper.year or 'n.d.'))))})"
-    return {"url": paper_link(paper), "bibtex": bibtex([paper]), "citation": citation}
+    doi = f"https://doi.org/{quote(paper.doi)}" if paper.doi else ""
+    arxiv = f"https://arxiv.org/abs/{quote(paper.arxiv)}" if paper.arxiv else ""
+    return {"url": paper.url or doi or arxiv, "bibtex": bibtex([paper]), "citation": citation}
 
 
 def error_line(error: Exception, recommender: Recommender) -> str:
@@ -290,15 +292,6 @@ def find_passages(recommender: Recommender, claim: Claim, link: Link = file_link
     paper, passages = recommender.passages(claim.claim, claim.key, claim.k)
     texts = [PassageText.at(sentence, place, link(paper.id, place)) for sentence, place in passages]
     return FoundPassages(key=paper.key or paper.id, title=paper.title, passages=texts)
-
-
-def paper_link(paper: LibraryPaper) -> str:
-    """Return the paper's URL; empty if unknown."""
-    if paper.url:
-        return paper.url
-    if paper.doi:
-        return f"https://doi.org/{quote(paper.doi)}"
-    return f"https://arxiv.org/abs/{quote(paper.arxiv)}" if paper.arxiv else ""
 
 
 def check_references(recommender: Recommender, entries: str) -> list[dict[str, Any]]:
