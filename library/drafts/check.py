@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -281,13 +281,12 @@ def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[F
     if draft.bibs or draft.printed or library is not None:
         findings = [*_unknown_keys(draft, library), *findings]
     findings += (doubles := [*find_doubles(draft)])
-    if library is not None:
-        told = {finding.key for finding in doubles if finding.kind == "preprint"}
-        others = [draft.by_key[key] for key in draft.used if key not in told]
-        findings += _published_in_library(others, library)
-    findings += _retracted(draft, library)
+    told = {finding.key for finding in doubles if finding.kind == "preprint"}
+    papers = {} if library is None else _library_papers(draft, library)
+    findings += _published_in_library([draft.by_key[key] for key in draft.used if key not in told], papers)
+    findings += _retracted(draft, papers)
     if library is not None and (library.path / FOLDER / DATABASE).is_file():
-        findings += _in_texts(draft, library)
+        findings += _in_texts(draft, papers, library.path / FOLDER)
     if "*" not in draft.uncited:
         used = {*draft.cited, *map(draft.key, draft.uncited)}
         for file in draft.bibs:
@@ -367,23 +366,22 @@ def _place(entry: Entry) -> str:
     return f"{entry.shown} ({entry.place})"
 
 
-def _published_in_library(entries: Sequence[Entry], library: Library) -> Iterator[Finding]:
-    """Yield the cited preprints of which the library has the published version."""
-    for entry, paper in in_library(entries, library, is_preprint):
-        if is_published(paper):
+def _published_in_library(entries: Iterable[Entry], papers: Mapping[str, LibraryPaper]) -> Iterator[Finding]:
+    """Yield the preprints of which the library has the published version."""
+    for entry in entries:
+        paper = papers.get(entry.key)
+        if paper and is_published(paper) and entry.paper and is_preprint(entry.paper):
             venue = "" if PREPRINT_VENUE.search(paper.venue) else paper.venue
             details = [venue, str(paper.year or ""), paper.doi and f"doi:{paper.doi}"]
             message = f"is a preprint; published: {', '.join(filter(None, details))}"
             yield _at(entry, "preprint", message)
 
 
-def in_library(
-    entries: Iterable[Entry], library: Library, which: Callable[[LibraryPaper], bool] = lambda _: True
-) -> Iterator[tuple[Entry, LibraryPaper]]:
+def in_library(entries: Iterable[Entry], library: Library) -> Iterator[tuple[Entry, LibraryPaper]]:
     """Yield the entries that a library has, each with its paper there."""
     from citerec.library.papers.merging import find_leaders, identities_of
 
-    read = [(entry, entry.paper) for entry in entries if entry.paper and which(entry.paper)]
+    read = [(entry, entry.paper) for entry in entries if entry.paper]
     papers = library.related(paper for _, paper in read)
     leaders = find_leaders(papers.identities, identities_of(paper for _, paper in read))
     rows = leaders[len(papers) :].tolist()
@@ -392,34 +390,31 @@ def in_library(
             yield entry, papers.paper(row)
 
 
-def _library_papers(draft: CheckedDraft, keys: Iterable[str], library: Library) -> dict[str, LibraryPaper]:
-    """Return the papers of a library that keys mean, by their entries, or without one by its own keys."""
-    listed = dict.fromkeys(keys)
-    papers = in_library([draft.by_key[key] for key in listed if key in draft.by_key], library)
-    rows = {key: library.row(key) for key in listed if key not in draft.by_key}
+def _library_papers(draft: CheckedDraft, library: Library) -> dict[str, LibraryPaper]:
+    """Return the papers of a library that are cited, by their entries, or without one by its own keys."""
+    papers = in_library([draft.by_key[key] for key in draft.cited if key in draft.by_key], library)
+    rows = {key: library.row(key) for key in draft.cited if key not in draft.by_key}
     own = {key: library.paper(row) for key, row in rows.items() if row is not None}
     return own | {entry.key: paper for entry, paper in papers}
 
 
-def _in_texts(draft: CheckedDraft, library: Library) -> Iterator[Finding]:
-    """Yield the citations whose page or quotation is not in the paper's PDF."""
+def _in_texts(draft: CheckedDraft, papers: Mapping[str, LibraryPaper], folder: Path) -> Iterator[Finding]:
+    """Yield the citations whose page or quotation is not in the paper's PDF. folder: of the full texts."""
     from citerec.library.evidence.quotations import PaperText  # drafts without a library need neither
     from citerec.library.evidence.store import TextStore
 
     told = [(draft.key(citation.key), citation) for citation in draft.citations]
     told = [(key, citation) for key, citation in told if citation.pages or citation.quoted]
-    papers = _library_papers(draft, (key for key, _ in told), library)
-    with closing(TextStore(library.path / FOLDER)) as store:
-        texts = {key: PaperText.open(store, paper) for key, paper in papers.items()}
+    with closing(TextStore(folder)) as store:
+        texts = {key: PaperText.open(store, papers[key]) for key in {key for key, _ in told} & papers.keys()}
     for key, citation in told:
         if (text := texts.get(key)) is not None:
             for problem in text.problems(citation.pages, citation.quoted):
                 yield _at(citation, "page" if problem.startswith("page") else "quotation", problem)
 
 
-def _retracted(draft: CheckedDraft, library: Library | None) -> Iterator[Finding]:
+def _retracted(draft: CheckedDraft, papers: Mapping[str, LibraryPaper]) -> Iterator[Finding]:
     """Yield the cited papers that were retracted, according to their entry or the library."""
-    papers = {} if library is None else _library_papers(draft, draft.cited, library)
     for key, citation in draft.cited.items():
         entry = draft.by_key.get(key)
         records = filter(None, (entry.paper if entry else None, papers.get(key)))
