@@ -231,10 +231,9 @@ class AnswerCache:
         rows = [
             (service, _name(lookup), day, msgspec.msgpack.encode(works)) for lookup, works in answers.items()
         ]
-        with self._errors():
+        with self._errors(), self._database:
             self._database.execute("BEGIN IMMEDIATE")
             self._database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", rows)
-            self._database.execute("COMMIT")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -109,10 +109,8 @@ class TextStore:
         with self.change() as database:
             database.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
-    def abouts(self, files: Iterable[str] | None = None) -> Iterator[tuple[str, ReadText]]:
-        """Yield files, by default all that have or had a text, and what was read of them besides it."""
-        if files is None:
-            files = sorted(self.readable())
+    def abouts(self, files: Iterable[str]) -> Iterator[tuple[str, ReadText]]:
+        """Yield those of the files that were read, and what was read of them besides their text."""
         for file in files:
             for (packed,) in self._select("SELECT about FROM files WHERE file = ?", file):
                 if packed[:_HASH] != xxhash.xxh3_64_digest(packed[_HASH:]):
@@ -124,7 +122,7 @@ class TextStore:
         return next((read for _, read in self.abouts([file])), None)
 
     def readable(self) -> set[str]:
-        """Return the files that have a text."""
+        """Return the files that have or had a text."""
         return {file for (file,) in self._select("SELECT file FROM files WHERE count > 0")}
 
     def problems(self) -> dict[str, str]:
@@ -195,7 +193,7 @@ class TextStore:
             raise self._damaged()
         for paper in self.papers():
             self.text(paper.paper)
-        for _ in self.abouts():
+        for _ in self.abouts(self.readable()):
             pass
 
     # State.
@@ -212,15 +210,9 @@ class TextStore:
     @contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:
         """Begin a transaction, which is undone if an exception comes."""
-        with self._errors(), self._lock:
+        with self._errors(), self._lock, self._database:
             self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._database
-            except BaseException:
-                if self._database.in_transaction:  # SQLite itself ends it if the disk is full
-                    self._database.execute("ROLLBACK")
-                raise
-            self._database.execute("COMMIT")
+            yield self._database
 
     def _select(self, statement: str, *values: Any) -> list[Any]:
         with self._errors(), self._lock:
