@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 from citerec.base.errors import InputError, count_noun
@@ -170,17 +170,21 @@ class _Reader:
         return matched
 
     def _read(self, files: Iterable[str], without_text: bool = False) -> None:
-        """Read files that are new or have changed, or whose text was dropped, unless `without_text`."""
+        """Read files that are new or have changed, or whose text was dropped, unless `without_text`; of those
+        that are not on this machine, the text that Zotero keeps."""
         files = list(files)
         stamps_before, stamps = self._store.known_files(without_text), dict[str, tuple[int, int]]()
         for file in files:
             if (stamp := stamp_of(Path(file))) and stamps_before.get(file) != stamp:
                 stamps[file] = stamp
+        is_here = {file: os.path.exists(file) for file in stamps}
+        read_here = read_files(Path(file) for file, here in is_here.items() if here)
+        cached = ((Path(file), read_cache(Path(file))) for file, here in is_here.items() if not here)
         kept: list[tuple[str, int, int, ReadText]] = []
         last, read = time.monotonic(), 0
         with count_progress("PDFs read", len(stamps)) as advance:
             try:
-                for path, text in self._read_all(map(Path, stamps)):
+                for path, text in chain(cached, read_here):
                     size, changed = stamps[str(path)]
                     is_closed = not text.parts and not os.access(path, os.R_OK)  # until its mode changes
                     kept.append((str(path), size, -1 if is_closed else changed, text))
@@ -194,16 +198,6 @@ class _Reader:
         self._report.read += read
         problems = self._store.problems()
         self._report.problems |= {file: problems[file] for file in files if file in problems}
-
-    def _read_all(self, files: Iterable[Path]) -> Iterable[tuple[Path, ReadText]]:
-        """Read files; of those that are not on this machine, the text that Zotero keeps."""
-        here: list[Path] = []
-        for file in files:
-            if os.path.exists(file):
-                here.append(file)
-            else:
-                yield file, read_cache(file)
-        yield from read_files(here)
 
 
 def read_cache(file: Path) -> ReadText:
