@@ -157,11 +157,9 @@ def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[
         other = Library.open(path)
         yield from ((path.name, paper) for paper in other.papers())
         return
-    if is_retraction_watch(path):
-        yield from ((path.name, paper) for paper in read_retraction_watch(path, on_bad))
-        return
-    for file in find_sources([name], "from"):
-        yield from ((Path(file).name, paper) for paper in read_source(file, on_bad))
+    for file in map(Path, find_sources([name], "from")):
+        read = read_retraction_watch if is_retraction_watch(file) else read_source
+        yield from ((file.name, paper) for paper in read(file, on_bad))
 
 
 class DumpFinder:
