@@ -71,14 +71,14 @@ def _use_files(settings: EnrichSettings) -> None:
             print(f"{settings.from_}: {skipped}: {bad[0]}", file=sys.stderr)
         if not count:
             raise InputError(f"from={settings.from_}: has no usable paper")
-        _complete_library(settings, library, finder.rows, finder.find, {})
+        _complete_library(settings, library, finder, {})
 
 
 def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache) -> None:
-    services, rows = make_services(settings), rows_to_ask(library, settings.retractions)
+    services = make_services(settings)
     finder = ServiceFinder(library, services, cache, settings.retractions)
     try:
-        unavailable = ask_services(settings, finder, library.paper, rows, settings.library)
+        unavailable = ask_services(settings, finder, library.paper, finder.rows, settings.library)
     except KeyboardInterrupt:
         print(f"{library.path}: unchanged; answers are kept: the same command goes on", file=sys.stderr)
         raise
@@ -86,8 +86,7 @@ def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache
         return
     with Library.edit(settings.library) as library:
         finder = ServiceFinder(library, services, cache, settings.retractions)
-        rows = rows_to_ask(library, settings.retractions)
-        completed = _complete_library(settings, library, rows, finder.find, unavailable)
+        completed = _complete_library(settings, library, finder, unavailable)
     if unavailable and not completed:
         name, reason = next(iter(unavailable.items()))
         raise InputError(f"{name}: {reason}; the same command asks again what was not answered")
@@ -128,13 +127,10 @@ class ServiceFinder:
     """
 
     def __init__(
-        self,
-        library: Library,
-        services: Sequence[Service],
-        cache: AnswerCache,
-        retractions: bool = False,
+        self, library: Library, services: Sequence[Service], cache: AnswerCache, retractions: bool
     ) -> None:
         self.services, self.cache, self._retractions = services, cache, retractions
+        self.rows = rows_to_ask(library, retractions)
         self._dois = KeyIndex(library.mapped.identities[:, 1])
 
     def find(self, row: int, paper: LibraryPaper) -> Outcome:
@@ -300,19 +296,17 @@ def _batches(
 def _complete_library(
     settings: EnrichSettings,
     library: Library,
-    rows: Rows,
-    find: Callable[[int, LibraryPaper], Outcome],
+    finder: DumpFinder | ServiceFinder,
     unavailable: Mapping[str, str],
 ) -> int:
     """Write a generation with what was found, and print a report. Call it inside `Library.edit`.
 
-    find: given a row and its paper, returns the paper with what was found. unavailable: services that could
-    not be asked, and why. Returns how many papers were completed.
+    unavailable: services that could not be asked, and why. Returns how many papers were completed.
     """
-    outcomes, changed = list[Outcome](), dict[int, LibraryPaper]()
+    outcomes, changed, rows = list[Outcome](), dict[int, LibraryPaper](), finder.rows
     with count_progress("papers", len(rows)) as advance:
         for row in rows.tolist():
-            outcomes.append(outcome := find(row, paper := library.paper(row)))
+            outcomes.append(outcome := finder.find(row, paper := library.paper(row)))
             if outcome.paper != paper:
                 changed[row] = outcome.paper
             advance(1)
