@@ -10,7 +10,7 @@ import os
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -133,21 +133,6 @@ class Main:
     source: Source
     others: dict[str, Reference]
     named: frozenset[str]
-
-
-def read_main(document: Document, root: Path | None, read: Callable[[Path], str]) -> Main | None:
-    """Read the document that includes another, or itself. read: returns the text of a file. Raises InputError
-    or OSError."""
-    path, text, language = document.path, document.text, document.language
-    if root is None or path is None or language is None or not real_path(path).is_relative_to(root):
-        return None
-    chain: list[Path] = [path]
-    while len(chain) < MAX_LEVELS and (above := _including(chain[-1], text, language, root)):
-        chain.append(above)
-        text = read(above)
-    source = language.read(chain[-1], Inputs(read, root))
-    named = frozenset(name.key for name in language.bibliographies(language.visible(document.text)))
-    return Main(chain[-1], source, source.references.entries(source.references.other_keys()), named)
 
 
 def _including(path: Path, text: str, language: Language, root: Path) -> Path | None:
@@ -282,8 +267,21 @@ class Workspace:
         """Read the files of a document, or of that which includes it: when it is opened or saved."""
         memory = self.memory(document)
         with suppress(InputError, OSError):
-            memory.main = read_main(document, self.root(document), self._text)
+            memory.main = self._main_of(document)
         memory.outline = None
+
+    def _main_of(self, document: Document) -> Main | None:
+        """Read the document that includes another, or itself. Raises InputError or OSError."""
+        path, text, language, root = document.path, document.text, document.language, self.root(document)
+        if root is None or path is None or language is None or not real_path(path).is_relative_to(root):
+            return None
+        chain: list[Path] = [path]
+        while len(chain) < MAX_LEVELS and (above := _including(chain[-1], text, language, root)):
+            chain.append(above)
+            text = self._text(above)
+        source = language.read(chain[-1], Inputs(self._text, root))
+        named = frozenset(name.key for name in language.bibliographies(language.visible(document.text)))
+        return Main(chain[-1], source, source.references.entries(source.references.other_keys()), named)
 
     def outline(self, document: Document, current: bool = False) -> Outline:
         """Return the outline of a document; if it need not be current, of its last version that has one. A
