@@ -167,7 +167,7 @@ class Retriever(ABC):
 
     def supports(self, corpus: Corpus) -> bool:
         """Whether the corpus has the data that indexing needs, such as training contexts."""
-        return True
+        return all(part.supports(corpus) for part in self._joined.values())
 
     def explain(self, queries: Queries, papers: NDArray[np.int32]) -> dict[str, Floats]:
         """Components of the scores of papers [Q, K]: float32 [Q, K] by name; empty if not supported."""

@@ -93,9 +93,6 @@ class Citations(Retriever):
     def query_settings(self) -> dict[str, Any]:
         return self.text.query_settings()
 
-    def supports(self, corpus: Corpus) -> bool:
-        return self.text.supports(corpus)
-
     @property
     def index_bytes(self) -> int:
         graphs = (self._cites, self._cited_by)

@@ -303,9 +303,13 @@ class Language(ABC):
     def metadata(self, head: str) -> Metadata:
         """Return the metadata of a document, by its beginning without comments and code."""
 
-    @abstractmethod
     def bibliographies(self, text: str) -> list[Key]:
-        """Return the files of a bibliography that a text names."""
+        """Return the files of a bibliography that a text names, but in no comment or code."""
+        return self._bibliographies(self.visible(text))
+
+    @abstractmethod
+    def _bibliographies(self, visible: str) -> list[Key]:
+        """Return the files of a bibliography that a text without comments and code names."""
 
     def own_bibliography(self, text: str, command: str) -> list[Key]:
         """Return those of the bibliographies that only have what citations with such a command cite."""

@@ -294,12 +294,14 @@ class Latex(Language):
         return Metadata("", title, summary, year, _find_authors(text))
 
     def bibliographies(self, text: str) -> list[Key]:
-        """Return the bibliographies: those of a part or of commands of multibib first."""
-        files = _named_files(
-            sorted(BIBLIOGRAPHY.finditer(text), key=lambda match: bool(_OF_ALL.match(match[0])))
-        )
         embedded = {block[2].strip().removesuffix(".bib") for block in _EMBEDDED.finditer(text)}
+        files = super().bibliographies(text)
         return [file for file in files if file.key.removesuffix(".bib") not in embedded]
+
+    def _bibliographies(self, visible: str) -> list[Key]:
+        """Return the bibliographies: those of a part or of commands of multibib first."""
+        named = BIBLIOGRAPHY.finditer(visible)
+        return [*_named_files(sorted(named, key=lambda match: bool(_OF_ALL.match(match[0]))))]
 
     def own_bibliography(self, text: str, command: str) -> list[Key]:
         """That of multibib: what \\citepweb cites is in \\bibliographyweb."""

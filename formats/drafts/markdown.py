@@ -249,13 +249,13 @@ class Markdown(Language):
             tuple(_authors(front.get("author"))),
         )
 
-    def bibliographies(self, text: str) -> list[Key]:
+    def _bibliographies(self, visible: str) -> list[Key]:
         keys: list[Key] = []
-        for block in _yaml_blocks(text):
+        for block in _yaml_blocks(visible):
             with suppress(InputError):  # half-typed
                 place, end = block.span(1)
                 for name in _bibliographies(_read_yaml(block[1], "")):
-                    start = text.find(name, place, end)
+                    start = visible.find(name, place, end)
                     if start >= 0:
                         place = start + len(name)
                         keys.append(Key(name, start, place))

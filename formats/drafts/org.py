@@ -177,10 +177,9 @@ class Org(Language):
         year = find_year(date[1]) if date else 0
         return Metadata("", self.plain(self.without_citations(title[1])) if title else "", summary, year)
 
-    def bibliographies(self, text: str) -> list[Key]:
-        named = _BIBLIOGRAPHY.finditer(text)
-        files = (file for match in named for file in _FILE.finditer(text, *match.span(match.lastindex or 0)))
-        return [Key(file[0], *file.span()) for file in files]
+    def _bibliographies(self, visible: str) -> list[Key]:
+        spans = [match.span(match.lastindex or 0) for match in _BIBLIOGRAPHY.finditer(visible)]
+        return [Key(file[0], *file.span()) for span in spans for file in _FILE.finditer(visible, *span)]
 
     def body(self, text: str, running: bool = False) -> str:
         return _ASIDE.sub("", text) if running else text

@@ -225,14 +225,14 @@ class Typst(Language):
         title, summary = (self.plain(self.without_citations(part)) for part in (title, abstract))
         return Metadata("", title, summary or self.named_section(sections, "abstract"), year)
 
-    def bibliographies(self, text: str) -> list[Key]:
+    def _bibliographies(self, visible: str) -> list[Key]:
         """Return the files in the arguments of `bibliography`, or in variables there, and any .bib file."""
-        spans = [call.span(1) for call in _BIBLIOGRAPHY.finditer(text)]
-        words = {word for start, end in spans for word in _WORD.findall(text, start, end)}
-        spans += [match.span(2) for match in _VARIABLE.finditer(text) if match[1] in words]
+        spans = [call.span(1) for call in _BIBLIOGRAPHY.finditer(visible)]
+        words = {word for start, end in spans for word in _WORD.findall(visible, start, end)}
+        spans += [match.span(2) for match in _VARIABLE.finditer(visible) if match[1] in words]
         files = (
             file
-            for file in _FILE.finditer(text)
+            for file in _FILE.finditer(visible)
             if file[0].endswith(".bib") or any(start <= file.start() < end for start, end in spans)
         )
         return [Key(file[0], *file.span()) for file in files]

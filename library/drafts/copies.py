@@ -6,7 +6,7 @@ import filecmp
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
@@ -23,7 +23,7 @@ from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.references import numbered, paper_item
 from citerec.formats.drafts.bibliographies import OTHER_FILES
 from citerec.formats.drafts.inputs import decode_text, encoded_like, exact_text
-from citerec.formats.drafts.language import Key, Language, outermost, replaced
+from citerec.formats.drafts.language import Language, outermost, replaced
 from citerec.formats.drafts.languages import draft_language, language_of
 from citerec.formats.drafts.office.language import Office
 from citerec.library.ask.recommendation import Recommendation
@@ -399,18 +399,12 @@ def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Ed
     return start, start, form.format(f"{Language.not_sure}{keys}")
 
 
-def _visible(language: Language, text: str, names: Iterable[Key]) -> list[Key]:
-    """Return the names that stand in no comment or code."""
-    visible = language.visible(text)
-    return [name for name in names if visible[name.start : name.end] == text[name.start : name.end]]
-
-
 def _place_bibliographies(draft: Draft, text: str, copies: Copies, writes_bib: bool) -> str:
     """Name .bib files where the copy has them. writes_bib: `copies.bib` takes the place of the last one."""
     language, edits = draft_language(draft.path), list[Edit]()
     files = {name.removesuffix(".bib"): file for name, file in draft.references.bibs().items()}
     folder = copies.texts[draft.path].parent
-    for name, start, end in _visible(language, text, language.bibliographies(text)):
+    for name, start, end in language.bibliographies(text):
         stem = name.removesuffix(".bib")
         file = files.get(stem, real_path(draft.path.parent / f"{stem}.bib"))
         if file in draft.bibs:
@@ -427,7 +421,7 @@ def _add_bibliography(draft: Draft, texts: dict[Path, str], copies: Copies) -> b
     exist, or after others in one command. Return False if it cannot."""
     language, target = draft_language(draft.path), copies.texts[draft.path]
     text, folder = texts[target], draft.path.parent
-    named = _visible(language, text, language.bibliographies(text))
+    named = language.bibliographies(text)
     stems = [name.key.removesuffix(".bib") for name in named]
     if any(real_path(target.parent / f"{stem}.bib") == real_path(copies.bib) for stem in stems):
         return True
@@ -448,9 +442,9 @@ def _name_in_own_bibliographies(draft: Draft, text: str, commands: Mapping[str, 
     commands: filled ones, and the keys that they cite.
     """
     language, places = draft_language(draft.path), set[int]()
-    named = [name.key for name in _visible(language, text, language.bibliographies(text))]
+    named, visible = [name.key for name in language.bibliographies(text)], language.visible(text)
     for command, keys in commands.items():
-        own = _visible(language, text, language.own_bibliography(text, command))
+        own = language.own_bibliography(visible, command)
         names = {bibliography.key for bibliography in own}
         files = map(draft.references.bibs().get, names)
         there = {key for file in files if file for key in BibtexText(exact_text(file)).all_keys()}

@@ -280,7 +280,7 @@ class Workspace:
             chain.append(above)
             text = self._text(above)
         source = language.read(chain[-1], Inputs(self._text, root))
-        named = frozenset(name.key for name in language.bibliographies(language.visible(document.text)))
+        named = frozenset(name.key for name in language.bibliographies(document.text))
         return Main(chain[-1], source, source.references.entries(source.references.other_keys()), named)
 
     def outline(self, document: Document, current: bool = False) -> Outline:

@@ -284,6 +284,9 @@ class Ranker(Retriever):
         self.index_parts(self.parts, corpus)
         self.statistics = CorpusStatistics.build(corpus)
 
+    def supports(self, corpus: Corpus) -> bool:
+        return any(part.supports(corpus) for part in self.all_parts.values())
+
     def _select_parts(self, corpus: Corpus) -> None:
         """Select the retrievers that fit the corpus."""
         selected = {name: part for name, part in self.all_parts.items() if part.supports(corpus)}

@@ -111,7 +111,7 @@ class Office(Language):
             abstract = self.without_citations(match[1])
         return Metadata("", self.plain(self.without_citations(title)), self.plain(abstract))
 
-    def bibliographies(self, text: str) -> list[Key]:
+    def _bibliographies(self, visible: str) -> list[Key]:
         return []
 
     def plain(self, text: str) -> str:

@@ -324,6 +324,12 @@ def test_the_last_bibliography_is_of_the_whole_draft() -> None:
     assert [name.key for name in LATEX.bibliographies(text)] == ["web", "sec.bib", "refs", "all.bib"]
 
 
+def test_a_bibliography_within_the_document_names_no_file() -> None:
+    """Nor do comments."""
+    text = "\\begin{filecontents}{own.bib}\n@book{a,}\n\\end{filecontents}\n%\\bibliography{old}\n"
+    assert [name.key for name in LATEX.bibliographies(f"{text}\\bibliography{{own,refs}}")] == ["refs"]
+
+
 def test_what_is_not_read_is_said(tmp_path: Path) -> None:
     text = r"\import{ch/}{one}\input{two}\input{../out}\include{a}\bibliography{gone,../refs}"
     source = read(tmp_path / "in", {"a.tex": text, "../out.tex": "x", "../refs.bib": "a"})
