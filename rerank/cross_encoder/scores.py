@@ -4,8 +4,6 @@ candidates of a ranking in the order of their scores (Gu et al. 2022, section 3)
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_write
+from citerec.base.files import atomic_write, digest_json
 from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.base import Ranking
@@ -65,8 +63,7 @@ class PairScores:
         chunk: int = CHUNK,
         write_every: float = 30.0,
     ) -> None:
-        key = json.dumps([FORMAT, scorer.fingerprint, corpus.fingerprint])
-        self.folder = Path(root) / hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
+        self.folder = Path(root) / digest_json([FORMAT, scorer.fingerprint, corpus.fingerprint])
         self.scorer, self.corpus, self.chunk, self.write_every = scorer, corpus, chunk, write_every
         self._papers = len(corpus.paper_ids)
 
