@@ -5,19 +5,18 @@ Theirs are transformers with a classification head of one label, as on the hub. 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from citerec.base.errors import InputError, error_text
+from citerec.base.errors import InputError
 from citerec.rerank.cross_encoder.network import SETTINGS, CrossEncoder, extend_vocabulary, subword_vectors
 from citerec.rerank.settings import PairSettings
 from citerec.retrieval.encoders.encoder import check_fast, load_transformer, max_positions
 from citerec.retrieval.encoders.nets import computing_in
 from citerec.retrieval.encoders.sentence_transformers import MODEL, read_limit, read_prompts
-from citerec.training.hub import download_model, is_hub_id
+from citerec.training.hub import download_model, is_hub_id, read_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -53,8 +52,9 @@ class Classifier(CrossEncoder):
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> Classifier:
         """Load a model; InputError if it is damaged, or not a cross-encoder with one score."""
-        kinds = _architectures(folder / CONFIG)
-        if not any(kind.endswith("ForSequenceClassification") for kind in kinds):
+        kinds = read_json(folder / CONFIG, dict).get("architectures") or []
+        is_list = isinstance(kinds, list)
+        if not is_list or not any(str(kind).endswith("ForSequenceClassification") for kind in kinds):
             raise InputError(
                 f"{folder}: neither a saved reranker (no {SETTINGS}) nor a cross-encoder of "
                 f"sentence-transformers ({CONFIG}: architectures {kinds})"
@@ -86,10 +86,3 @@ def open_cross_encoder(place: str | Path) -> CrossEncoder:
     if (folder / CONFIG).is_file() and not (folder / SETTINGS).is_file():
         return Classifier.open(folder)
     return CrossEncoder.open(place)
-
-
-def _architectures(path: Path) -> list[str]:
-    try:
-        return [str(kind) for kind in json.loads(path.read_text("utf-8")).get("architectures") or []]
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise InputError(f"{path}: damaged ({error_text(error)})") from None
