@@ -186,7 +186,7 @@ def named_papers(
 def names_beside(context: str) -> tuple[dict[str, int], dict[str, int], set[int]]:
     """Return the words within NAMED words of the mark that may be surnames (a capital), and those that may be
     initials (two), each with its distance; and the years."""
-    words = [(word, distance) for word, distance in _words_near(context) if distance <= NAMED]
+    words = [(word[0], distance) for word, distance in _words_near(context) if distance <= NAMED]
     names = {word: distance for word, distance in words if word[0].isupper()}
     short = {word: distance for word, distance in words if sum(map(str.isupper, word)) > 1}
     return names, short, {int(word[:4]) for word, _ in words if _YEAR.fullmatch(word)}
@@ -195,7 +195,7 @@ def names_beside(context: str) -> tuple[dict[str, int], dict[str, int], set[int]
 def years_near(contexts: Sequence[str]) -> list[dict[int, int]]:
     """Years near the mark of each context [Q], and the distance of the nearest mention."""
     return [
-        {int(word[:4]): distance for word, distance in _words_near(context) if _YEAR.fullmatch(word)}
+        {int(word[0][:4]): distance for word, distance in _words_near(context) if _YEAR.fullmatch(word[0])}
         for context in contexts
     ]
 
@@ -204,20 +204,13 @@ def years_near(contexts: Sequence[str]) -> list[dict[int, int]]:
 def _capitals_near(context: str) -> Sequence[tuple[str, int, bool]]:
     """Words of a context with a capital within REACH of the mark, their distance, and whether the capital or
     what stands beside them tells that they are names; nearest last."""
-    mark = context.find(TARGET_MARKER)
-    if mark < 0:
-        return []
-    end = mark + len(TARGET_MARKER)
-    left = [*_WORD.finditer(context, 0, mark)][: -REACH - 1 : -1]
-    right = islice(_WORD.finditer(context, end), REACH)
-    capitalised = [(distance, word) for side in (left, right) for distance, word in enumerate(side, 1)]
-    capitalised = [(distance, word) for distance, word in capitalised if word[0][0].isupper()]
+    capitalised = [(word, distance) for word, distance in _words_near(context) if word[0][0].isupper()]
     if not capitalised:
         return []
     starts = sorted({0, *sentence_starts(context), *(match.end() for match in _LINE_END.finditer(context))})
     titles = dict[int, bool]()
     marked = []
-    for distance, word in sorted(capitalised, key=lambda pair: -pair[0]):
+    for word, distance in capitalised:
         number = bisect_right(starts, word.start()) - 1
         start = starts[number]
         if number not in titles:
@@ -259,11 +252,12 @@ def _is_named(context: str, start: int, end: int) -> bool:
 
 
 @lru_cache(256)
-def _words_near(context: str) -> Sequence[tuple[str, int]]:
+def _words_near(context: str) -> Sequence[tuple[re.Match[str], int]]:
     """Words of a context within REACH of the mark, and their distance, nearest last; none without a mark."""
-    before, mark, after = context.partition(TARGET_MARKER)
-    if not mark:
+    mark = context.find(TARGET_MARKER)
+    if mark < 0:
         return []
-    sides = _WORD.findall(before)[: -REACH - 1 : -1], _WORD.findall(after)[:REACH]
-    words = [(word, distance) for side in sides for distance, word in enumerate(side, 1)]
+    left = [*_WORD.finditer(context, 0, mark)][: -REACH - 1 : -1]
+    right = islice(_WORD.finditer(context, mark + len(TARGET_MARKER)), REACH)
+    words = [(word, distance) for side in (left, right) for distance, word in enumerate(side, 1)]
     return sorted(words, key=lambda pair: -pair[1])
