@@ -79,26 +79,16 @@ class DocumentReader:
 
         Queries with the same citing paper share its paragraphs.
         """
-        new, corpus = None, self.corpus
-        fields: list[tuple[Ragged, NDArray[np.integer]]]  # title, abstract, context
-        if isinstance(queries, Queries):
-            parts = [queries.fields[name] for name in ("title", "abstract", "context")]
-            fields = [(field.words, field.rows) for field in parts]
-            if queries.new_words:
-                assert self._vocabulary is not None, "a reader in a worker process"
-                new = self._vocabulary.lookup(queries.new_words)
-        else:
-            citing = corpus.citing[queries]
-            fields = [(corpus.title_tokens, citing), (corpus.abstract_tokens, citing)]
-            fields.append((corpus.context_tokens, queries))
+        queries, new = Queries.from_contexts(self.corpus, queries), None
+        if queries.new_words:
+            assert self._vocabulary is not None, "a reader in a worker process"
+            new = self._vocabulary.lookup(queries.new_words)
         columns: list[tuple[int, Ragged, NDArray[np.int64] | None]] = []
-        for kind, (words, papers) in zip((TITLE, ABSTRACT), fields[:2], strict=True):
-            rows, inverse = np.unique(papers.clip(min=-1), return_inverse=True)
-            read = self._read(words, rows[rows >= 0], new)
-            if rows.min(initial=0) < 0:  # a citing paper that is not in the corpus
-                read = Ragged(read.values, np.append(0, read.offsets))
-            columns.append((kind, read, inverse))
-        texts = self._read(*fields[2], new, around=self.target)
+        for kind, name in ((TITLE, "title"), (ABSTRACT, "abstract")):
+            rows, inverse = np.unique(queries.fields[name].rows, return_inverse=True)
+            columns.append((kind, self._read(queries.fields[name].words, rows, new), inverse))
+        context = queries.fields["context"]
+        texts = self._read(context.words, context.rows, new, around=self.target)
         columns.append((CONTEXT, texts, None))
         near = self._near_marker(texts) if self.near else []
         return _assemble([*columns, *((NEAR + i, words, None) for i, words in enumerate(near))])
