@@ -132,10 +132,10 @@ class Candidates:
         mark."""
         return self.query_statistics.locate_terms(self.queries.words(field))
 
-    def terms(self, field: str) -> WeightedTexts:
-        """Return the terms of a field of the queries, each occurrence with weight 1."""
-        text, term, _ = self.locate_terms(field)
-        return WeightedTexts(self.offsets(text), term, np.ones(len(term), np.float32))
+    def terms(self, weigh: Callable[[NDArray[np.integer]], Floats] = nearness) -> WeightedTexts:
+        """Return the terms of the contexts; weigh: weights of occurrences by their distance after the mark."""
+        text, term, distance = self.locate_terms("context")
+        return WeightedTexts(self.offsets(text), term, weigh(distance))
 
     def offsets(self, queries: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the offsets [Q + 1] of entries that are sorted by query."""
@@ -335,14 +335,13 @@ def section_title_share(x: Candidates) -> NDArray[np.floating]:
 @feature(WORDS, relative=True)
 def abstract_words(x: Candidates) -> Floats:
     """BM25 of the context's terms against the abstract, [Q, K]."""
-    return x.product(x.terms("context"), x.statistics.abstract)
+    return x.product(x.terms(lambda distance: np.ones_like(distance, np.float32)), x.statistics.abstract)
 
 
 @feature(WORDS, relative=True)
 def abstract_near(x: Candidates) -> Floats:
     """The same, weighted by nearness to the mark, [Q, K]."""
-    text, term, distance = x.locate_terms("context")
-    return x.product(WeightedTexts(x.offsets(text), term, nearness(distance)), x.statistics.abstract)
+    return x.product(x.terms(), x.statistics.abstract)
 
 
 @feature(WORDS, relative=True)
@@ -367,9 +366,8 @@ def citing_words(x: Candidates) -> Floats:
     """
     if TRAIN not in x.corpus.splits:  # those of full texts are no input (rerank.ranker.model)
         return x.unknown
-    text, term, distance = x.locate_terms("context")
-    terms = WeightedTexts(x.offsets(text), term, nearness_before(distance))
     texts, citing = x.statistics.before, (x.statistics.citing, x.statistics.source)
+    terms = x.terms(nearness_before)
     best = best_products(terms, texts, x.scratch, x.papers, *citing, x.queries.citing)[0][..., 0]
     return np.where(np.isneginf(best), np.float32(np.nan), best)
 
