@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import hydra
@@ -70,8 +70,7 @@ def train(config: DictConfig) -> Path:
     if isinstance(settings, hatten.EncoderTraining) and expand_user(source).is_dir():
         settings.check_vectors(build(config[arguments["pretrained"]]))
     corpus = build(config.data)  # fails before the slow imports
-    module, _, name = place.partition(":")
-    model: Any = getattr(import_module(module), name)
+    model: Any = resolve_name(place)
     from citerec.training.loop import TrainingRun  # Lightning
 
     run = TrainingRun(
