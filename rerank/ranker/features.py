@@ -133,7 +133,7 @@ class Candidates:
         return self.query_statistics.locate_terms(self.queries.words(field))
 
     def terms(self, weigh: Callable[[NDArray[np.integer]], Floats] = nearness) -> WeightedTexts:
-        """Return the terms of the contexts; weigh: weights of occurrences by their distance after the mark."""
+        """Return the terms of the contexts; weigh: of occurrences by their distance after the mark."""
         text, term, distance = self.locate_terms("context")
         return WeightedTexts(self.offsets(text), term, weigh(distance))
 
