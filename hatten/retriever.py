@@ -53,25 +53,21 @@ class WordsRetriever(DenseRetriever):
     def _index(self, corpus: Corpus) -> None:
         super()._index(corpus)
         if corpus.whole is None:
-            self.warn_of_unknown_words(self.known_share(corpus))
+            self._warn_of_unknown_words(corpus)
 
-    def warn_of_unknown_words(self, share: float) -> None:
-        """Warn if the `known_share` of a corpus is low."""
-        if share < KNOWN_SHARE:
-            log.warning(
-                f"{1 - share:.0%} of the words of these papers are new to the model; they may be in another "
-                "language or field, and results may be worse"
-            )
-
-    def known_share(self, corpus: Corpus) -> float:
-        """Return the share of the prepared corpus's words, counted by occurrence, that the model knows; 1 if
-        there are too few to tell."""
+    def _warn_of_unknown_words(self, corpus: Corpus) -> None:
+        """Warn if the model knows few words of the prepared corpus, counted by occurrence, unless there are
+        too few to tell."""
         is_word = np.array([any(map(str.isalnum, word)) for word in corpus.words], bool)
         counts = np.where(is_word, np.asarray(corpus.word_counts), 0)
         ids = self._reader.ids  # ids beyond the vocabulary are hashed unknown words
         total = counts.sum()
         in_vocabulary = counts[(ids >= 0) & (ids < len(self.vocabulary))].sum()
-        return float(in_vocabulary / total) if total >= LEAST_TOKENS else 1.0
+        if total >= LEAST_TOKENS and (share := in_vocabulary / total) < KNOWN_SHARE:
+            log.warning(
+                f"{1 - share:.0%} of the words of these papers are new to the model; they may be in another "
+                "language or field, and results may be worse"
+            )
 
     def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         return encode(self.encode, self._reader.papers, rows, self.encoder.dim, "papers")
