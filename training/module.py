@@ -129,18 +129,15 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
         return [([weight for weight in self.encoder.parameters() if weight.requires_grad], 1.0)]
 
     def configure_optimizers(self) -> Any:
-        groups = self.parameter_groups()
         settings = self._optimizer
         kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[settings.name]
         optimizer = kind(
-            [{"params": weights} for weights, _ in groups],
+            [{"params": weights, "lr": factor * settings.lr} for weights, factor in self.parameter_groups()],
             lr=settings.lr,
             weight_decay=settings.weight_decay,
             eps=settings.eps,
             fused=True,  # all weights are updated in one kernel
         )
-        for group, (_, factor) in zip(optimizer.param_groups, groups, strict=True):
-            group["lr"] *= factor
         rate = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: self.schedule.rate(step, self.total_steps)
         )
