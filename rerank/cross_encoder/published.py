@@ -13,7 +13,7 @@ from citerec.datasets.published.downloads import ensure_release
 from citerec.datasets.published.releases import RELEASES
 from citerec.rerank.cross_encoder.network import CrossEncoder, add_tokens
 from citerec.rerank.settings import PairSettings
-from citerec.retrieval.encoders.encoder import download_encoder, find_folder, max_positions
+from citerec.retrieval.encoders.encoder import max_positions, model_folder
 from citerec.retrieval.settings import ArticleConfig
 from citerec.training.checkpoint import read_torch
 
@@ -50,7 +50,7 @@ def load_reference(checkpoint: str | Path, encoder: str | Path | None = None) ->
         )
     # Training on several GPUs wraps the network, which prefixes its weights.
     state = {str(name).removeprefix("module."): value for name, value in scorer.items()}
-    folder = Path(encoder) if encoder is not None else find_folder(SCIBERT) or download_encoder(SCIBERT)
+    folder = Path(encoder) if encoder is not None else model_folder(SCIBERT)
     config, tokenizer = _load_config(folder)
     add_tokens(tokenizer)
     table = state.get("bert_model.embeddings.word_embeddings.weight")
