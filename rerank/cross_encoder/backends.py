@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from citerec.base.errors import InputError
@@ -18,6 +17,7 @@ from citerec.datasets.columns import chunks
 from citerec.rerank.cross_encoder.network import CrossEncoder, is_bert
 from citerec.rerank.cross_encoder.pairs import TokenPairs
 from citerec.rerank.settings import ScoringSettings
+from citerec.retrieval.arrays import Floats, Rows
 from citerec.retrieval.encoders.adapters import is_adapted
 from citerec.retrieval.encoders.nets import (
     find_device,
@@ -37,11 +37,8 @@ if TYPE_CHECKING:
 TOKENS = 4096
 """Padded tokens of a batch on a CPU."""
 
-Rows = NDArray[np.int64]
-Scores = NDArray[np.float32]
 
-
-def batches(lengths: NDArray[np.int64], tokens: int) -> Iterator[Rows]:
+def batches(lengths: Rows, tokens: int) -> Iterator[Rows]:
     """Yield rows of lengths [N] in batches of at most `tokens` tokens after padding, longest rows first.
 
     >>> [batch.tolist() for batch in batches(np.array([8, 30, 7, 31]), 64)]
@@ -83,7 +80,7 @@ class TorchBackend:
         self.tokens = fitting_tokens(device, transformer_bytes(model.model, training=False), TOKENS)
         self._model = model
 
-    def scores(self, pairs: TokenPairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
+    def scores(self, pairs: TokenPairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Floats]]:
         """Yield the rows [B] and scores [B] of each batch in `parts`, scored with all threads."""
 
         def score(rows: Rows) -> tuple[Rows, Tensor]:
@@ -133,7 +130,7 @@ class OnnxBackend:
             write_graph(bert, path)
         self._network = Network(path)
 
-    def scores(self, pairs: TokenPairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
+    def scores(self, pairs: TokenPairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Floats]]:
         """Score the pairs of each batch in parallel."""
         with ThreadPoolExecutor(self._threads) as pool:
             for rows in parts:

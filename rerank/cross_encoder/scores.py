@@ -20,6 +20,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import atomic_write, digest_json
 from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus
+from citerec.retrieval.arrays import Floats
 from citerec.retrieval.base import Ranking
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ CHUNK = 512
 
 Batches are formed within a chunk, and the last bits of a score depend on its batch: with a fixed chunk size,
 a resumed run computes exactly the scores of an uninterrupted one."""
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class PairScores:
 
     def candidate_scores(
         self, contexts: NDArray[np.int64], papers: NDArray[np.int32]
-    ) -> tuple[NDArray[np.float32], ScoredPairs]:
+    ) -> tuple[Floats, ScoredPairs]:
         """Return scores [Q, K] of each query's candidates, and the scored pairs with their speed.
 
         contexts: [Q]; papers: [Q, K], padded with -1, which scores -inf.
