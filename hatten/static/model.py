@@ -155,19 +155,16 @@ a CPU."""
             raise InputError(f"{folder}: not a model of citerec train model={cls.folder}")
         weights = hub.read_weights(folder / hub.WEIGHTS)
         with hub.check_consistent(folder):
-            scales, numbers = weights.pop("scales", None), weights["word_vectors"]
+            scales, numbers = weights.pop("scales", None), weights.pop("word_vectors")
+            vectors = numbers if numbers.dtype == np.float32 else StoredVectors(numbers, scales)
             learned: dict[str, Any] = {
                 name.removeprefix("mean."): array.astype(np.float32, copy=False)
                 for name, array in weights.items()
-                if name != "word_vectors"
             }
-            learned["word_vectors"] = (
-                numbers if numbers.dtype == np.float32 else StoredVectors(numbers, scales)
-            )
             vocabulary = Vocabulary(words)
-            if len(vocabulary) != len(learned["word_vectors"]):
-                raise InputError(f"{len(vocabulary):,} words for {len(learned['word_vectors']):,} vectors")
-            encoder = MeanEncoder(**learned, target_id=int(vocabulary.lookup([TARGET_WORD])[0]))
+            if len(vocabulary) != len(vectors):
+                raise InputError(f"{len(vocabulary):,} words for {len(vectors):,} vectors")
+            encoder = MeanEncoder(vectors, **learned, target_id=int(vocabulary.lookup([TARGET_WORD])[0]))
             max_tokens, unknown_weight = int(config["max_tokens"]), float(config["unknown_weight"])
             near = tuple(map(int, config["near"]))
             unknown = config["vectors"], unknown_weight
