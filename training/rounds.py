@@ -36,18 +36,13 @@ VALIDATION_SEED = 2
 """Second seed of validation samples, to make them independent of other uses of the seed."""
 
 
-def validation_split(corpus: Corpus, name: str, queries: int) -> Split | None:
-    """Return the split to validate on; None without queries. InputError for an unknown one, unless it is
-    the default, which a corpus may lack."""
+def validation_split(corpus: Corpus, name: str, queries: int, rng: np.random.Generator) -> Split | None:
+    """Sample at most `queries` of the split to validate on, the same for all models with the same seed; None
+    without any. InputError for an unknown split, unless it is the default, which a corpus may lack."""
     if queries and (name != VALIDATION or VALIDATION in corpus.splits) and len(split := corpus.split(name)):
-        return split
+        return split.take(np.sort(rng.permutation(len(split))[:queries]))
     log.warning(f"corpus {corpus.name}: no validation, so the last weights will be saved")
     return None
-
-
-def validation_sample(split: Split, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Sample at most `size` rows of a split, ascending; the same for all models with the same seed."""
-    return np.sort(rng.permutation(len(split))[:size])
 
 
 def recall_and_mrr(papers: NDArray[Any], positives: NDArray[Any]) -> dict[str, float]:

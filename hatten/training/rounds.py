@@ -23,13 +23,7 @@ from citerec.retrieval.indexes.index import search_exact
 from citerec.retrieval.vectors import encode_queries
 from citerec.training.hub import Pretrained
 from citerec.training.processes import WHOLE, Share
-from citerec.training.rounds import (
-    VALIDATION_SEED,
-    Rounds,
-    recall_and_mrr,
-    validation_sample,
-    validation_split,
-)
+from citerec.training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_split
 
 MINED = "mined"
 """Folder of the mined pools in the run folder."""
@@ -44,11 +38,10 @@ class Validation:
         """[Q] context rows; empty: no validation"""
         self.candidates: NDArray[np.bool_] = np.zeros_like(corpus.is_candidate)
         """[P] papers to search"""
-        if (split := validation_split(corpus, config.split, config.queries)) is None:
-            return
         rng = np.random.default_rng((seed, VALIDATION_SEED))
-        rows = validation_sample(split, config.queries, rng)
-        self.contexts, cited = split.contexts[rows], split.positives.take(rows)
+        if (split := validation_split(corpus, config.split, config.queries, rng)) is None:
+            return
+        self.contexts, cited = split.contexts, split.positives
         self._positives = cited.padded()
         if not 0 < config.papers < np.count_nonzero(corpus.is_candidate):
             self.candidates = corpus.is_candidate

@@ -47,13 +47,7 @@ from citerec.training.loop import Training, TrainingRun
 from citerec.training.module import AveragedModule, prepare_transformer
 from citerec.training.processes import WHOLE, Share
 from citerec.training.queries import DataSets, training_split
-from citerec.training.rounds import (
-    VALIDATION_SEED,
-    Rounds,
-    recall_and_mrr,
-    validation_sample,
-    validation_split,
-)
+from citerec.training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_split
 from citerec.training.settings import FineTuningSettings
 
 log = logging.getLogger(__name__)
@@ -212,29 +206,28 @@ def _build_validation(
     config: RerankingValidationSettings, corpus: Corpus, prefetcher: Prefetcher, seed: int
 ) -> tuple[RerankingValidation | None, str]:
     """Build the validation, None without queries, and the cache key of its prefetched papers."""
-    if (split := validation_split(corpus, config.split, config.queries)) is None:
+    rng = np.random.default_rng((seed, VALIDATION_SEED))
+    if (split := validation_split(corpus, config.split, config.queries, rng)) is None:
         return None, ""
-    rows = validation_sample(split, config.queries, np.random.default_rng((seed, VALIDATION_SEED)))
-    contexts = split.contexts[rows]
-    papers = prefetcher(contexts, config.candidates, "validation queries").to_array()
-    validation = RerankingValidation(split, rows, papers)
+    papers = prefetcher(split.contexts, config.candidates, "validation queries").to_array()
+    validation = RerankingValidation(split, papers)
     base = validation.base
     log.info(
-        f"validation: {len(rows):,} queries, the top {config.candidates:,} of {prefetcher.retriever.name}: "
+        f"validation: {len(split):,} queries, the top {config.candidates:,} of {prefetcher.retriever.name}: "
         f"MRR {base['base/mrr']:.3f}, "
         + "".join(f"R@{k} {base[f'base/recall@{k}']:.3f}, " for k in (1, 10) if f"base/recall@{k}" in base)
         + f"ceiling {base['ceiling']:.3f}"
     )
-    return validation, prefetcher.key(contexts, config.candidates)
+    return validation, prefetcher.key(split.contexts, config.candidates)
 
 
 class RerankingValidation:
     """Fixed queries and candidates to validate on."""
 
-    def __init__(self, split: Split, rows: NDArray[np.int64], papers: NDArray[np.int32]) -> None:
-        """rows [Q] of the split; papers [Q, k]: their prefetched papers, best first, -1 for none."""
-        self.contexts, self.papers = split.contexts[rows], papers
-        self._positives = split.positives.take(rows).padded()
+    def __init__(self, split: Split, papers: NDArray[np.int32]) -> None:
+        """split: Q queries; papers [Q, k]: their prefetched papers, best first, -1 for none."""
+        self.contexts, self.papers = split.contexts, papers
+        self._positives = split.positives.padded()
         cited = self._positives[:, :, None]
         hit = ((papers[:, None, :] == cited) & (cited >= 0)).any(2)
         self.reachable = np.flatnonzero(hit.any(1))
