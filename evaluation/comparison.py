@@ -40,7 +40,7 @@ class CompareSettings(Settings):
 
     folders: tuple[str, ...]
     """the two output folders of evaluations, A and B (e.g. [outputs/hatten,outputs/bm25])"""
-    measures: tuple[str, ...] = MEASURES
+    measures: tuple[str, ...] = setting(MEASURES, filled=True)
     """columns of per_query.csv; R@10 is recall@10"""
     protocol: str = setting(TRANSDUCTIVE, choices=PROTOCOLS)
     seed: int = 0

@@ -199,6 +199,8 @@ def test_the_command_prints_a_table(outputs: Path, script: Callable[..., Done]) 
     assert head == "| measure | A | B | A - B | 95 % | p | p, Holm |" and line.startswith("| recall@10 | 0.")
     with pytest.raises(InputError, match="citerec compare: name two output folders, not 1"):
         CompareSettings(folders=("bm25",))
+    with pytest.raises(InputError, match="measures: list at least one value"):
+        CompareSettings(folders=folders, measures=())
     bad = script("compare", *folders, "measures=x")
     assert bad.code == 2 and bad.err.startswith("error: ") and bad.err.count("\n") == 1
 
