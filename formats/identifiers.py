@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _EARLY = re.compile(
@@ -158,7 +159,7 @@ def clean_doi(text: str) -> str:
     >>> clean_doi("https://doi.org/10.1145/3397271.3401075")
     '10.1145/3397271.3401075'
     """
-    match = _DOI.search(text)
+    match = _DOI.search(unquote(text) if "doi.org/" in text.lower() else text)
     return _doi_end(match[0]).lower() if match and match[0].isprintable() else ""
 
 

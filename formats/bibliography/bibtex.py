@@ -99,6 +99,8 @@ def write_item(item: Item, key: str) -> str:
             values[variable.lower() if values.get(field) else field] = _latex(variable, text)
     if arxiv := left.pop("arxiv", ""):
         values |= {"eprint": latex_url(arxiv), "archiveprefix": "arXiv"}
+    if values.get("number") and "number" in left and kind in _IN_JOURNALS:  # of the article
+        left.setdefault("eid", left.pop("number"))
     values |= {name: _latex(name, text) for name, text in left.items()}
     if _TYPES.csl[kind] != item.type and not (item.type == "article" and arxiv):
         values["entrysubtype"] = _SUBTYPES.get(item.type, item.type)
@@ -201,7 +203,7 @@ def read_item(kind: str, fields: Mapping[str, str]) -> Item:
     values["URL"] = _literal(fields.get("url", "")) or (place[0] if place else "")
     values["DOI"] = clean_doi(_literal(fields.get("doi", ""))) or _literal(fields.get("doi", ""))
     values |= {variable: text(field) for variable, field in _DATE_FIELDS.items()}
-    values["issued"] = _read_date(text("date"), text("year"), text("month"), text("day"))
+    values["issued"] = _read_date(_literal(fields.get("date", "")), text("year"), text("month"), text("day"))
     _read_eprint(fields, values)
     names = {
         role: parse_names(latex_to_names(fields.get(_NAME_FIELDS.get(role, role), ""))) for role in ROLES
@@ -224,7 +226,7 @@ def _read_date(date: str, year: str, month: str, day: str) -> str:
     if month.isdecimal() and 1 <= int(month) <= 12:
         month = MONTHS[int(month) - 1]
     days = re.findall(r"\d+", month) or [day]
-    named = next((name for name in MONTHS if name in month.lower()), "")
+    named = min((name for name in MONTHS if name in month.lower()), key=month.lower().find, default="")
     return iso_date(f"{days[0]} {named} {year}" if named else f"{month} {year}")
 
 

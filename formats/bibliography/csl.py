@@ -9,7 +9,7 @@ from typing import Any
 from citerec.formats.bibliography.item import DATES, ROLES, Item, csl_date, read_csl_date
 from citerec.formats.bibliography.paper import clean_text, terminal_text
 from citerec.formats.bibliography.tables import VARIABLES
-from citerec.formats.identifiers import doi_in_note, noted
+from citerec.formats.identifiers import arxiv_in_note, doi_in_note, noted
 from citerec.formats.names import OTHERS, Name, parse_inverted, parse_name, parse_names, parse_people
 
 _ALIASES = {"journalAbbreviation": "container-title-short", "shortTitle": "title-short"}
@@ -86,7 +86,8 @@ def write_csl(item: Item, key: str) -> dict[str, Any]:
             item_fields[name] = csl_date(text)
         elif name in VARIABLES and (text := terminal_text(text if name == "URL" else clean_text(text))):
             item_fields[name] = text
-    if arxiv := item.fields.get("arxiv"):
+    arxiv, note = item.fields.get("arxiv", ""), item.fields.get("note", "")
+    if arxiv and arxiv != arxiv_in_note(note):
         item_fields["note"] = "\n".join(filter(None, (item_fields.get("note", ""), f"arXiv:{arxiv}")))
     if kind := item.fields.get("entrytype"):
         item_fields["custom"] = {"entrytype": kind}

@@ -33,7 +33,7 @@ _IN_SERIES = frozenset(
     ("book", "chapter", "paper-conference", "entry", "entry-dictionary", "entry-encyclopedia")
 )
 _IN_JOURNALS = CONTAINED - _IN_SERIES
-_ISO = re.compile(r"(\d{4})(?:[-/]?(\d\d)[-/]?(\d\d)|[-/](\d\d?)(?:[-/](\d\d?))?)?(?:T.*)?")
+_ISO = re.compile(r"(\d{4})(?:[-/]?(\d\d)[-/]?(\d\d)|[-/](\d\d?)(?:[-/](\d\d?))?)?(?:T.*|/\d\d?:.*)?")
 
 
 class Item(NamedTuple):
@@ -120,7 +120,7 @@ def iso_date(text: str) -> str:
     >>> iso_date("2003/Spring"), iso_date("Fall 2003"), iso_date("in press"), iso_date("4-9 May 2014")
     ('2003-21', '2003-23', 'in press', '2014-05-04')
     """
-    text = re.sub(r"^(\d{4})/+([^\d/].*?)/*$", r"\2 \1", " ".join(text.split()))
+    text = re.sub(r"^(\d{4})/+([^\d/.].*?)/*$", r"\2 \1", " ".join(text.split()))
     if (match := _ISO.fullmatch(text.rstrip("/"))) and 1 <= int(match[2] or match[4] or 1) <= 12:
         return "-".join([match[1], *(part.zfill(2) for part in match.groups()[1:] if part)])
     words = re.findall(r"[^\W\d_]+|\d+", text)
@@ -160,7 +160,8 @@ def read_csl_date(value: Any) -> str:
             dates.append("-".join([sign + digits.zfill(4), *(part.zfill(2) for part in rest)]))
     if dates:
         text = "/".join(dates[:2])
-        season = str(value.get("season", "")).removeprefix("season-").lstrip("0")
+        season = str(value.get("season", "")).removeprefix("season-").lstrip("0").lower()
+        season = SEASONS.get(season, season)[-1:]
         if season in ("1", "2", "3", "4") and "-" not in text:
             text += f"-2{season}"
         return text + ("~" if value.get("circa") else "")

@@ -38,8 +38,8 @@ _BARE = re.compile(
 )
 """Commands, addresses and formulas, or else a sign that needs a backslash."""
 _DOTLESS = re.compile(r"\\([`'^\"~=.])\s*(?:\{\\([ij])\s*\}|\\([ij])(?![A-Za-z])\s*)")
-_MATHS = re.compile(r"(\$[^$]+\$)")
-_WORDS = re.compile(r"(\$[^$]+\$|[\s:,;?!()\[\]]+)")
+_MATHS = re.compile(r"(\$(?!\s)[^$]+(?<!\s)\$(?!\d))")
+_WORDS = re.compile(r"(\$(?!\s)[^$]+(?<!\s)\$(?!\d)|[\s:,;?!()\[\]]+)")
 _TAG = re.compile(r"<(/?)(i|em|b|strong|sub|sup|sc|span)\b([^<>]*)>")
 _COMMANDS = {"span": "{", "sub": r"\textsubscript{", "sup": r"\textsuperscript{", "sc": r"\textsc{"}
 _COMMANDS |= dict.fromkeys(("i", "em"), r"\emph{") | dict.fromkeys(("b", "strong"), r"\textbf{")

@@ -7,7 +7,7 @@ import re
 from citerec.formats.bibliography.item import Item, iso_date, number_variable, season
 from citerec.formats.bibliography.paper import clean_text, split_names, terminal_text
 from citerec.formats.bibliography.tables import Names, Tags, first_text
-from citerec.formats.identifiers import clean_doi, doi_in_note
+from citerec.formats.identifiers import arxiv_in_note, clean_doi, doi_in_note
 from citerec.formats.names import Name, inverted, parse_all_inverted
 
 _TYPES, _VARIABLES = Names("types", "ris"), Names("variables", "ris")
@@ -19,6 +19,7 @@ _NUMBERED = ("report", "patent", "standard")
 _ROLES = {"AU": "author", "ED": "editor", "A2": "editor", "A3": "collection-editor"}
 _ROLES |= {"A4": "translator", "TA": "translator"}
 _ROLES_WRITTEN = {"author": "AU", "editor": "A2", "container-author": "A2", "collection-editor": "A3"}
+_ROLES_WRITTEN |= {"translator": "A4"}
 _EDITORS = {"BOOK": "A3", "EDBOOK": "AU"}
 """Their tag, beside which A2 has those of the series; publishers without it have them in A2."""
 _WHOLE = ("book", "thesis")
@@ -44,7 +45,13 @@ def read_record(tags: Tags) -> Item:
     if "issue" in fields:
         fields.setdefault(number_variable(csl), fields.pop("issue"))
     add_places(tags, fields, csl)
-    dated = [(tag, iso_date(value)) for tag in ("PY", "DA", "Y1") for value in tags.get(tag, ())]
+    if csl.startswith("article-") and (article := first_text(tags, "C7")):  # its number, no issue
+        fields["page"] = fields["page"] or article
+        if fields.get("number") == article:
+            del fields["number"]
+    year = first_text(tags, "PY", "Y1")[:4]
+    texts = ((tag, text) for tag in ("PY", "DA", "Y1") for text in tags.get(tag, ()))
+    dated = [(tag, iso_date(text if re.search(r"\d{4}", text) else f"{text} {year}")) for tag, text in texts]
     years = {date[:4] for tag, date in dated if date and tag != "Y1"}
     dates = [date for _, date in dated if date and (not years or date[:4] in years)]
     fields["issued"] = max(dates, key=lambda date: (date[:4].isdecimal(), date.count("-")), default="")
@@ -104,7 +111,9 @@ def write_record(item: Item, key: str) -> str:
     left, tags = dict(item.fields), dict(_TAGS)
     roles = _ROLES_WRITTEN | ({"collection-editor": "A2", "editor": "A3"} if kind == "BOOK" else {})
     lines = [("TY", kind), ("ID", key)]
-    lines += [(roles.get(role, "A4"), inverted(name)) for role, names in item.names.items() for name in names]
+    roles = {next(iter(item.names), ""): "AU"} | roles  # such as a director; RIS has no tags for others
+    people = ((roles[role], names) for role, names in item.names.items() if role in roles)
+    lines += [(tag, inverted(name)) for tag, names in people for name in names]
     if item.type in _SERIES and "collection-title" in left:
         lines.append(("T2", left.pop("collection-title")))
     if item.type == "paper-conference":
@@ -117,13 +126,16 @@ def write_record(item: Item, key: str) -> str:
         left["ISBN"] = left.pop("number", "")  # SN
     left.setdefault("issue", left.pop(number_variable(item.type), ""))
     lines += _dates(left.pop("issued", ""))
-    first, _, last = left.pop("page", "").partition("-")
+    page = left.pop("page", "")
+    pair = re.fullmatch(r"([^-,]+-[^-,]+)-([^-,]+-[^-,]+)", page)  # A-12-A-15
+    first, last = pair.groups() if pair else page.partition("-")[::2]
     if item.type in _WHOLE:
         last, first = last or first, first or left.get("number-of-pages", "")
     lines += [("SP", first), ("EP", last)]
     lines += [("SN", left.pop(name, "")) for name in ("ISBN", "ISSN")]
     lines += [("KW", word) for word in split_names(left.pop("keyword", ""))]
-    lines += [("N1", f"arXiv:{arxiv}")] if (arxiv := left.pop("arxiv", "")) else []
+    if (arxiv := left.pop("arxiv", "")) not in ("", arxiv_in_note(left.get("note", ""))):
+        lines.append(("N1", f"arXiv:{arxiv}"))
     lines += [(tag, left[variable]) for variable, tag in tags.items() if left.get(variable)]
     cleaned = ((tag, text if tag in ("ID", "UR", "DO") else clean_text(text)) for tag, text in lines)
     written = [

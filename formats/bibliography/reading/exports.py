@@ -352,6 +352,8 @@ def _read_row(cells: Mapping[str, str]) -> _Read:
     kind = next((cells[name] for name in ("item type", "document type", "type") if name in cells), "")
     csl = _ZOTERO_TYPES.csl.get(kind) or _TABLE_TYPES.csl.get(kind.lower())
     csl = csl or ("article-journal" if "container-title" in fields else "document")
+    if "item type" in cells and "type" in cells:  # Zotero's
+        fields["genre"] = cells["type"]
     if "PMID" in fields:
         fields["title"] = fields.get("title", "").removesuffix(".")
     pages = [cells.get(f"page {end}") or cells.get(f"{end} page") for end in ("start", "end")]

@@ -377,6 +377,19 @@ def test_roles_and_titles_in_ris(record: str, entry: str, written: str) -> None:
              "year = {2003}", "month = {Autumn}", "journal = {Journal of Root Science}",
              "shortjournal = {J Root Sci}"],
         ),
+        (
+            "a.ris",
+            "TY  - JOUR\nID  - k\nTI  - Roots\nPY  - 2001\nDA  - Mar 5\nVL  - 12\nIS  - 3\nC7  - 104567\n"
+            "Y2  - 2017/11/28/20:15:34\nER  - \n",
+            ["urldate = {2017-11-28}", "year = {2001}", "month = mar", "day = {5}", "number = {3}",
+             "volume = {12}", "pages = {104567}"],
+        ),
+        (
+            "a.json",
+            '[{"id": "k", "type": "article-journal", "title": "Roots", "issue": "3", "number": "104567", '
+            '"issued": {"date-parts": [["2003"]], "season": "Spring"}}]',
+            ["year = {2003}", "month = {Spring}", "number = {3}", "eid = {104567}"],
+        ),
         ("a.enw", "%0 Edited Book\n%F k\n%T Roots\n%A Roe, B.\n%E Fay, A.\n%P 350\n",
          ["editor = {Roe, B.}", "collection-editor = {Fay, A.}", "pagetotal = {350}"]),
     ],
@@ -387,6 +400,37 @@ def test_what_files_say_is_written_to_bibtex(tmp_path: Path, name: str, text: st
     head, *written, _ = bibtex([paper]).strip().splitlines()
     assert head.endswith("{k,")
     assert [line.strip(" ,") for line in written if "title = {Roots}" not in line] == lines
+
+
+def test_a_thesis_in_a_table_of_zotero_keeps_its_kind(tmp_path: Path) -> None:
+    text = "Item Type,Publication Year,Author,Title,Type\nthesis,2001,Roe,Roots,Master's thesis\n"
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    [paper] = read_source(tmp_path / "a.csv", raise_bad)
+    assert bibtex([paper]).startswith("@mastersthesis{")
+
+
+@pytest.mark.parametrize(
+    ("entry", "lines"),
+    [
+        ("author = {A}, year = 1999, month = {December/January}", "PY  - 1999|DA  - 1999/12"),
+        ("author = {A}, date = {1850~}", "PY  - 1850~"),
+        ("author = {A}, date = {2001/..}", "PY  - 2001/.."),
+        ("author = {A}, note = {arXiv:2101.00001}", "N1  - arXiv:2101.00001"),
+        ("author = {A}, pages = {A-12--A-15}", "SP  - A-12|EP  - A-15"),
+        ("editor = {A}, translator = {B}, commentator = {C}", "A2  - A|A4  - B"),
+        ("author = {A}, doi = {https://doi.org/10.1002/(SICI)4571(199806)49:8%3C693::AID%3E3.0}",
+         "DO  - 10.1002/(sici)4571(199806)49:8<693::aid>3.0"),
+    ],
+)  # fmt: skip
+def test_what_an_entry_says_is_written_to_ris_and_stays(entry: str, lines: str) -> None:
+    [paper] = parse_bibtex(f"@article{{k, title = {{From \\$5 to \\$6}}, {entry}}}", "test", raise_bad)
+    for _ in range(2):
+        written = write_record(paper_item(paper), "k")
+        _, _, *said, _ = written.replace("AU  - A\n", "").splitlines()
+        assert sorted(said) == sorted([*lines.split("|"), "TI  - From $5 to $6"])
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "a.ris").write_text(written, encoding="utf-8")
+            [paper] = read_source(Path(folder) / "a.ris", raise_bad)
 
 
 @pytest.mark.parametrize(
