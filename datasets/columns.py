@@ -172,6 +172,10 @@ class Column(Sequence[Item]):
             raise self._damaged("its rows begin elsewhere")
         self._bytes = values.data
 
+    def __reduce__(self) -> Any:
+        """Pickled as its file, which other processes map as well."""
+        return Column, (self._path.parent, self._path.name.removesuffix(".values.npy"), self._decode)
+
     def __len__(self) -> int:
         return len(self._offsets) - 1
 

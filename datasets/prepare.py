@@ -133,7 +133,7 @@ class StoreBuilder(AbstractContextManager["StoreBuilder"]):
         """Call after add_papers."""
         rows = self._context_rows
         for context in records:
-            check_context(context, origin)
+            check_context(context, origin, self._terms.get("masked_text", "masked_text"))
             if context.id in rows:
                 raise BadRecord(origin, context.id, "a context with this id already exists")
             if context.outside:

@@ -202,14 +202,14 @@ def check_paper(paper: PaperRecord, path: Path) -> None:
         raise BadRecord(path, paper.id, "title and abstract are both empty; a paper needs one of them")
 
 
-def check_context(context: ContextRecord, path: Path) -> None:
-    """Raise BadRecord if a context cannot be used."""
+def check_context(context: ContextRecord, path: Path, field: str) -> None:
+    """Raise BadRecord if a context cannot be used. field: what the file calls its text."""
     _check_id(context.id, path)
     if not context.text.replace(TARGET_MARKER, "").strip():
-        raise BadRecord(path, context.id, "the context is empty", "masked_text")
+        raise BadRecord(path, context.id, "the context is empty", field)
     if (markers := context.text.count(TARGET_MARKER)) != 1:
         reason = f"{TARGET_MARKER} must occur exactly once but occurs {markers} times"
-        raise BadRecord(path, context.id, reason, "masked_text")
+        raise BadRecord(path, context.id, reason, field)
 
 
 def check_query(query: QueryRecord, path: Path, record: str | int, field: str) -> None:

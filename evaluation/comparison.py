@@ -145,8 +145,8 @@ def compare(
 
         print(compare([bm25, static], corpus.split("test"), ["R@10", "MRR"]))
 
-    systems: indexed retrievers or rankings of this split, optionally by name. measures: as in `evaluate`. k:
-    papers that are ranked per query.
+    systems: indexed retrievers or rankings of this split with the same candidates, optionally by name.
+    measures: as in `evaluate`. k: papers that are ranked per query.
     Raises InputError for an unknown measure, fewer than two systems, or a ranking of other queries.
     """
     if isinstance(systems, Mapping):
@@ -171,6 +171,9 @@ def compare(
     for name, values in measured.items():
         if values.query_ids != first.query_ids:
             raise InputError(f"compare: {name} ranks other queries than {reference}")
+        queries = rankings[name].queries
+        if queries is not None and not np.array_equal(queries.contexts, split.contexts):
+            raise InputError(f"compare: {name} ranks other queries than split {split.name}")
         low, high = intervals(np.stack(list(values.values.values()), axis=1), values.papers)
         for column, (label, mean) in enumerate(means(values.values).items()):
             row: dict[str, Any] = {"system": name, "measure": label, "mean": mean}

@@ -39,10 +39,10 @@ def evaluate(
 
     ranking: of a split, as returned by `retriever.search(corpus.split("test"), k=100)`. measures: names of
     ir_measures, such as R@10, MRR, nDCG@10, AP, or of reports, such as recall@10; MRR and AP see the k papers
-    of the ranking only.
+    of the ranking only. Where more papers have the score of the last, rank these, too.
     intervals: return (mean, low, high) with the ends of the 95 % interval, clustered by citing paper
     (evaluation.significance); NaN if all queries come from a single citing paper.
-    Raises InputError for an unknown measure, a cutoff beyond k, and a ranking of other queries.
+    Raises InputError for an unknown measure, a cutoff beyond k, and a ranking of other queries or of none.
     """
     measured = measure(ranking, measures)
     averages = means(measured.values)
@@ -60,6 +60,8 @@ def measure(ranking: Ranking, measures: Sequence[str]) -> PerQuery:
     queries = ranking.queries
     if queries is None or queries.positives is None:
         raise InputError("evaluate: rank the queries of a split, as in search(corpus.split('test'), k=100)")
+    if not len(queries) or not measures:
+        raise InputError("evaluate: there must be a query and a measure")
     parsed = {name: _parse_measure(name, ranking.k) for name in measures}
     corpus, rows = queries.corpus, queries.contexts.tolist()
     ids, citing = [corpus.context_ids[row] for row in rows], corpus.citing[queries.contexts].tolist()
@@ -67,7 +69,9 @@ def measure(ranking: Ranking, measures: Sequence[str]) -> PerQuery:
     run = Run(ids, corpus.paper_ids, ranking)
     # R@10 and recall@10 are the same
     computed = per_query(run.batches(QUERIES), qrels, {str(metric): metric for metric in parsed.values()})
-    values = {name: computed[str(metric)] for name, metric in parsed.items()}
+    places = {query: place for place, query in enumerate(qrels.judgements)}
+    drawn = [places[id] for id in ids]  # a sample may have a query more than once
+    values = {name: computed[str(metric)][drawn] for name, metric in parsed.items()}
     return PerQuery(ids, [corpus.paper_ids[row] for row in citing], values)
 
 

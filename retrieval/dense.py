@@ -18,7 +18,7 @@ from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.indexes.cpu import PaperIndex
 from citerec.retrieval.indexes.index import build_index, check_index, load_index
 from citerec.retrieval.queries import Queries
-from citerec.retrieval.settings import IndexConfig
+from citerec.retrieval.settings import QUERY_FIELDS, IndexConfig
 from citerec.retrieval.vectors import VectorTable, blocks
 
 NORMALISATIONS = {"cosine": "unit", "l2": "squares"}
@@ -101,6 +101,12 @@ class DenseRetriever(Retriever):
         rows = queries.contexts.tolist()
         if len(rows) > KEPT or min(rows, default=-1) < 0:
             return self.encode_queries(queries)
+        whole = Queries.from_contexts(self.corpus, queries.contexts)
+        for name in QUERY_FIELDS:  # a caller may have changed the texts
+            field, own = queries.fields[name], whole.fields[name]
+            is_same = field.texts is own.texts and np.array_equal(field.rows, own.rows)
+            if not is_same and queries.texts(name) != whole.texts(name):
+                return self.encode_queries(queries)
         new = {row: number for number, row in enumerate(rows) if row not in self._kept}
         if len(self._kept) + len(new) > KEPT:
             self._kept, new = {}, {row: number for number, row in enumerate(rows)}

@@ -25,7 +25,7 @@ CITING = "citing"
 class Filters:
     """A paper must pass every filter that is set."""
 
-    exclude: Sequence[str] | str = ()
+    exclude: Sequence[str] | str | Path = ()
     """ids of papers that are never returned, or a file of ids, one per line"""
     year: int | str | None = None
     """latest year of a paper, or `citing`: the year of the citing paper; unknown years (0) pass"""
@@ -36,9 +36,11 @@ class Filters:
 
     def __post_init__(self) -> None:
         """Raises InputError for a year that is neither a number nor `citing`, or an unreadable file."""
-        ids = _read_ids(Path(self.exclude)) if isinstance(self.exclude, str) else self.exclude
+        ids = _read_ids(Path(self.exclude)) if isinstance(self.exclude, str | Path) else self.exclude
         object.__setattr__(self, "exclude", _names("exclude", ids))
         self._fields()  # raises
+        if isinstance(self.year, np.integer):
+            object.__setattr__(self, "year", int(self.year))
         if self.year is not None and self.year != CITING and type(self.year) is not int:
             raise InputError(f"filters.year: {self.year!r} is neither a year nor {CITING!r}")
 

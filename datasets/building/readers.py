@@ -60,7 +60,7 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     Raises InputError for a name without files.
     """
     names = listed(source, "source")
-    if not names or "" in names:
+    if not names or not all(isinstance(name, str) and name for name in names):
         raise InputError("source: name a file or folder")
     chosen: dict[Path, None] = {}
     for name in names:

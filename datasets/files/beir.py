@@ -46,7 +46,7 @@ _SCORE = re.compile(r"\s*-?\d{1,18}\s*")
 """Scores of more digits are mistakes, and Python refuses to read very long ones."""
 _TERMS = {
     **{"paper": "document", "papers": PAPERS, "context": "query", "contexts": QUERIES},
-    **{"positive_ids": HEADER[1], "context_id": HEADER[0]},
+    **{"positive_ids": HEADER[1], "context_id": HEADER[0], "masked_text": "text"},
 }
 
 

@@ -157,9 +157,11 @@ def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[
         other = Library.open(path)
         yield from ((path.name, paper) for paper in other.papers())
         return
-    for file in map(Path, find_sources([name], "from")):
-        read = read_retraction_watch if is_retraction_watch(file) else read_source
-        yield from ((file.name, paper) for paper in read(file, on_bad))
+    for source in find_sources([name], "from"):
+        file = Path(source)
+        is_watch = is_retraction_watch(file)  # other sources stay as they are: zotero://... is no path
+        papers = read_retraction_watch(file, on_bad) if is_watch else read_source(source, on_bad)
+        yield from ((file.name, paper) for paper in papers)
 
 
 class DumpFinder:

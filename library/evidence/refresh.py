@@ -178,13 +178,13 @@ class _Reader:
             if (stamp := stamp_of(Path(file))) and stamps_before.get(file) != stamp:
                 stamps[file] = stamp
         is_here = {file: os.path.exists(file) for file in stamps}
-        read_here = read_files(Path(file) for file, here in is_here.items() if here)
-        cached = ((Path(file), read_cache(Path(file))) for file, here in is_here.items() if not here)
+        here = [Path(file) for file, there in is_here.items() if there]
+        cached = ((Path(file), read_cache(Path(file))) for file, there in is_here.items() if not there)
         kept: list[tuple[str, int, int, ReadText]] = []
         last, read = time.monotonic(), 0
         with count_progress("PDFs read", len(stamps)) as advance:
             try:
-                for path, text in chain(cached, read_here):
+                for path, text in chain(cached, read_files(here)):
                     size, changed = stamps[str(path)]
                     is_closed = not text.parts and not os.access(path, os.R_OK)  # until its mode changes
                     kept.append((str(path), size, -1 if is_closed else changed, text))

@@ -1,6 +1,7 @@
 """Per-query measures on disk and from Python, and comparisons of two evaluations."""
 
 import json
+import pickle
 import shutil
 from collections.abc import Callable
 from itertools import product
@@ -187,6 +188,8 @@ def test_systems_are_compared_in_python(demo_corpus: Corpus) -> None:
     assert len(compare([rankings[0], bm25.search(split, 10)], split, ["R@10"]).rows) == 2
     with pytest.raises(InputError, match="two or more systems; by name"):
         compare([bm25, bm25], split)
+    with pytest.raises(InputError, match="bm25 ranks other queries than split val"):
+        compare(named, demo_corpus.split("val"), measures)
     with pytest.raises(InputError, match="ranking 2 ranks other queries than bm25"):
         compare([bm25, Popularity().index(demo_corpus).search(demo_corpus.split("val"), 100)], split)
 
@@ -228,6 +231,15 @@ def test_measures_have_the_names_of_reports_too(tiny_corpus: Corpus) -> None:
     assert evaluate(ranking, [*names, *names.values()]) == item | other, "also both at once"
 
 
+def test_a_query_may_be_drawn_more_than_once(demo_corpus: Corpus) -> None:
+    split, bm25 = demo_corpus.split("test"), BM25().index(demo_corpus)
+    drawn = np.random.default_rng(0).integers(len(split), size=len(split))
+    each = measure(bm25.search(split, 10), ["R@10"]).values["R@10"]
+    ranking = bm25.search(split.take(drawn), 10)
+    np.testing.assert_array_equal(measure(ranking, ["R@10"]).values["R@10"], each[drawn])
+    assert evaluate(pickle.loads(pickle.dumps(ranking)), ["R@10"]) == {"R@10": each[drawn].mean()}
+
+
 def test_contexts_without_results_count_as_zero(tiny_corpus: Corpus) -> None:
     ranking = Popularity().index(tiny_corpus).search(tiny_corpus.split("test"), k=10)
     empty = Ranking(ranking.papers * 0 - 1, ranking.scores, ranking.queries)
@@ -253,3 +265,9 @@ def test_errors_of_evaluate_are_one_line(tiny_corpus: Corpus, measure: str | Non
     with pytest.raises(InputError) as error:
         evaluate(ranking, [measure or "MRR"])
     assert str(error.value) == line
+    for none in (
+        (retriever.search(split.take(np.arange(0)), k=10), ["MRR"]),
+        (retriever.search(split, k=10), []),
+    ):
+        with pytest.raises(InputError, match="evaluate: there must be a query and a measure"):
+            evaluate(*none, intervals=True)  # type: ignore[arg-type]

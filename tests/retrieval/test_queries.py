@@ -41,6 +41,18 @@ def test_words_that_only_the_model_knows_are_read(tiny_corpus: Corpus) -> None:
     assert (retriever.search(asked, 3).papers[1:] == -1).all()
 
 
+def test_queries_with_other_texts_have_other_vectors(tiny_corpus: Corpus) -> None:
+    """Vectors of contexts are kept for the next search of the same ones."""
+    model = random_model([*tiny_corpus.words], dim=12, hidden=8, max_tokens=20)
+    retriever = HAttenRetriever(model, arithmetic="float32").index(tiny_corpus)
+    asked = Queries.from_contexts(tiny_corpus, tiny_corpus.split("train"))
+    other = asked.with_context(asked[::-1].fields["context"])
+    whole, changed, again = (retriever.search(queries, 5) for queries in (asked, other, asked))
+    assert (whole.scores == again.scores).all() and (whole.scores != changed.scores).any()
+    fresh = HAttenRetriever(model, arithmetic="float32").index(tiny_corpus).search(other, 5)
+    np.testing.assert_array_equal(changed.scores, fresh.scores)
+
+
 def test_selected_queries_keep_their_fields(tiny_corpus: Corpus) -> None:
     asked = Queries.from_list(
         tiny_corpus, [Query("one TARGETCIT", known=("speech",)), Query("two TARGETCIT", "graphs", year=2001)]

@@ -134,6 +134,7 @@ def test_gzipped_files_are_read(tmp_path: Path) -> None:
         ({"corpus": [{"_id": "d1", "text": "x", "metadata": "y"}]}, "field 'metadata': must be an object"),
         ({"corpus": [{"_id": "d1", "text": "x", "metadata": {"year": "soon"}}]}, "'metadata.year': must be"),
         ({"corpus": ["{"]}, r"corpus\.jsonl, line 1: malformed JSON"),
+        ({"queries": [{"_id": "q1", "text": "a TARGETCIT TARGETCIT"}]}, "'q1', field 'text': TARGETCIT must"),
         ({"queries": [{"_id": "q1"}]}, r"queries\.jsonl, record 'q1', field 'text': is missing"),
         ({"queries": [{"_id": "q1", "text": ""}]}, r"queries\.jsonl, record 'q1'.*: the context is empty"),
         ({"queries": [{"_id": "q1", "text": "x", "metadata": {"citing_id": "d9"}}]}, "no document 'd9'"),

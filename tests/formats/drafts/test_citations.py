@@ -325,9 +325,12 @@ def test_the_last_bibliography_is_of_the_whole_draft() -> None:
 
 
 def test_a_bibliography_within_the_document_names_no_file() -> None:
-    """Nor do comments."""
+    """Nor do comments; a block in a comment embeds nothing."""
+    commented = "%\\begin{filecontents}{refs.bib}\n%\\end{filecontents}\n"
     text = "\\begin{filecontents}{own.bib}\n@book{a,}\n\\end{filecontents}\n%\\bibliography{old}\n"
-    assert [name.key for name in LATEX.bibliographies(f"{text}\\bibliography{{own,refs}}")] == ["refs"]
+    assert [name.key for name in LATEX.bibliographies(f"{commented}{text}\\bibliography{{own,refs}}")] == [
+        "refs"
+    ]
 
 
 def test_what_is_not_read_is_said(tmp_path: Path) -> None:
