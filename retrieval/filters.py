@@ -25,7 +25,7 @@ CITING = "citing"
 class Filters:
     """A paper must pass every filter that is set."""
 
-    exclude: Sequence[str] | str | Path = ()
+    exclude: Sequence[str] | str = ()
     """ids of papers that are never returned, or a file of ids, one per line"""
     year: int | str | None = None
     """latest year of a paper, or `citing`: the year of the citing paper; unknown years (0) pass"""

@@ -294,13 +294,13 @@ class Latex(Language):
         return Metadata("", title, summary, year, _find_authors(text))
 
     def bibliographies(self, text: str) -> list[Key]:
-        hidden = [*self.hidden(text)]  # the blocks themselves are, but not within a comment
-        blocks = [
-            block
-            for block in _EMBEDDED.finditer(text)
+        blocks = [*_EMBEDDED.finditer(text)]
+        hidden = [*self.hidden(text)] if blocks else []  # the blocks themselves, too
+        embedded = {
+            block[2].strip().removesuffix(".bib")
+            for block in blocks
             if not any(start < block.start() < end for start, end in hidden)
-        ]
-        embedded = {block[2].strip().removesuffix(".bib") for block in blocks}
+        }
         files = super().bibliographies(text)
         return [file for file in files if file.key.removesuffix(".bib") not in embedded]
 

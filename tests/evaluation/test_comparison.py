@@ -270,4 +270,4 @@ def test_errors_of_evaluate_are_one_line(tiny_corpus: Corpus, measure: str | Non
         (retriever.search(split, k=10), []),
     ):
         with pytest.raises(InputError, match="evaluate: there must be a query and a measure"):
-            evaluate(*none, intervals=True)  # type: ignore[arg-type]
+            evaluate(*none, intervals=True)
