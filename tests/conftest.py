@@ -39,6 +39,7 @@ from citerec.hatten.static.model import StaticModel
 from citerec.library.papers.models import BUILT_IN, NETWORKS
 from citerec.retrieval.networks.networks import Networks
 from citerec.retrieval.networks.session import cores
+from citerec.tests.composing import compose_faster
 
 # Tests that a shell runs in the background start processes that would ignore interrupts, as they do.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -122,11 +123,13 @@ CONTEXTS: dict[str, tuple[str, str, str, str]] = {
 
 @pytest.fixture(scope="session", autouse=True)
 def _surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests write nothing into the user's cache, do not wait for disks, and read certificates once."""
+    """Tests write nothing into the user's cache, do not wait for disks, and read certificates and files of
+    the configuration once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CITATION_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setattr("os.fsync", lambda _: None)
         patch.setattr("httpcore2.default_ssl_context", functools.cache(httpcore2.default_ssl_context))
+        compose_faster(patch)
         yield
 
 
