@@ -57,9 +57,12 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that have slow tests, so that no worker is left alone with one at the end."""
+    """Each worker begins with files that have slow tests, so that none is left alone with one at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    files = sorted({item.path: None for item in items}, key=lambda path: path not in slow)
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))  # each gets a part of the list, in order
+    places = {path: (number % workers, number) for number, path in enumerate(files)}
+    items.sort(key=lambda item: places[item.path])
 
 
 @pytest.fixture(scope="session", autouse=True)

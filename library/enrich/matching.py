@@ -157,11 +157,11 @@ def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[
         other = Library.open(path)
         yield from ((path.name, paper) for paper in other.papers())
         return
-    for source in find_sources([name], "from"):
-        file = Path(source)
-        is_watch = is_retraction_watch(file)  # other sources stay as they are: zotero://... is no path
-        papers = read_retraction_watch(file, on_bad) if is_watch else read_source(source, on_bad)
-        yield from ((file.name, paper) for paper in papers)
+    if is_retraction_watch(path):
+        yield from ((path.name, paper) for paper in read_retraction_watch(path, on_bad))
+        return
+    for file in find_sources([name], "from"):
+        yield from ((Path(file).name, paper) for paper in read_source(file, on_bad))
 
 
 class DumpFinder:
