@@ -57,12 +57,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each worker begins with files that have slow tests, so that none is left alone with one at the end."""
+    """Begin with the files that have slow tests, so that no worker is left alone with one at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    files = sorted({item.path: None for item in items}, key=lambda path: path not in slow)
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))  # each gets a part of the list, in order
-    places = {path: (number % workers, number) for number, path in enumerate(files)}
-    items.sort(key=lambda item: places[item.path])
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(scope="session", autouse=True)
