@@ -75,7 +75,8 @@ class LocalCitation(AbsTaskRetrieval):
             for row in corpus.is_candidate.nonzero()[0].tolist()
         ]
         qrels = Qrels.from_split(corpus, split).judgements
-        self._own = {id: corpus.paper_ids[paper] for id, paper in zip(ids, queries.citing, strict=True)}
+        own = zip(ids, queries.citing.tolist(), strict=True)
+        self._own = {id: corpus.paper_ids[paper] for id, paper in own if paper >= 0}
         self.dataset = {
             SUBSET: {
                 self._split: {
@@ -109,7 +110,7 @@ class _WithoutOwn:
     def search(self, queries: Any, *, top_k: int, **more: Any) -> dict[str, dict[str, float]]:
         results = self._model.search(queries, top_k=top_k + 1, **more)
         for query, papers in results.items():
-            papers.pop(self._own[query], None)
+            papers.pop(self._own.get(query, ""), None)
         return {
             query: dict(sorted(papers.items(), key=lambda item: -item[1])[:top_k])
             for query, papers in results.items()

@@ -36,8 +36,8 @@ from citerec.library.sources.finding import absolute_names, find_sources, left_o
 def build(settings: BuildSettings) -> None:
     """Build a library."""
     started, path = time.perf_counter(), expand_user(settings.library)
-    library, count, merged = create(settings)
-    print(f"{path}: {count_noun(len(library))}, {count}, in {time.perf_counter() - started:.1f} s")
+    library, summary, merged = create(settings)
+    print(f"{path}: {count_noun(len(library))}, {summary}, in {time.perf_counter() - started:.1f} s")
     for line in (*left_out(settings.source), *shared_keys(library)):
         print(line)
     named = quote(str(path))

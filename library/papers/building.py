@@ -103,8 +103,8 @@ def create(settings: BuildSettings) -> tuple[Library, str, list[str]]:
         )
         pairs = ((*map(short_name, pair), pair[1].title) for pair in islice(records.merged(), SHOWN))
         merged = [f"{name} is {to if to != name else 'there already'}: {title}" for name, to, title in pairs]
-        count = f"{count_noun(records.duplicates, 'duplicate')} merged{_left_out(len(away))}"
-        return library, count, [*map(terminal_text, merged)]
+        summary = f"{count_noun(records.duplicates, 'duplicate')} merged{_left_out(len(away))}"
+        return library, summary, [*map(terminal_text, merged)]
 
 
 def _refuse_loss(
