@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged, chunks, concat_ranges, offsets_of, padded_length
 from citerec.datasets.records import TARGET_WORD
-from citerec.retrieval.queries import Queries
+from citerec.retrieval.queries import Queries, context_fields
 
 if TYPE_CHECKING:
     from citerec.datasets.corpus import Corpus
@@ -79,15 +79,19 @@ class DocumentReader:
 
         Queries with the same citing paper share its paragraphs.
         """
-        queries, new = Queries.from_contexts(self.corpus, queries), None
-        if queries.new_words:
-            assert self._vocabulary is not None, "a reader in a worker process"
-            new = self._vocabulary.lookup(queries.new_words)
+        new = None
+        if isinstance(queries, Queries):
+            fields = queries.fields
+            if queries.new_words:
+                assert self._vocabulary is not None, "a reader in a worker process"
+                new = self._vocabulary.lookup(queries.new_words)
+        else:
+            fields = context_fields(self.corpus, np.asarray(queries, np.int64))
         columns: list[tuple[int, Ragged, NDArray[np.int64] | None]] = []
         for kind, name in ((TITLE, "title"), (ABSTRACT, "abstract")):
-            rows, inverse = np.unique(queries.fields[name].rows, return_inverse=True)
-            columns.append((kind, self._read(queries.fields[name].words, rows, new), inverse))
-        context = queries.fields["context"]
+            rows, inverse = np.unique(fields[name].rows, return_inverse=True)
+            columns.append((kind, self._read(fields[name].words, rows, new), inverse))
+        context = fields["context"]
         texts = self._read(context.words, context.rows, new, around=self.target)
         columns.append((CONTEXT, texts, None))
         near = self._near_marker(texts) if self.near else []

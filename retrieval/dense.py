@@ -17,7 +17,7 @@ from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.indexes.cpu import PaperIndex
 from citerec.retrieval.indexes.index import build_index, check_index, load_index
-from citerec.retrieval.queries import Queries
+from citerec.retrieval.queries import Queries, context_fields
 from citerec.retrieval.settings import QUERY_FIELDS, IndexConfig
 from citerec.retrieval.vectors import VectorTable, blocks
 
@@ -101,11 +101,11 @@ class DenseRetriever(Retriever):
         rows = queries.contexts.tolist()
         if len(rows) > KEPT or min(rows, default=-1) < 0:
             return self.encode_queries(queries)
-        whole = Queries.from_contexts(self.corpus, queries.contexts)
+        whole = context_fields(self.corpus, queries.contexts)
         for name in QUERY_FIELDS:  # a caller may have changed the texts
-            field, own = queries.fields[name], whole.fields[name]
+            field, own = queries.fields[name], whole[name]
             is_same = field.texts is own.texts and np.array_equal(field.rows, own.rows)
-            if not is_same and queries.texts(name) != whole.texts(name):
+            if not is_same and field.strings() != own.strings():
                 return self.encode_queries(queries)
         new = {row: number for number, row in enumerate(rows) if row not in self._kept}
         if len(self._kept) + len(new) > KEPT:

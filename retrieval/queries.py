@@ -56,6 +56,10 @@ class QueryField:
     def take(self, indices: Rows) -> QueryField:
         return QueryField(self.texts, self.words, self.rows[indices])
 
+    def strings(self) -> list[str]:
+        """The texts [Q]."""
+        return [self.texts[row] for row in self.rows.tolist()]
+
 
 @dataclass(frozen=True)
 class Queries:
@@ -91,14 +95,7 @@ class Queries:
             return contexts
         split = contexts if isinstance(contexts, Split) else None
         rows = np.asarray(contexts if split is None else split.contexts, np.int64)
-        citing = corpus.citing[rows]
-        papers = citing.astype(np.int64)
-        fields = {
-            "context": QueryField(corpus.context_texts, corpus.context_tokens, rows),
-            "title": _paper_field(corpus.titles, corpus.title_tokens, papers),
-            "abstract": _paper_field(corpus.abstracts, corpus.abstract_tokens, papers),
-        }
-        fields["section"] = fields["context"]
+        citing, fields = corpus.citing[rows], context_fields(corpus, rows)
         years = np.where(citing < 0, np.int32(0), corpus.years[citing.clip(min=0)])
         elsewhere = elsewhere or CitedElsewhere.papers(Ragged.from_rows([[]] * len(rows)))
         positives = None if split is None else split.positives
@@ -185,8 +182,7 @@ class Queries:
 
     def texts(self, name: str) -> list[str]:
         """Texts of a field [Q]."""
-        field = self.fields[name]
-        return [field.texts[row] for row in field.rows.tolist()]
+        return self.fields[name].strings()
 
     def names(self) -> list[str]:
         """Names of the queries for messages: context ids, or the first characters of the context."""
@@ -194,6 +190,15 @@ class Queries:
             self.corpus.context_ids[row] if row >= 0 else repr(text[:40])
             for row, text in zip(self.contexts.tolist(), self.texts("context"), strict=True)
         ]
+
+
+def context_fields(corpus: Corpus, contexts: Rows) -> dict[str, QueryField]:
+    """The fields of queries (Queries.fields) from rows [Q] of the corpus's contexts."""
+    papers = corpus.citing[contexts].astype(np.int64)
+    context = QueryField(corpus.context_texts, corpus.context_tokens, contexts)
+    title = _paper_field(corpus.titles, corpus.title_tokens, papers)
+    abstract = _paper_field(corpus.abstracts, corpus.abstract_tokens, papers)
+    return {"context": context, "title": title, "abstract": abstract, "section": context}
 
 
 def cut_around_mark(text: str, size: int) -> str:

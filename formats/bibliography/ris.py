@@ -109,9 +109,9 @@ def write_record(item: Item, key: str) -> str:
     """Return a record."""
     kind = _TYPES.written.get(item.type, "GEN")
     left, tags = dict(item.fields), dict(_TAGS)
-    roles = _ROLES_WRITTEN | ({"collection-editor": "A2", "editor": "A3"} if kind == "BOOK" else {})
+    roles = {next(iter(item.names), ""): "AU"} | _ROLES_WRITTEN  # such as a director; others have no tags
+    roles |= {"collection-editor": "A2", "editor": "A3"} if kind == "BOOK" else {}
     lines = [("TY", kind), ("ID", key)]
-    roles = {next(iter(item.names), ""): "AU"} | roles  # such as a director; RIS has no tags for others
     people = ((roles[role], names) for role, names in item.names.items() if role in roles)
     lines += [(tag, inverted(name)) for tag, names in people for name in names]
     if item.type in _SERIES and "collection-title" in left:

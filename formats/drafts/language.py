@@ -303,9 +303,10 @@ class Language(ABC):
     def metadata(self, head: str) -> Metadata:
         """Return the metadata of a document, by its beginning without comments and code."""
 
-    def bibliographies(self, text: str) -> list[Key]:
-        """Return the files of a bibliography that a text names, but in no comment or code."""
-        return self._bibliographies(self.visible(text))
+    def bibliographies(self, text: str, visible: str | None = None) -> list[Key]:
+        """Return the files of a bibliography that a text names, but in no comment or code. visible: what
+        `visible` returns, if known."""
+        return self._bibliographies(self.visible(text) if visible is None else visible)
 
     @abstractmethod
     def _bibliographies(self, visible: str) -> list[Key]:

@@ -244,7 +244,7 @@ class Latex(Language):
         uncited = dict.fromkeys(
             key for citation in citations if not citation.printed for key in citation.cited
         )
-        named = [name.key for name in self.bibliographies(text)]
+        named = [name.key for name in self.bibliographies(text, text)]
         names = [
             name.replace("\\jobname", path.stem)
             for name in named
@@ -293,7 +293,7 @@ class Latex(Language):
         year = next(filter(None, dates), 0)
         return Metadata("", title, summary, year, _find_authors(text))
 
-    def bibliographies(self, text: str) -> list[Key]:
+    def bibliographies(self, text: str, visible: str | None = None) -> list[Key]:
         blocks = [*_EMBEDDED.finditer(text)]
         hidden = [*self.hidden(text)] if blocks else []  # the blocks themselves, too
         embedded = {
@@ -301,7 +301,7 @@ class Latex(Language):
             for block in blocks
             if not any(start < block.start() < end for start, end in hidden)
         }
-        files = super().bibliographies(text)
+        files = super().bibliographies(text, visible)
         return [file for file in files if file.key.removesuffix(".bib") not in embedded]
 
     def _bibliographies(self, visible: str) -> list[Key]:

@@ -442,7 +442,8 @@ def _name_in_own_bibliographies(draft: Draft, text: str, commands: Mapping[str, 
     commands: filled ones, and the keys that they cite.
     """
     language, places = draft_language(draft.path), set[int]()
-    named, visible = [name.key for name in language.bibliographies(text)], language.visible(text)
+    visible = language.visible(text)
+    named = [name.key for name in language.bibliographies(text, visible)]
     for command, keys in commands.items():
         own = language.own_bibliography(visible, command)
         names = {bibliography.key for bibliography in own}

@@ -155,7 +155,7 @@ def outline(language: Language, text: str) -> Outline:
     missing = tuple((citation.start, citation.end) for citation in citations if citation.missing)
     year = metadata.year or date.today().year
     cited = tuple(language.keys_of(citations))
-    bibs = tuple(language.bibliographies(text))
+    bibs = tuple(language.bibliographies(text, visible))
     labels = frozenset(language.labels(visible))
     reader = PlaceholderReader(language)
     read = reader.mark(Path(), text) if len(text) <= LONGEST else ""
